@@ -1,7 +1,7 @@
 //! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
 
 use std::io::{IsTerminal, Write, stderr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -13,26 +13,29 @@ use super::run::{parse_cost, parse_time};
 use super::stored::at_least_one;
 use super::{CliError, exit_code, write_stdout};
 use turnwright_config::{Config, NO_MODEL, Provider};
-use turnwright_eval::make::{NewTask, TaskSource};
-use turnwright_eval::results::{Outcome, TrialLine, new_folder, newest_folder, read_lines};
+use turnwright_eval::make::{TaskSource, make};
+use turnwright_eval::results::{TrialLine, new_folder, read_lines};
 use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
 use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
-use turnwright_eval::{EvalError, harbor, make, report, schedule, table};
+use turnwright_eval::{EvalError, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
 use turnwright_terminal::{UNUSABLE, runtime};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
-use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 const RUN_AFTER_HELP: &str = "\
 Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
 turnwright eval run fix-parser --set verify=off --out evals/.results/without
 Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
 130 if stopped.";
+
+const SHOW_AFTER_HELP: &str = "\
+Example: turnwright eval show evals/.results/after --html report.html
+turnwright eval compare evals/.results/before evals/.results/after";
 
 /// The exit status at a limit of the run.
 const AT_LIMIT: u8 = 6;
@@ -43,56 +46,25 @@ pub(super) enum EvalCommand {
     /// Make a task from a commit or a session
     ///
     /// The check is run twice before the work, where it must fail, and twice with the solution, where it
-    /// must pass. Otherwise nothing is saved.
+    /// must pass. Otherwise nothing is saved. With the name of a task alone, its check is checked again.
     #[command(
         after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\""
     )]
     New(NewTaskCliArgs),
-    /// Make sure that the checks of tasks prove something
-    #[command(after_help = "Example: turnwright eval check fix-parser\n\
-                            Exit status: 0 if they do, 2 if not.")]
-    Check(ChosenTasks),
     /// Run the agent on tasks, again and again
     #[command(after_help = RUN_AFTER_HELP)]
     Run(EvalRunCliArgs),
-    /// Show the results of a run
-    #[command(after_help = "Example: turnwright eval show --html report.html")]
-    Show {
-        /// Folder of results (default: the newest one)
-        results: Option<PathBuf>,
-        /// Folder of the tasks
-        #[arg(long, value_name = "DIR", default_value = "evals")]
-        tasks: PathBuf,
-        #[command(flatten)]
-        form: ResultForm,
-    },
-    /// Compare two runs task by task
-    #[command(
-        after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after"
-    )]
-    Compare {
-        /// Folder of results
-        #[arg(value_name = "A")]
-        first: PathBuf,
-        /// Another one
-        #[arg(value_name = "B")]
-        second: PathBuf,
-        #[command(flatten)]
-        form: ResultForm,
-    },
+    /// Show the results of a run, or compare those of two task by task
+    #[command(visible_alias = "compare", after_help = SHOW_AFTER_HELP)]
+    Show(ShowCliArgs),
     /// Write tasks in the format of Harbor
-    #[command(
-        after_help = "Example: turnwright eval export --harbor out/tasks --registry out/turnwright.json"
-    )]
+    #[command(after_help = "Example: turnwright eval export --harbor out")]
     Export {
         #[command(flatten)]
         chosen: ChosenTasks,
-        /// Folder for the tasks
-        #[arg(long, value_name = "DIR", required_unless_present = "registry")]
-        harbor: Option<PathBuf>,
-        /// File for the entry with which Harbor's ACP agent starts turnwright
-        #[arg(long, value_name = "FILE")]
-        registry: Option<PathBuf>,
+        /// Folder for the tasks, and for the entry with which Harbor's ACP agent starts turnwright
+        #[arg(long, value_name = "DIR")]
+        harbor: PathBuf,
     },
 }
 
@@ -109,9 +81,6 @@ pub(super) struct NewTaskCliArgs {
     /// Command that exits with 0 if the task is done; without one, a script to be written is made
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
-    /// Keep the later prompts of the session, too
-    #[arg(long, requires = "session")]
-    prompts: bool,
     /// Folder of the tasks
     #[arg(long, value_name = "DIR", default_value = "evals")]
     tasks: PathBuf,
@@ -149,9 +118,6 @@ pub(super) struct EvalRunCliArgs {
     /// Setting for all trials; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Another build of turnwright to run the trials with
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
     /// Folder for the results; if it has some, the run goes on where it stopped
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -161,13 +127,16 @@ pub(super) struct EvalRunCliArgs {
     /// Longest time for the whole run, such as 90s, 10m or 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     max_time: Option<Duration>,
-    /// Keep the trees and the sessions of the trials
-    #[arg(long)]
-    keep: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ResultForm {
+pub(super) struct ShowCliArgs {
+    /// Folder of results
+    #[arg(value_name = "A")]
+    results: PathBuf,
+    /// Another one, to compare with
+    #[arg(value_name = "B")]
+    other: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "html")]
     json: bool,
@@ -178,80 +147,57 @@ pub(super) struct ResultForm {
 
 pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
     super::deny_memory_inspection();
-    let ended = perform(command, config).map_err(|error| match error {
-        EvalError::Io(error) => CliError::Io(error),
-        EvalError::Store(error) => CliError::Store(error),
-        other => CliError::Other(other.to_string()),
-    });
+    let ended = perform(command, config).map_err(|error| CliError::Other(error.to_string()));
     exit_code("eval", ended, UNUSABLE)
 }
 
 fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
     match command {
-        EvalCommand::Show { results, tasks, form } => {
-            let lines = read_lines(&results.map_or_else(|| newest_folder(&tasks), Ok)?)?;
-            show(&Summary::of(&lines), &lines, &form)
+        EvalCommand::Show(args) => show(&args),
+        EvalCommand::New(NewTaskCliArgs { name, session, commit, check, tasks }) => {
+            wait_for(config, Vec::new(), async |workplace| {
+                let of_session = session.map(|name| session_source(&name, config)).transpose()?;
+                let source = of_session.or(commit.map(TaskSource::Commit));
+                let place = std::path::absolute(tasks)?;
+                print(&make(&name, &place, check.as_deref(), source, &workplace).await?)
+            })
         }
-        EvalCommand::Compare { first, second, form } => {
-            let lines = read_lines(&first)?;
-            let others = read_lines(&second)?;
-            let summary = Summary::of_both(&lines, &others);
-            if summary.comparisons.is_empty() {
-                return Err(unusable("no model has trials in both of them"));
-            }
-            show(&summary, &[lines, others].concat(), &form)
-        }
-        EvalCommand::New(args) => wait_for(config, None, Vec::new(), async |workplace| {
-            print(&make::make(new_task(args, config)?, &workplace).await?)?;
-            Ok(ExitCode::SUCCESS)
-        }),
-        EvalCommand::Check(chosen) => {
-            wait_for(config, None, Vec::new(), async |workplace| check(&chosen, &workplace).await)
-        }
-        EvalCommand::Export { chosen, harbor, registry } => {
-            wait_for(config, None, Vec::new(), async |workplace| {
-                export(&chosen, harbor.as_deref(), registry.as_deref(), &workplace).await
+        EvalCommand::Export { chosen, harbor } => {
+            wait_for(config, Vec::new(), async |workplace| {
+                let folder = std::path::absolute(harbor)?;
+                print(&harbor::export(&chosen.read()?, &folder, &workplace).await?)
             })
         }
         EvalCommand::Run(args) => start_run(args, config),
     }
 }
 
-fn unusable(text: impl Into<String>) -> EvalError {
-    EvalError::Unusable(text.into())
-}
-
-fn print(lines: &[String]) -> Result<(), EvalError> {
+fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
     for line in lines {
         write_stdout(&format!("{line}\n"))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Does the work on a runtime, and returns its exit status. The first Ctrl-C asks the work to stop, the second one ends
 /// it.
-fn wait_for<F>(
+fn wait_for(
     config: &Config,
-    program: Option<PathBuf>,
     changes: Vec<String>,
-    work: F,
-) -> Result<ExitCode, EvalError>
-where
-    F: AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
-{
-    let project = current_folder().map_err(|error| unusable(error.to_string()))?;
+    work: impl AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
+) -> Result<ExitCode, EvalError> {
+    let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
     let stop = CancellationToken::new();
-    let program = program.map(std::path::absolute).transpose()?;
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let mut working = pin!(async {
-            let workplace = Workplace::new(config, project, program, changes, stop.clone())?;
+            let workplace = Workplace::new(config, project, changes, stop.clone())?;
             work(workplace).await
         });
         for _ in 0..2 {
             tokio::select! {
                 ended = &mut working => return ended,
-                () = wait_for_signal() => {
+                () = turnwright_rpc::stop_signal() => {
                     stop.cancel();
                     writeln!(stderr(), "\nStopping. Press Ctrl-C again to stop at once.").ok();
                 }
@@ -266,74 +212,13 @@ where
     }
 }
 
-/// Waits for Ctrl-C, or until the system ends the program.
-async fn wait_for_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
+fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {
+    let store = Store::new(&config.paths.state);
+    if !store.exists() {
+        return Err(EvalError::unusable("there are no stored sessions"));
     }
-    tokio::signal::ctrl_c().await.ok();
-}
-
-fn new_task(args: NewTaskCliArgs, config: &Config) -> Result<NewTask, EvalError> {
-    let source = match args.session {
-        Some(name) => {
-            let store = Store::new(&config.paths.state);
-            if !store.exists() {
-                return Err(unusable("there are no stored sessions"));
-            }
-            let id = find_session(&store, &name).map_err(|error| unusable(error.to_string()))?;
-            TaskSource::Session { store, id, all_prompts: args.prompts }
-        }
-        None => TaskSource::Commit(args.commit.unwrap_or_else(|| "HEAD".to_owned())),
-    };
-    let place = std::path::absolute(args.tasks)?;
-    Ok(NewTask { name: args.name, place, check: args.check, source })
-}
-
-/// Checks the checks, and goes on after one that proves nothing.
-async fn check(chosen: &ChosenTasks, workplace: &Workplace) -> Result<ExitCode, EvalError> {
-    let starts = PrivateTempFolder::create()?;
-    let mut code = ExitCode::SUCCESS;
-    for task in chosen.read()? {
-        let told = match make::check_task(&task, starts.path(), workplace).await {
-            Ok(None) => {
-                format!("{}: the check fails before and passes with the solution", task.name)
-            }
-            Ok(Some(note)) => format!("{}: {note}", task.name),
-            Err(EvalError::Unusable(why)) => {
-                code = ExitCode::from(UNUSABLE);
-                why
-            }
-            Err(error) => return Err(error),
-        };
-        print(&[told])?;
-    }
-    Ok(code)
-}
-
-async fn export(
-    chosen: &ChosenTasks,
-    harbor: Option<&Path>,
-    registry: Option<&Path>,
-    workplace: &Workplace,
-) -> Result<ExitCode, EvalError> {
-    if let Some(folder) = harbor {
-        let folder = std::path::absolute(folder)?;
-        print(&harbor::export(&chosen.read()?, &folder, workplace).await?)?;
-    }
-    if let Some(file) = registry {
-        private_file::write(file, harbor::REGISTRY_ENTRY.as_bytes())?;
-        print(&[format!("Wrote {}.", file.display())])?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let id = find_session(&store, name).map_err(|error| EvalError::unusable(error.to_string()))?;
+    Ok(TaskSource::Session(store, id))
 }
 
 fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
@@ -351,9 +236,8 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalErro
         out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
-        keeps_trees: args.keep,
     };
-    wait_for(config, args.program, args.set, async |workplace| {
+    wait_for(config, args.set, async |workplace| {
         let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
         if stderr().is_terminal() {
             // The line of the progress is not ended.
@@ -381,7 +265,7 @@ fn configured_model(config: &Config) -> Result<String, EvalError> {
         Provider::Endpoint(endpoint) => endpoint.full_name(),
         Provider::Unconfigured => None,
     };
-    model.ok_or_else(|| unusable(format!("{NO_MODEL}. Or name models with --models.")))
+    model.ok_or_else(|| EvalError::unusable(format!("{NO_MODEL}. Or name models with --models.")))
 }
 
 /// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
@@ -392,14 +276,10 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
         text.push_str("\r\u{1b}[K");
     }
     if let Some(line) = line {
-        let outcome = match line.outcome {
-            Outcome::Passed => "passed",
-            Outcome::Failed => "failed",
-            Outcome::Invalid => "invalid",
-        };
-        let reason =
-            if line.reason.is_empty() { String::new() } else { format!(": {}", line.reason) };
-        let told = format!("{} · {} · {}: {outcome}{reason}", line.task, line.model, line.run);
+        let TrialLine { task, variant, run, outcome, reason, .. } = line;
+        let colon = if reason.is_empty() { "" } else { ": " };
+        let place = format!("{task} · {} · {run}", variant.model);
+        let told = format!("{place}: {}{colon}{reason}", outcome.word());
         text.push_str(&format!("{}\n", escape_hidden_line(&told)));
     }
     text.push_str(&progress.line());
@@ -409,15 +289,28 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
     stderr().write_all(text.as_bytes()).ok();
 }
 
-fn show(summary: &Summary, lines: &[TrialLine], form: &ResultForm) -> Result<ExitCode, EvalError> {
-    if let Some(file) = &form.html {
-        private_file::write(file, report::page(summary, lines).as_bytes())?;
-        write_stdout(&format!("Wrote {}.\n", file.display()))?;
-    } else if form.json {
-        let value = serde_json::to_value(summary).map_err(std::io::Error::from)?;
-        write_stdout(&format!("{value:#}\n"))?;
+fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
+    let mut lines = read_lines(&args.results)?;
+    let summary = match &args.other {
+        None => Summary::of(&lines),
+        Some(other) => {
+            let others = read_lines(other)?;
+            let both = Summary::of_both(&lines, &others);
+            if both.comparisons.is_empty() {
+                return Err(EvalError::unusable("no model has trials in both of them"));
+            }
+            lines.extend(others);
+            both
+        }
+    };
+    let shown = if let Some(file) = &args.html {
+        private_file::write(file, report::page(&summary, &lines).as_bytes())?;
+        format!("Wrote {}.\n", file.display())
+    } else if args.json {
+        format!("{:#}\n", serde_json::to_value(summary).map_err(std::io::Error::from)?)
     } else {
-        write_stdout(&table::text(summary))?;
-    }
+        table::text(&summary)
+    };
+    write_stdout(&shown)?;
     Ok(ExitCode::SUCCESS)
 }

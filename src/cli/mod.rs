@@ -107,8 +107,12 @@ enum CliCommand {
     /// the lines are base URL, key and model, as far as flags do not give them.
     #[command(after_help = "Example: turnwright login --provider deepseek\n\
                             turnwright login --base-url https://example.com/v1 --model llama-4\n\
+                            turnwright login search\n\
                             Exit status: 0 only if the login was stored.")]
     Login {
+        /// Store the key of the service that searches the web, which the settings name
+        #[arg(value_parser = ["search"], conflicts_with = "provider")]
+        what: Option<String>,
         /// Provider to log in to, such as `deepseek`; without it, a list is shown
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,
@@ -362,7 +366,11 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
             serve::connect(&url, token_file.as_deref(), &config)
         }
         CliCommand::Run(args) => run::run(args, config),
-        CliCommand::Login { provider } => {
+        CliCommand::Login { what: Some(_), .. } => {
+            deny_memory_inspection();
+            turnwright_terminal::login_search(&config)
+        }
+        CliCommand::Login { provider, .. } => {
             deny_memory_inspection();
             turnwright_terminal::login(provider.as_deref(), config)
         }

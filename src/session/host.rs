@@ -201,7 +201,9 @@ impl SessionHost {
             bytes: values.sessions.max_size.saturating_mul(1024 * 1024),
         });
         self.models.set_offered(settings.offered_models(), settings.list_models());
-        redact::register_keys(settings.secrets())
+        redact::register_keys(settings.secrets())?;
+        self.process.search.set(settings.search().map(|(service, _)| Arc::new(service)));
+        Ok(())
     }
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.

@@ -1,11 +1,13 @@
 //! Gathers what the model is told of the project and the machine: in the background, as soon as a session is open.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -15,13 +17,16 @@ use turnwright_policy::permission::Mode;
 use turnwright_sandbox::Network;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::real_path;
-use turnwright_workspace::surroundings::describe;
-use turnwright_workspace::tool_versions::{find_programs, learn_versions};
+use turnwright_workspace::surroundings::{describe, fitting, shell};
+use turnwright_workspace::tool_versions::learn_versions;
 
-/// The time that gathering may take before the first prompt goes on without it.
+/// The time that gathering may take before the first prompt goes on without the rest.
 const GATHERING_TIME: Duration = Duration::from_millis(300);
 /// The time that the first request of a process has before programs are asked for their versions.
 const LEARNING_DELAY: Duration = Duration::from_millis(500);
+
+/// More lines than there are.
+const MAX_LINES: usize = 32;
 
 /// True if the programs were asked for their versions.
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -36,9 +41,9 @@ impl SessionActor {
         }
         let until = Instant::now() + GATHERING_TIME;
         let shared = Arc::clone(&env.shared);
-        let gathering = spawn_blocking(move || gather(&env));
-        let gathered = async move { timeout_at(until, gathering).await.ok()?.ok() };
-        shared.surroundings.set(gathered.boxed().shared()).ok();
+        let (lines, ready) = mpsc::channel(MAX_LINES);
+        spawn_blocking(move || gather(&env, &lines));
+        shared.surroundings.set(known_in_time(ready, until).boxed().shared()).ok();
     }
 
     /// Asks the programs whose versions are not known, once in a process. The next process has their answers.
@@ -63,10 +68,28 @@ impl SessionActor {
     }
 }
 
-fn gather(env: &ToolEnv) -> Arc<str> {
-    let environment = own_environment(env);
-    let programs = find_programs(&environment, versions_file(env).as_deref());
-    describe(env.files.roots().real_cwd(), &environment, &programs, network(env)).into()
+/// A line with its name.
+type Line = (&'static str, String);
+
+/// Waits until all lines are known, or until then. Returns those that are.
+async fn known_in_time(mut ready: mpsc::Receiver<Line>, until: Instant) -> Option<Arc<str>> {
+    let mut known = BTreeMap::new();
+    while let Ok(Some((name, words))) = timeout_at(until, ready.recv()).await {
+        known.insert(name, words);
+    }
+    (!known.is_empty()).then(|| fitting(known).into())
+}
+
+/// Sends the lines as soon as they are known, the quickest first. Blocks.
+fn gather(env: &ToolEnv, lines: &mpsc::Sender<Line>) {
+    let mut tell = |name, words| {
+        lines.try_send((name, words)).ok();
+    };
+    tell("network", network(env));
+    tell("shell", shell());
+    let versions = versions_file(env);
+    let folder = env.files.roots().real_cwd();
+    describe(folder, &own_environment(env), versions.as_deref(), &mut tell);
 }
 
 /// The file with the versions of programs; `None` without a state folder.
@@ -83,11 +106,11 @@ fn own_environment(env: &ToolEnv) -> Environment {
     })
 }
 
-/// Says what commands may reach and write, if they are confined.
-fn network(env: &ToolEnv) -> Option<String> {
+/// Says what commands may reach and write, if they are confined; empty if they are not.
+fn network(env: &ToolEnv) -> String {
     let shared = &env.shared;
     if shared.mode.get() == Mode::Full || !shared.rules.get().can_confine {
-        return None;
+        return String::new();
     }
     let reached = match shared.confinement.network {
         Network::Off => "none in commands",
@@ -99,5 +122,22 @@ fn network(env: &ToolEnv) -> Option<String> {
         0 => "the project and the temporary folder".to_owned(),
         others => format!("the project, the temporary folder and {others} more"),
     };
-    Some(format!("{reached}; writable: {writable}"))
+    format!("{reached}; writable: {writable}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_in_time_is_told() {
+        let (lines, ready) = mpsc::channel(MAX_LINES);
+        lines.try_send(("shell", "bash".to_owned())).unwrap();
+        let told = known_in_time(ready, Instant::now() + GATHERING_TIME).await.unwrap();
+        assert!(told.ends_with("\nshell: bash\n"), "{told}");
+        // The others come too late.
+        assert!(lines.try_send(("tools", "git".to_owned())).is_err());
+        let (_lines, ready) = mpsc::channel(MAX_LINES);
+        assert_eq!(known_in_time(ready, Instant::now() + GATHERING_TIME).await, None);
+    }
 }

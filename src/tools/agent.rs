@@ -41,7 +41,8 @@ const MAX_IN_BACKGROUND: usize = 16;
 const MAX_NOTICES: usize = 20;
 
 /// The tools of the type `explore`.
-const EXPLORE_TOOLS: &[&str] = &["read_file", "list_dir", "find_files", "grep", "web_fetch"];
+const EXPLORE_TOOLS: &[&str] =
+    &["read_file", "list_dir", "find_files", "grep", "web_fetch", "web_search"];
 const EXPLORE: &str = "Only find out and report; you cannot change anything.";
 
 /// Give a task to a helper. It knows only the prompt; you get its answer.

@@ -111,6 +111,7 @@ pub(super) const COMMAND: ShownArgument = shown("command", ArgumentRole::Command
 pub(super) const PATH: ShownArgument = shown("path", ArgumentRole::Path);
 pub(super) const PATTERN: ShownArgument = shown("pattern", ArgumentRole::Pattern);
 pub(super) const URL: ShownArgument = shown("url", ArgumentRole::Url);
+pub(super) const QUERY: ShownArgument = shown("query", ArgumentRole::Pattern);
 pub(super) const GLOB: ShownArgument = shown("glob", ArgumentRole::Name);
 pub(super) const NAME: ShownArgument = shown("name", ArgumentRole::Name);
 pub(super) const CONTENT: ShownArgument = shown("content", ArgumentRole::NewContent);

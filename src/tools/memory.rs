@@ -1,7 +1,8 @@
 //! `memory`: notes that outlive the session. Reading them needs no permission; each change is asked
-//! about and shown like an edit of a file.
+//! about and shown like an edit of a file. Lines that the user keeps with `/remember` are written without a call.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::arguments::{CONTENT, NAME, ShownArgument};
 use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind, escape_hidden_line,
@@ -17,6 +19,7 @@ use turnwright_types::effect::{
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
+use turnwright_types::timestamp::local_time;
 use turnwright_workspace::files::{FileError, FileText};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
@@ -166,7 +169,7 @@ impl Tool for Memory {
 }
 
 /// Reads a note that is to be changed; `None` if there is none yet. An error says why it cannot be changed.
-pub(super) async fn read_before_change(
+async fn read_before_change(
     env: &ToolEnv,
     folder: &NoteFolder,
     place: &ResolvedPath,
@@ -308,7 +311,7 @@ async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
     )))
 }
 
-pub(super) async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
+async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
     let folders = folders.to_vec();
     let listing =
         spawn_blocking(move || folders.iter().flat_map(NoteFolder::list).collect::<Vec<_>>());
@@ -334,6 +337,71 @@ pub(crate) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
     let cwd = env.files.roots().real_cwd();
     let user = env.shared.process.folders.config_folder().map(NoteFolder::of_user);
     std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
+}
+
+/// A note of the project that lines are kept in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptNote {
+    name: &'static str,
+    /// The first line of a new note, which the index shows.
+    heading: &'static str,
+}
+
+/// Commands that worked.
+pub(crate) const KEPT_COMMANDS: KeptNote =
+    KeptNote { name: "commands", heading: "# Commands that worked here" };
+/// The user's corrections of the model.
+pub(crate) const KEPT_CORRECTIONS: KeptNote =
+    KeptNote { name: "corrections", heading: "# What the user has corrected" };
+
+/// Returns the text of a note; empty if it cannot be read.
+pub(crate) async fn kept_lines(env: &ToolEnv, note: KeptNote) -> String {
+    let notes = NoteFolder::of_project(env.files.roots().real_cwd());
+    let reading = spawn_blocking(move || notes.read(note.name));
+    reading.await.ok().flatten().map(|head| head.text).unwrap_or_default()
+}
+
+/// Adds a line to a note, with its evidence. The user asks for it, so no call is made. Returns the answer for the user,
+/// or why nothing was written.
+pub(crate) async fn keep_line(
+    env: &ToolEnv,
+    note: KeptNote,
+    words: &str,
+    evidence: &str,
+    cancel: &CancellationToken,
+) -> Result<String, String> {
+    // A replay writes nothing into the project of the recording.
+    if env.shared.process.outside.project().is_some() {
+        return Err("Nothing is written in a replay.".to_owned());
+    }
+    let roots = env.files.roots();
+    let folder = NoteFolder::of_project(roots.real_cwd());
+    let place = roots.resolve(folder.path(note.name));
+    let before = read_before_change(env, &folder, &place, note.name).await?;
+    if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
+        return Err(format!("There are {MAX_NOTES} notes already."));
+    }
+    let words = text::one_line(words);
+    // The file does not control a terminal that shows it.
+    let [shown, why] = [words.as_str(), evidence].map(escape_hidden_line);
+    let today = text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned();
+    let line = format!("- {shown} (evidence: {why}, {today})");
+    let is_new = before.as_ref().is_none_or(|note| note.text.trim().is_empty());
+    let content = if is_new { format!("{}\n\n{line}", note.heading) } else { line.clone() };
+    let args = Memory {
+        action: NoteAction::Append,
+        scope: NoteScope::Project,
+        name: None,
+        content: Some(content),
+    };
+    let after = new_note_text(&args, before.as_ref()).map_err(|why| why.for_model)?;
+    let file = roots.display_path(&place);
+    let files = env.files.without_editor();
+    let written = files.write(&place, before.as_ref(), &after, cancel).await;
+    written.map_err(|error| format!("{file} {error}."))?;
+    Ok(format!(
+        "Noted in `{file}`:\n\n{line}\n\nDelete the line there to take it back; `/undo` does not."
+    ))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ mod find_files;
 mod grep;
 mod history;
 mod hooks;
-mod kept_notes;
 mod list_dir;
 mod live_output;
 mod memory;
@@ -27,6 +26,7 @@ mod search_common;
 mod skill;
 mod tool_env;
 mod web_fetch;
+mod web_search;
 mod write_file;
 
 #[cfg(test)]
@@ -63,10 +63,7 @@ pub(crate) use exec_output::is_waiting;
 pub(crate) use hooks::{
     HelperOfHooks, SessionHooks, confine_site, occasion, unconfined_site,
 };
-pub(crate) use kept_notes::{
-    KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, keep_line, kept_lines, mark_failed,
-};
-pub(crate) use memory::note_folders;
+pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,
 };
@@ -95,6 +92,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         tool::<exec::Exec>(),
         tool::<exec_output::ExecOutput>(),
         tool::<web_fetch::WebFetch>(),
+        tool::<web_search::WebSearch>(),
         tool::<plan::Plan>(),
         tool::<memory::Memory>(),
         tool::<skill::LoadSkill>(),

@@ -81,7 +81,7 @@ const ESSENTIAL_TOOLS: &[&str] = &[
     "write_file",
 ];
 /// The tools that a small model is offered besides, as far as others are. It loses its way among many.
-const FURTHER_TOOLS: [&str; 4] = ["exec_output", "find_files", "move_path", "skill"];
+const FURTHER_TOOLS: [&str; 5] = ["exec_output", "find_files", "move_path", "skill", WEB_SEARCH];
 /// The arguments that a small model is not told of, because it fills in every one. They are accepted.
 const RARE_ARGUMENTS: &str = "background context description escalate files_only hidden mode multiline offset \
                               show_line_numbers sort timeout workdir";
@@ -95,6 +95,8 @@ const SHORT_DESCRIPTIONS: [(&str, &str); 3] = [
 const SMALL_MODEL_WINDOW: u64 = 16_384;
 /// The most parameters, in billions, of a small model.
 const SMALL_MODEL_BILLIONS: f64 = 9.0;
+/// The tool that exists only where a service searches the web.
+const WEB_SEARCH: &str = "web_search";
 /// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
 
@@ -109,6 +111,8 @@ pub struct OfferContext {
     pub is_planning: bool,
     /// A line for each type of helpers that users have defined; `None` if the model cannot start helpers.
     pub helpers: Option<Arc<[String]>>,
+    /// The user's settings name a service that searches the web.
+    pub has_search: bool,
     /// Nobody can answer a question.
     pub is_alone: bool,
     /// The model is small, so few tools with few arguments suit it.
@@ -162,9 +166,10 @@ impl Toolbox {
 
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
+        let Some(allowed) = self.remote.allowed() else { return true };
         let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
         let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
-        self.remote.allowed().is_none_or(|allowed| allowed.contains(name, &foreign))
+        allowed.contains(name, &foreign)
     }
 
     /// Returns true if the built-in tool of that name is advertised to this model and for this window. In a
@@ -309,8 +314,11 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         let lowercase = short.to_lowercase();
+        let has_search =
+            self.advertised.lock().as_ref().is_some_and(|last| last.offer.has_search);
         let all = self.built_in.tools().iter();
-        let built_in: Vec<_> = all.filter(|tool| self.is_allowed(tool.name())).collect();
+        let there = all.filter(|tool| has_search || tool.name() != WEB_SEARCH);
+        let built_in: Vec<_> = there.filter(|tool| self.is_allowed(tool.name())).collect();
         let remote_tools: Vec<_> = remote.tools().iter().collect();
         let similar = most_similar(&remote_tools, &lowercase, MIN_REMOTE_SIMILARITY);
         let nearest = most_similar(&built_in, &lowercase, MIN_SIMILARITY)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{
     OfferContext, Tool, ToolIndex, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
     delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
-    memory, move_path, plan, read_file, registry, skill, web_fetch, write_file,
+    memory, move_path, plan, read_file, registry, skill, web_fetch, web_search, write_file,
 };
 
 fn toolbox() -> Toolbox {
@@ -24,6 +24,7 @@ fn full_context() -> OfferContext {
         skills: vec!["release-notes".to_owned()],
         is_planning: true,
         helpers: Some(Arc::default()),
+        has_search: true,
         is_alone: false,
         is_small: false,
     }
@@ -73,6 +74,7 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
         line::<read_file::ReadFile>(),
         line::<registry::ToolSearchCall>(),
         line::<web_fetch::WebFetch>(),
+        line::<web_search::WebSearch>(),
         line::<write_file::WriteFile>(),
     ];
     let text = format!("{{\n{}\n}}\n", lines.join(",\n"));

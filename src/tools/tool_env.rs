@@ -31,6 +31,7 @@ use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
 use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
+use turnwright_workspace::web::search::SearchService;
 use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The most resources of MCP servers that one conversation follows: those that it has read last.
@@ -142,6 +143,7 @@ impl ToolEnv {
         let shared = Arc::clone(&self.shared);
         ToolEnv {
             jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
+            is_alone: self.is_alone,
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
@@ -264,6 +266,8 @@ pub struct ProcessShared {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
+    /// The service that searches the web, for sessions that are opened from now on.
+    pub(crate) search: SharedValue<Option<Arc<SearchService>>>,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
     /// The world outside of the sessions: the machine that they depend on, and the keeper of their tools' answers.
@@ -276,6 +280,7 @@ impl Default for ProcessShared {
             folders: UserFolders::default(),
             audit: AuditLog::default(),
             web: WebFetcher::default(),
+            search: SharedValue::default(),
             opened_places: Arc::default(),
             outside: Arc::new(RealMachine),
         }
@@ -323,6 +328,8 @@ pub struct SessionShared {
     pub process: Arc<ProcessShared>,
     /// The user's settings, as they were when the session was opened.
     pub settings: Arc<ConfigFile>,
+    /// The service that searches the web, if there was one when the session was opened.
+    pub search: Option<Arc<SearchService>>,
     /// The environment variables of commands.
     pub command_environment: Arc<Environment>,
     /// The permission mode, which says how much may be done without asking. A change applies from the next
@@ -349,7 +356,7 @@ pub struct SessionShared {
     pub(crate) has_reported_audit_loss: AtomicBool,
 }
 
-/// Lines about the project and the machine; `None` if they could not be gathered in time.
+/// The lines about the project and the machine that were gathered in time; `None` if there are none.
 pub(crate) type GatheredSurroundings = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 /// The most bytes of a result that a card shows.

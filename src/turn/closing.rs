@@ -9,16 +9,17 @@ use serde_json::json;
 use super::next_step::{ClosingFacts, ClosingReason, WorkDone, closing_step};
 use super::proof::ProvingRun;
 use super::room::handoff::stored_facts;
-use super::{Turn, TurnStep};
+use super::{Turn, TurnStep, typed_text};
 use turnwright_policy::permission::Mode;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::ProofWord;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{PromptPart, within_context};
+use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_types::update::PlanStatus;
-use turnwright_undo::{ChangeScope, DiffLimits, turn_changes};
+use turnwright_undo::{ChangeScope, DiffLimits, TurnChanges, turn_changes};
+use turnwright_workspace::edit::line_changes::LineCounts;
 
 /// The name under which a recording keeps the words at the end of a turn.
 const CLOSING: &str = "closing check";
@@ -40,14 +41,8 @@ struct ClosingWords {
     request: Option<String>,
 }
 
-/// The changes of a turn.
-#[derive(Debug, Default)]
-struct ChangedLines {
-    /// The names of the files, sorted.
-    files: Vec<String>,
-    added: usize,
-    removed: usize,
-}
+/// The names of the files that a turn has changed, sorted, and the number of changed lines.
+type ChangedFiles = (Vec<String>, LineCounts);
 
 impl Turn {
     /// Returns the step with which the model proves its work, if it has to. Otherwise the turn may end, and the user is
@@ -104,14 +99,15 @@ impl Turn {
             is_excused: !is_over || !may_ask,
         });
         if let Some(reason) = reason {
-            let changes = self.changed_lines().await;
-            let hash = std_hash((&changes.files, &open_steps, proof as u8));
+            let changes = self.changed_files().await;
+            let hash = std_hash((&changes.0, &open_steps, proof as u8));
             // Never twice for the same facts.
-            if self.conversation.told.tell_closing_facts(hash) {
+            if self.conversation.told.is_news("closing facts", hash) {
                 return self.ask_for_proof(reason, &changes, &open_steps);
             }
         }
-        let is_new = is_over && self.conversation.told.tell_open_steps(std_hash(&open_steps));
+        let told = &self.conversation.told;
+        let is_new = is_over && told.is_news("open steps", std_hash(&open_steps));
         let notice = open_steps.first().filter(|_| is_new).map(|first| match open_steps.len() {
             1 => format!("The plan has 1 open step: {first}."),
             count => format!("The plan has {count} open steps: {first}, and others."),
@@ -120,15 +116,19 @@ impl Turn {
     }
 
     /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
+    /// Alone, a question is no way out.
     fn says_done(&self) -> bool {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
-        last.is_some_and(|answer| answer.calls.is_empty() && !ends_with_question(&answer.text))
+        let is_alone = self.conversation.work.alone;
+        last.is_some_and(|answer| {
+            answer.calls.is_empty() && (is_alone || !ends_with_question(&answer.text))
+        })
     }
 
     fn ask_for_proof(
         &self,
         reason: ClosingReason,
-        changes: &ChangedLines,
+        changes: &ChangedFiles,
         open_steps: &[String],
     ) -> ClosingWords {
         let (notice, context) = match reason {
@@ -149,20 +149,18 @@ impl Turn {
     }
 
     /// The words with which the model is asked for a proof.
-    fn proof_request(&self, changes: &ChangedLines, open_steps: &[String]) -> String {
+    fn proof_request(&self, (files, lines): &ChangedFiles, open_steps: &[String]) -> String {
         let mut request = String::from("You say that you are done.");
-        let words = self.words_of_user();
-        if words.is_empty() {
-            request.push('\n');
-        } else {
-            request.push_str(&format!(" The user asked:\n{words}\n"));
+        match self.words_of_user() {
+            words if words.is_empty() => request.push('\n'),
+            words => request.push_str(&format!(" The user asked:\n{words}\n")),
         }
-        let lines = format!("(+{} −{})", changes.added, changes.removed);
-        let names = text::join_first(&changes.files, MAX_NAMED);
-        let changed = match changes.files.len() {
+        let LineCounts { added, removed } = lines;
+        let names = text::join_first(files, MAX_NAMED);
+        let changed = match files.len() {
             0 => "files".to_owned(),
-            1 => format!("1 file {lines}: {names}"),
-            count => format!("{count} files {lines}: {names}"),
+            1 => format!("1 file (+{added} −{removed}): {names}"),
+            count => format!("{count} files (+{added} −{removed}): {names}"),
         };
         let run = last_run(self.checks.ledger.last_run.as_ref());
         request.push_str(&format!("You changed {changed}. {run}\n"));
@@ -176,20 +174,16 @@ impl Turn {
     /// The beginning of the user's prompt; empty if a summary stands for it.
     fn words_of_user(&self) -> String {
         let prompt = self.history.messages.get(self.prompt.index);
-        let parts = prompt.and_then(|message| message.as_user()).map(|user| user.parts.as_slice());
-        let typed = parts.unwrap_or_default().iter().filter_map(|part| match part {
-            PromptPart::Text(text) => Some(text.trim()),
-            _ => None,
-        });
-        let words = typed.collect::<Vec<_>>().join(" ");
-        text::clip_bytes(escape_hidden(&words), MAX_QUOTED_BYTES, "…")
+        let words = prompt.and_then(|message| message.as_user()).map(typed_text);
+        text::clip_bytes(escape_hidden(&words.unwrap_or_default()), MAX_QUOTED_BYTES, "…")
     }
 
     /// Reads from the store what this turn has changed.
-    async fn changed_lines(&self) -> ChangedLines {
-        let mut changes = ChangedLines::default();
+    async fn changed_files(&self) -> ChangedFiles {
+        let mut files = Vec::new();
+        let mut lines = LineCounts::default();
         let log = self.conversation.log();
-        let Some(store) = log.store().cloned() else { return changes };
+        let Some(store) = log.store().cloned() else { return (files, lines) };
         let session = self.conversation.env.session.clone();
         let roots = self.conversation.env.files.roots();
         let read_roots = roots.clone();
@@ -197,23 +191,20 @@ impl Turn {
         let reading = store.read(move |connection| {
             turn_changes(connection, &session, scope, &read_roots, DIFF_LIMITS)
         });
-        let found = match reading.await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, "the changes of the turn could not be read");
-                return changes;
-            }
-        };
+        let found = reading.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the changes of the turn could not be read");
+            TurnChanges::default()
+        });
         for file in found.files {
             let path = ResolvedPath { path: file.path, scope: PathScope::Workspace };
-            changes.files.push(escape_hidden_line(&roots.display_path(&path)));
+            files.push(escape_hidden_line(&roots.display_path(&path)));
             // The first two lines name the file.
             for line in file.diff.lines().skip(2) {
-                changes.added += usize::from(line.starts_with('+'));
-                changes.removed += usize::from(line.starts_with('-'));
+                lines.added += usize::from(line.starts_with('+'));
+                lines.removed += usize::from(line.starts_with('-'));
             }
         }
-        changes
+        (files, lines)
     }
 }
 

@@ -2,6 +2,7 @@
 //! was told already: the notices that the user gets once, and the context that the model has as long as it is not left
 //! out of the conversation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -264,6 +265,7 @@ impl Conversation {
             skills: self.env.skills.names(),
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
+            has_search: self.env.shared.search.is_some(),
             is_alone: self.work.alone,
             is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }
@@ -313,10 +315,8 @@ struct ToldContext {
     open_offer: Option<NoteOffer>,
     /// The suggested prompts that the client shows.
     suggestions: Vec<String>,
-    /// A hash of the facts with which the model was last asked for a proof.
-    closing_facts: Option<u64>,
-    /// A hash of the open steps that the user was last told about.
-    open_steps: Option<u64>,
+    /// Hashes of what was last told at the end of a turn, by its subject.
+    news: HashMap<&'static str, u64>,
     /// The command lines of the found checks that do not run in this session.
     dropped_checks: Vec<String>,
 }
@@ -407,14 +407,9 @@ impl Told {
         self.context.lock().undo_news.take()
     }
 
-    /// Marks these facts as the last ones with which the model was asked for a proof. Returns true if they were not.
-    pub(super) fn tell_closing_facts(&self, facts: u64) -> bool {
-        self.context.lock().closing_facts.replace(facts) != Some(facts)
-    }
-
-    /// Marks these open steps of the plan as told to the user. Returns true if they were not the last ones.
-    pub(super) fn tell_open_steps(&self, steps: u64) -> bool {
-        self.context.lock().open_steps.replace(steps) != Some(steps)
+    /// Marks this as the last that was told about a subject, by a hash. Returns true if it was not.
+    pub(super) fn is_news(&self, subject: &'static str, hash: u64) -> bool {
+        self.context.lock().news.insert(subject, hash) != Some(hash)
     }
 
     /// Leaves out a found check for the rest of the session.

@@ -165,6 +165,8 @@ impl ReplyStream for ScriptedStream {
 pub(crate) struct RecordingClient {
     pub(crate) updates: Mutex<Vec<Update>>,
     never_answers: bool,
+    /// The time after which a question about a permission is answered; `None` for at once.
+    pub(crate) answer_delay: Mutex<Option<Duration>>,
     /// Notified when a caller starts to wait for something that never comes.
     pub(crate) stuck: Notify,
     /// How often `wait_for_capacity` still returns at once; `None` for always.
@@ -196,7 +198,14 @@ impl Client for RecordingClient {
             self.stuck.notify_one();
             return std::future::pending().boxed();
         }
-        std::future::ready(PermissionAnswer::Chosen(ChoiceKind::AllowOnce)).boxed()
+        let delay = *self.answer_delay.lock();
+        async move {
+            if let Some(delay) = delay {
+                tokio::time::sleep(delay).await;
+            }
+            PermissionAnswer::Chosen(ChoiceKind::AllowOnce)
+        }
+        .boxed()
     }
 }
 

@@ -2,10 +2,9 @@
 //! slice ends where a turn would end. Then a command of the user, or a judge with a fresh context, says what is
 //! missing.
 
-mod check_command;
 mod verifier;
 
-use std::collections::HashSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +13,12 @@ use parking_lot::Mutex;
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
+use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
 use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
-use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::hash::std_hash;
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{AssistantMessage, StopReason, within_context};
-use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus, Update};
 
@@ -28,6 +26,11 @@ use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus
 const MAX_VAIN_SLICES: u32 = 3;
 /// The longest wait for the commands in the background before the work is judged.
 const JOB_PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit of the command that proves a goal.
+const CHECK_TIME: Duration = Duration::from_secs(600);
+/// The most lines of its output that the model is shown, and the most characters of a line.
+const MAX_LINES: usize = 20;
+const MAX_LINE_CHARS: usize = 400;
 /// The most characters of a goal in a line for the model.
 const MAX_EXCERPT_CHARS: usize = 300;
 
@@ -50,8 +53,6 @@ pub(super) struct GoalRun {
     state: GoalState,
     /// True if the session has the goal already. It is read when the work begins.
     is_resumed: bool,
-    /// Hashes of the results of commands that are known, without their numbers.
-    known_results: HashSet<u64>,
     /// The number of file changes when the slice began.
     changes: u64,
     /// The commands in the background that are not waited for.
@@ -83,7 +84,6 @@ impl Turn {
         let goal = GoalRun {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
-            known_results: HashSet::new(),
             changes: conversation.env.shared.checkpoint.change_count(),
             old_jobs: conversation.env.jobs.running().ids(),
             grants: Arc::new(Mutex::new(grants)),
@@ -100,7 +100,6 @@ impl Turn {
     pub(super) async fn begin_goal(&mut self) -> TurnStep {
         let Some(mut goal) = self.goal.take() else { return TurnStep::Sample };
         self.report_prompt().await;
-        self.learn_results(&mut goal);
         let prepared = self.prepare_goal(&mut goal).await;
         if self.cancel.is_cancelled() {
             return TurnStep::End(Ok(StopReason::Cancelled));
@@ -115,7 +114,7 @@ impl Turn {
         self.meter.limit_goal(&goal.state.limits);
         goal.state.slices += 1;
         self.set_goal_status(&mut goal, GoalStatus::Active);
-        self.push_goal_context(&beginning(&goal.state));
+        self.push_outside_context(&beginning(&goal.state));
         self.goal = Some(goal);
         TurnStep::Sample
     }
@@ -181,7 +180,7 @@ impl Turn {
         }
         self.wait_for_jobs(goal).await;
         let has_changed = self.change_count() != goal.changes;
-        let has_evidence = self.learn_results(goal) || has_changed;
+        let has_evidence = take(&mut self.checks.ledger.has_new_result) || has_changed;
         let verdict = self.judge_slice(goal).await;
         if self.cancel.is_cancelled() {
             return None;
@@ -230,8 +229,9 @@ impl Turn {
         goal.state.slices += 1;
         self.report_goal(&goal.state);
         self.budget = TurnBudget::new(self.conversation.max_requests);
+        self.checks.rounds = 0;
         self.loops.reset();
-        self.push_goal_context(&continuation(&goal.state));
+        self.push_outside_context(&continuation(&goal.state));
         TurnStep::Sample
     }
 
@@ -308,13 +308,6 @@ impl Turn {
         self.conversation.client().update(Update::Plan(entries));
     }
 
-    /// Tells the model something about the goal. It may contain the output of commands.
-    fn push_goal_context(&mut self, text: &str) {
-        let mut context = within_context(text);
-        redact::redact_in_place(&mut context);
-        self.push_context(context);
-    }
-
     /// The last message, if it is an answer of the model without calls.
     fn last_answer(&self) -> Option<&AssistantMessage> {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
@@ -346,20 +339,6 @@ impl Turn {
         goal.old_jobs.extend(new);
     }
 
-    /// Takes note of the results of commands. Returns true if there is a new one.
-    fn learn_results(&self, goal: &mut GoalRun) -> bool {
-        let mut is_new = false;
-        for result in self.history.messages.iter().filter_map(|message| message.as_tool()) {
-            if self.is_command(&result.name) {
-                let mut words = result.text.clone();
-                // Times differ from run to run.
-                words.retain(|letter| !letter.is_ascii_digit());
-                is_new |= goal.known_results.insert(std_hash(words));
-            }
-        }
-        is_new
-    }
-
     fn is_command(&self, name: &str) -> bool {
         self.conversation.tools.find(name).is_ok_and(|tool| tool.name() == COMMAND_TOOL)
     }
@@ -374,10 +353,42 @@ impl Turn {
         goal.changes = self.change_count();
         verdict
     }
+
+    /// Runs the command of the user that proves the goal. If it fails, the end of its output is what is missing.
+    async fn run_goal_check(&mut self, command: &str, goal: &GoalRun) -> SliceVerdict {
+        let when = match goal.state.slices {
+            0 => "before the work".to_owned(),
+            slice => format!("after slice {slice}"),
+        };
+        let end = self.run_own_command(OwnCommand {
+            line: command.to_owned(),
+            title: format!("Goal check ({when}): {}", escape_hidden(command)),
+            limit: CHECK_TIME,
+            consent: Consent::Kept(Arc::clone(&goal.grants)),
+        });
+        match end.await {
+            CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
+            CommandEnd::Ran(outcome) => SliceVerdict::Open(vec![last_lines(output_of(&outcome))]),
+            CommandEnd::TooSlow => {
+                let seconds = CHECK_TIME.as_secs();
+                SliceVerdict::paused(format!("the check did not end within {seconds} s"))
+            }
+            CommandEnd::NotRun(why) => {
+                SliceVerdict::paused(format!("the check was not run: {why}"))
+            }
+        }
+    }
 }
 
 fn paused(why: &str) -> GoalStatus {
     GoalStatus::Paused(why.to_owned())
+}
+
+fn last_lines(output: &str) -> String {
+    let lines: Vec<_> = output.lines().collect();
+    let first = lines.len().saturating_sub(MAX_LINES);
+    let shown = lines[first..].iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS));
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 /// Reads the goal of a session on which no turn works.
@@ -510,5 +521,14 @@ mod tests {
         let expected = "The work on a goal has stopped; go on with it only if the user says so: \
                         make it fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
+    }
+
+    #[test]
+    fn the_end_of_an_output_is_bounded() {
+        let lines: Vec<_> = (1..=50).map(|number| format!("line {number}")).collect();
+        let shown = last_lines(&lines.join("\n"));
+        assert_eq!((shown.lines().count(), shown.lines().next()), (20, Some("line 31")));
+        assert_eq!(last_lines(&"é".repeat(999)).chars().count(), MAX_LINE_CHARS);
+        assert_eq!(last_lines(""), "");
     }
 }

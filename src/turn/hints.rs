@@ -7,20 +7,17 @@ use super::Turn;
 use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 
-/// At most this many hints are given with the results of one answer.
-const MOST_HINTS: usize = 2;
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
-/// So many long commands, or so many seconds of all together, are worth a hint.
+/// So many long commands are worth a hint.
 const LONG_COMMANDS: usize = 2;
-const LONG_SUM: f64 = 420.0;
 /// The most words that tell one kind of failure from another.
 const MAX_WORDS: usize = 12;
 /// The longest name of a program or module, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The beginnings of results that are decisions and no failures, and what others of them say.
-const DECISIONS: [&str; 4] = ["Cancelled", "Not executed", "Plan mode", "The user "];
+const DECISIONS: [&str; 5] = ["Cancelled", "Nobody can", "Not executed", "Plan mode", "The user "];
 const DENIED: &str = "was not executed.";
 /// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
@@ -66,19 +63,16 @@ pub(super) struct Hints {
     failures: HashSet<String>,
     new_failures: Vec<String>,
     long_commands: usize,
-    /// The seconds for which commands were waited for.
-    waited: f64,
     /// The hints that were given.
     given: Vec<String>,
-    /// How many of them the current answer has.
-    in_answer: usize,
 }
 
 impl Hints {
     /// Adds the result of a call, and returns the hints that it is worth.
     fn add(&mut self, is_command: bool, ok: bool, text: &str) -> Vec<String> {
         let mut hints = Vec::new();
-        let failure = match missing_name(text).filter(|_| is_command) {
+        let missing = if is_command { missing_name(text) } else { None };
+        let failure = match missing {
             Some(name) => Some((name.to_owned(), missing_hint(name))),
             None if ok => None,
             None => kind_of_failure(is_command, text).map(|kind| (kind, SAME_FAILURE.to_owned())),
@@ -89,23 +83,19 @@ impl Hints {
             }
             self.new_failures.push(kind);
         }
-        if is_command && let Some(seconds) = seconds_waited(text) {
-            self.waited += seconds;
-            self.long_commands += usize::from(seconds >= LONG_SECONDS);
-            if self.long_commands >= LONG_COMMANDS || self.waited >= LONG_SUM {
+        if is_command && seconds_waited(text).is_some_and(|seconds| seconds >= LONG_SECONDS) {
+            self.long_commands += 1;
+            if self.long_commands >= LONG_COMMANDS {
                 hints.push(LONG_WAIT.to_owned());
             }
         }
         hints.retain(|hint| !self.given.contains(hint));
-        hints.truncate(MOST_HINTS - self.in_answer);
-        self.in_answer += hints.len();
         self.given.extend(hints.iter().cloned());
         hints
     }
 
     fn end_answer(&mut self) {
         self.failures.extend(self.new_failures.drain(..));
-        self.in_answer = 0;
     }
 }
 
@@ -123,16 +113,19 @@ fn kind_of_failure(is_command: bool, text: &str) -> Option<String> {
     if DECISIONS.iter().any(|start| text.starts_with(start)) || text.contains(DENIED) {
         return None;
     }
-    let mut lines = text.lines().skip(usize::from(is_command));
-    let line = lines.find(|line| !is_command || tells_of_error(line))?;
+    let line = if is_command { error_line(text)? } else { text.lines().next()? };
     let sentence = line.split(". ").next()?.split_whitespace();
     let words: Vec<_> = sentence.filter(|word| is_plain(word)).take(MAX_WORDS).collect();
     (words.len() > 1).then(|| words.join(" "))
 }
 
-fn tells_of_error(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
-    ERROR_WORDS.iter().any(|word| line.contains(word))
+/// The first line of a command's output that tells of an error. The result begins with a line of ours.
+fn error_line(result: &str) -> Option<&str> {
+    let (_, output) = result.split_once('\n')?;
+    let lower = output.to_ascii_lowercase();
+    let first = ERROR_WORDS.iter().filter_map(|word| lower.find(*word)).min()?;
+    let start = output[..first].rfind('\n').map_or(0, |end| end + 1);
+    output[start..].lines().next()
 }
 
 /// Returns true unless a word is a number, a path or quoted.
@@ -143,6 +136,11 @@ fn is_plain(word: &str) -> bool {
 
 /// The program or module that a command has not found.
 fn missing_name(text: &str) -> Option<&str> {
+    // Nearly all outputs have none of these words, and a search in all of the text takes far less time than one in each
+    // line.
+    if !NO_PROGRAM.iter().chain(&NO_MODULE).any(|words| text.contains(*words)) {
+        return None;
+    }
     text.lines().find_map(|line| {
         let program = NO_PROGRAM.iter().find_map(|end| line.trim_end().strip_suffix(*end));
         let name = match program.and_then(|before| before.rsplit(": ").next()) {
@@ -250,7 +248,7 @@ mod tests {
         let long = "[still running as p2 after 120 s]\n";
         assert_eq!(hints(true, true, &[long; 4]), [vec![], vec![LONG_WAIT], vec![], vec![]]);
         let short = "[exit 0 · 100.0 s]\n";
-        assert_eq!(hints(true, true, &[short; 5]).concat(), [LONG_WAIT]);
+        assert_eq!(hints(true, true, &[short; 5]).concat(), [""; 0]);
         let background = "[running in the background as p3]\n";
         assert_eq!(hints(true, true, &[background; 5]).concat(), [""; 0]);
     }

@@ -86,11 +86,20 @@ impl SpendingLimits {
     }
 }
 
+/// The work that a limit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LimitScope {
+    Turn,
+    /// The goal that the turn works towards.
+    Goal,
+    Session,
+}
+
 /// A limit that is used up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReachedLimit {
     resource: Resource,
-    is_session: bool,
+    scope: LimitScope,
     amount: f64,
 }
 
@@ -98,7 +107,7 @@ impl ReachedLimit {
     /// The limit of requests in one turn.
     pub(super) fn turn_requests(most: u32) -> ReachedLimit {
         let amount = f64::from(most);
-        ReachedLimit { resource: Resource::Requests, is_session: false, amount }
+        ReachedLimit { resource: Resource::Requests, scope: LimitScope::Turn, amount }
     }
 
     pub(super) fn stop_reason(self) -> StopReason {
@@ -117,25 +126,28 @@ impl ReachedLimit {
             Resource::Cost => format!("${amount:.2}"),
             Resource::Minutes => format!("{amount} minutes"),
         };
-        format!(
-            "limit of {what} {}",
-            if self.is_session { "for this session" } else { "for one turn" }
-        )
+        let scope = match self.scope {
+            LimitScope::Turn => "one turn",
+            LimitScope::Goal => "this goal",
+            LimitScope::Session => "this session",
+        };
+        format!("limit of {what} for {scope}")
     }
 
     /// The setting that raises it.
     fn setting(self) -> String {
         let name = Resource::NAMES[self.resource as usize];
-        match (self.is_session, self.resource) {
-            (false, Resource::Requests) => "max_turn_requests".to_owned(),
-            (false, _) => format!("limits.turn_{name}"),
-            (true, _) => format!("limits.session_{name}"),
+        match (self.scope, self.resource) {
+            (LimitScope::Turn, Resource::Requests) => "max_turn_requests".to_owned(),
+            (LimitScope::Turn, _) => format!("limits.turn_{name}"),
+            (LimitScope::Goal, _) => "--budget".to_owned(),
+            (LimitScope::Session, _) => format!("limits.session_{name}"),
         }
     }
 
     /// Advice for the user for when the turn ends because of it.
     pub(super) fn advice(self) -> String {
-        let next = if self.is_session {
+        let next = if self.scope == LimitScope::Session {
             "Start a new session, or raise it in the settings and open this one again"
         } else {
             "Prompt again to go on, or raise it in the settings for new sessions"
@@ -149,6 +161,8 @@ impl ReachedLimit {
 pub(super) struct SpendingMeter {
     began: Instant,
     limits: SpendingLimits,
+    /// The resources whose limit is one of the goal, and not of the turn.
+    of_goal: [bool; Resource::ALL.len()],
     before: Amounts,
     told: Vec<ReachedLimit>,
     /// The limits of which the model was told, each with the part of it.
@@ -166,6 +180,7 @@ impl SpendingMeter {
         let mut meter = SpendingMeter {
             began: Instant::now(),
             limits,
+            of_goal: [false; Resource::ALL.len()],
             before,
             told: Vec::new(),
             hinted: Vec::new(),
@@ -185,8 +200,11 @@ impl SpendingMeter {
     /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
     pub(super) fn limit_goal(&mut self, limits: &[(String, f64)]) {
         self.limits.set("turn_requests", f64::INFINITY);
-        for (resource, number) in limits {
-            self.limits.set(&format!("turn_{resource}"), *number);
+        for (name, number) in limits {
+            self.limits.set(&format!("turn_{name}"), *number);
+            if let Some(at) = Resource::NAMES.iter().position(|known| known == name) {
+                self.of_goal[at] = true;
+            }
         }
     }
 
@@ -229,17 +247,18 @@ impl SpendingMeter {
 
     /// The limits of which at least this share is used up.
     fn used_beyond(&self, share: f64, now: Amounts) -> impl Iterator<Item = ReachedLimit> {
-        let SpendingMeter { limits, before, .. } = *self;
+        let SpendingMeter { limits, of_goal, before, .. } = *self;
         [true, false].into_iter().flat_map(move |is_session| {
             Resource::ALL.into_iter().filter_map(move |resource| {
                 let at = resource as usize;
-                let (limit, used) = if is_session {
-                    (limits.session[at], now[at])
+                let (scope, amount, used) = if is_session {
+                    (LimitScope::Session, limits.session[at], now[at])
                 } else {
-                    (limits.turn[at], now[at] - before[at])
+                    let scope = if of_goal[at] { LimitScope::Goal } else { LimitScope::Turn };
+                    (scope, limits.turn[at], now[at] - before[at])
                 };
-                let is_used = limit.is_finite() && used >= limit * share;
-                is_used.then_some(ReachedLimit { resource, is_session, amount: limit })
+                let is_used = amount.is_finite() && used >= amount * share;
+                is_used.then_some(ReachedLimit { resource, scope, amount })
             })
         })
     }
@@ -512,7 +531,8 @@ mod tests {
 
     #[test]
     fn tokens_end_a_turn_with_a_reason_of_their_own() {
-        let limit = |resource, amount| ReachedLimit { resource, is_session: true, amount };
+        let scope = LimitScope::Session;
+        let limit = |resource, amount| ReachedLimit { resource, scope, amount };
         assert_eq!(limit(Resource::Tokens, 5.0).stop_reason(), StopReason::MaxTokens);
         let cost = limit(Resource::Cost, 2.5);
         assert_eq!(cost.stop_reason(), StopReason::MaxTurnRequests);

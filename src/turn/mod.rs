@@ -7,7 +7,6 @@ mod cache_guard;
 mod calls;
 mod checks;
 mod closing;
-mod found_checks;
 pub(crate) mod fuzzing;
 mod goal;
 mod helper;
@@ -61,10 +60,10 @@ pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::records::{abridged_arguments, failed_update, not_run};
 pub(crate) use calls::runner::CallRunner;
+pub(crate) use checks::{check_book, proposed_commands};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
-pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;
@@ -133,6 +132,15 @@ fn excerpt(prompt: &UserMessage) -> String {
         _ => None,
     });
     typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
+}
+
+/// The texts that the user has typed.
+fn typed_text(prompt: &UserMessage) -> String {
+    let texts = prompt.parts.iter().filter_map(|part| match part {
+        PromptPart::Text(text) => Some(text.trim()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 fn redacted(text: &str) -> String {
@@ -412,6 +420,11 @@ impl Turn {
     /// Tells the model something that the user does not see.
     fn push_context(&mut self, text: String) {
         self.push_hidden_message(Message::User(UserMessage::context(text)));
+    }
+
+    /// The same for a text that may contain the output of commands.
+    fn push_outside_context(&mut self, text: &str) {
+        self.push_context(within_context(&redacted(text)));
     }
 
     /// Adds a message that the model gets and the user does not see.

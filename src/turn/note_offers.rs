@@ -1,6 +1,6 @@
-//! Notes that a turn suggests, found without the model: a command that worked after another one had failed, words with
-//! which the user has corrected the same thing before, and a mark for a command of the notes that fails. The user is
-//! told of one of them after the turn, and `/remember` writes it.
+//! Notes that a turn suggests, found without the model: a command that worked after another one had failed, and words
+//! with which the user has corrected the same thing before. The user is told of one of them after the turn, and
+//! `/remember` writes it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,17 +8,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::proof::{Proof, is_in, proof_of};
-use super::{PROJECT_READ_TIMEOUT, Turn};
-use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, kept_lines};
+use super::proof::{Proof, Step, is_in, proof_of};
+use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
-use turnwright_store::sessions::recent_prompts;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall};
+use turnwright_types::message::Message;
 use turnwright_types::redact;
 use turnwright_types::text;
-use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 use turnwright_workspace::memory;
 
@@ -26,8 +24,6 @@ use turnwright_workspace::memory;
 const NOTE_OFFER: &str = "note offer";
 /// The most characters of a command or a correction that is offered.
 const MAX_CHARS: usize = 200;
-/// The number of other sessions of the folder whose prompts are compared.
-const MAX_SESSIONS: u32 = 5;
 /// The words of a prompt that corrects something.
 const CUES: &str = "always don't instead never not";
 /// The same in Chinese, whose words have no blanks between them. One character alone is a part of other words.
@@ -38,15 +34,13 @@ const COMMON: &str = "again and are but can for have how its now please that the
 /// The fewest words that two texts about the same have in common.
 const MIN_TOPICS: usize = 2;
 
-/// A note that the user can have written, or marked.
+/// A note that the user can have written.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum NoteOffer {
     /// A command that worked after another one had failed.
     Worked { command: String, failed: String },
     /// A correction that the user has made more than once.
     Corrected(String),
-    /// A command of the notes that has failed.
-    Failed(String),
 }
 
 impl NoteOffer {
@@ -58,11 +52,6 @@ impl NoteOffer {
             NoteOffer::Corrected(words) => {
                 format!("You have said this before: \"{words}\". `/remember` keeps it as a note.")
             }
-            NoteOffer::Failed(command) => {
-                format!(
-                    "A command of the notes has failed: `{command}`. `/remember` marks it there."
-                )
-            }
         }
     }
 
@@ -73,14 +62,6 @@ impl NoteOffer {
             _ => self == other,
         }
     }
-}
-
-/// A step of a turn that a note could come from.
-enum Step<'a> {
-    /// A command that has ended.
-    Ran { line: &'a str, is_good: bool },
-    /// A change of files, which may be the reason for everything that follows.
-    Changed,
 }
 
 impl Turn {
@@ -99,15 +80,15 @@ impl Turn {
     async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
-        let ran = offers_of_commands(&self.steps(messages)).into_iter().map(|offer| (offer, true));
-        // Each with false if it counts only if another session has it, too.
-        let signs: Vec<(NoteOffer, bool)> = ran.chain(corrections(earlier, messages)).collect();
+        let worked = command_that_worked(&self.checks.ledger.steps);
+        let corrected = repeated_corrections(earlier, messages);
+        let signs: Vec<_> = worked.into_iter().chain(corrected).collect();
         if signs.is_empty() {
             return None;
         }
         let answers = &self.conversation.env.shared.process.outside;
         let asked = json!(signs);
-        // A replay reads no notes and no other sessions.
+        // A replay reads no notes.
         if answers.answer_source(NOTE_OFFER) == AnswerSource::Recording {
             let recorded = answers.recorded_answer(AnswerKind::View, NOTE_OFFER, &asked)?;
             return serde_json::from_value(recorded).ok()?;
@@ -120,77 +101,27 @@ impl Turn {
         found
     }
 
-    /// Chooses by the notes and by what was said in other sessions.
-    async fn look_up(&self, signs: Vec<(NoteOffer, bool)>) -> Option<NoteOffer> {
+    /// Chooses the first one that is not in the notes and was not offered before.
+    async fn look_up(&self, signs: Vec<NoteOffer>) -> Option<NoteOffer> {
         let conversation = &self.conversation;
         let commands = kept_lines(&conversation.env, KEPT_COMMANDS).await;
         let corrected = kept_lines(&conversation.env, KEPT_CORRECTIONS).await;
-        let needs_others = signs.iter().any(|(_, is_certain)| !is_certain);
-        let others = if needs_others { self.other_corrections().await } else { Vec::new() };
-        let mut offers = signs.into_iter().filter(|(offer, is_certain)| match offer {
-            NoteOffer::Failed(line) => has_unmarked(&commands, line),
-            NoteOffer::Worked { command, .. } => !has_unmarked(&commands, command),
-            NoteOffer::Corrected(words) => {
-                let is_repeated = *is_certain || others.iter().any(|other| are_alike(other, words));
-                is_repeated && !corrected.contains(words)
-            }
-        });
-        offers.find(|(offer, _)| conversation.told.is_new_offer(offer)).map(|(offer, _)| offer)
-    }
-
-    /// The corrections in other sessions of the folder.
-    async fn other_corrections(&self) -> Vec<String> {
-        let env = &self.conversation.env;
-        let Some(store) = self.conversation.log().store() else { return Vec::new() };
-        let cwd = env.files.roots().cwd().to_path_buf();
-        let session = env.session.clone();
-        let reading =
-            store.read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
-        let mut prompts = reading.await.unwrap_or_default();
-        prompts.retain(|prompt| is_correction(prompt));
-        prompts
-    }
-
-    /// The steps of a turn in which a command has failed.
-    fn steps<'a>(&self, messages: &'a [Arc<Message>]) -> Vec<Step<'a>> {
-        let results = messages.iter().filter_map(|message| message.as_tool());
-        if !results.clone().any(|result| !result.ok && result.name == COMMAND_TOOL) {
-            return Vec::new();
-        }
-        let answers = messages.iter().filter_map(|message| message.as_assistant());
-        let calls: Vec<&ToolCall> = answers.flat_map(|answer| &answer.calls).collect();
-        let steps = results.filter_map(|result| {
-            if result.name != COMMAND_TOOL {
-                return (result.ok && self.is_edit(&result.name)).then_some(Step::Changed);
-            }
-            let call = calls.iter().copied().find(|call| call.id == result.call)?;
-            let has_ended = result.text.starts_with("[exit ");
-            let line = command_line(call).filter(|_| has_ended);
-            Some(line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }))
-        });
-        steps.collect()
+        signs.into_iter().find(|offer| {
+            let is_kept = match offer {
+                NoteOffer::Worked { command, .. } => commands.contains(&format!("`{command}`")),
+                NoteOffer::Corrected(words) => corrected.contains(words),
+            };
+            !is_kept && conversation.told.is_new_offer(offer)
+        })
     }
 }
 
-/// The line of a command that runs in the working folder, if a note can quote it.
-fn command_line(call: &ToolCall) -> Option<&str> {
-    let Arguments::Object(arguments) = &call.arguments else { return None };
-    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| {
-        let folder = arguments[*name].as_str().unwrap_or_default().trim();
-        !["", "."].contains(&folder)
-    });
-    let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
-    line.as_str().map(str::trim).filter(|line| !is_elsewhere && !line.contains('`'))
-}
-
-/// The checks whose last run has failed, and the last command that worked after a similar one had failed, although
-/// nothing was changed in between.
-fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
-    let mut red: Vec<&str> = Vec::new();
+/// The last command that worked after a similar one had failed, although nothing was changed in between.
+fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        let Step::Ran { line, is_good } = step else {
+        let Step::Ran { line, is_good, is_here: true } = step else {
             failed.clear();
             continue;
         };
@@ -200,27 +131,21 @@ fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
             Proof::Thin => {}
             Proof::Real => {
                 failed.retain(|other| other != line);
-                red.retain(|other| other != line);
                 if *is_good {
                     // A command that fails at times says nothing.
                     found = found.filter(|(_, other)| other != line);
                     let similar = failed.iter().find(|other| is_variant(other, line));
-                    found = similar.map(|other| (*line, *other)).or(found);
+                    found = similar.map(|other| (line.as_str(), *other)).or(found);
                 } else {
                     failed.push(line);
-                    red.push(line);
                 }
             }
         }
     }
-    let mut offers: Vec<_> =
-        red.into_iter().map(|line| NoteOffer::Failed(line.to_owned())).collect();
-    let worked = found.filter(|(command, failed)| is_plain(command) && is_plain(failed));
-    offers.extend(worked.map(|(command, failed)| NoteOffer::Worked {
-        command: command.to_owned(),
-        failed: failed.to_owned(),
-    }));
-    offers
+    let (command, failed) = found?;
+    let can_be_quoted = [command, failed].iter().all(|line| is_plain(line) && !line.contains('`'));
+    can_be_quoted
+        .then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
 }
 
 /// Returns true if two lines have the same program and first argument, and one of them has further ones.
@@ -238,33 +163,23 @@ fn words_of(line: &str) -> Vec<String> {
     command.map(|command| command.argv().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// The corrections among the user's words of a turn, each with true if it was made before in the session.
-fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(NoteOffer, bool)> {
-    let said: Vec<String> = typed_corrections(messages).collect();
-    if said.is_empty() {
-        return Vec::new();
-    }
+/// The corrections among the user's words of a turn that were made before in the session.
+fn repeated_corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<NoteOffer> {
     let mut before: Vec<String> = typed_corrections(earlier).collect();
-    let mut all = Vec::new();
-    for words in said {
-        if is_plain(&words) && topics_of(&words).len() >= MIN_TOPICS {
-            let is_repeated = before.iter().any(|other| are_alike(other, &words));
-            all.push((NoteOffer::Corrected(words.clone()), is_repeated));
+    let mut repeated = Vec::new();
+    for words in typed_corrections(messages) {
+        if is_plain(&words) && before.iter().any(|other| are_alike(other, &words)) {
+            repeated.push(NoteOffer::Corrected(words.clone()));
         }
         before.push(words);
     }
-    all
+    repeated
 }
 
 /// The words with which the user corrects something, each message in one line.
 fn typed_corrections(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
-    let typed = messages.iter().filter_map(|message| message.as_user()).map(|message| {
-        let texts = message.parts.iter().filter_map(|part| match part {
-            PromptPart::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        text::one_line(&texts.collect::<Vec<_>>().join(" "))
-    });
+    let users = messages.iter().filter_map(|message| message.as_user());
+    let typed = users.map(|message| text::one_line(&typed_text(message)));
     typed.filter(|words| is_correction(words))
 }
 
@@ -320,8 +235,8 @@ mod tests {
     use super::*;
     use turnwright_types::message::UserMessage;
 
-    fn ran(line: &str, is_good: bool) -> Step<'_> {
-        Step::Ran { line, is_good }
+    fn ran(line: &str, is_good: bool) -> Step {
+        Step::Ran { line: line.to_owned(), is_good, is_here: true }
     }
 
     #[test]
@@ -330,6 +245,7 @@ mod tests {
         let more = "cargo test --features x";
         let secret = "cargo test --token sk-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
         let web = "cd web && npm run test -- --run";
+        let elsewhere = Step::Ran { line: more.to_owned(), is_good: true, is_here: false };
         let table = [
             (vec![ran(test, false), ran(more, true)], Some(more)),
             (vec![ran(test, false), ran("ls", true), ran(more, true)], Some(more)),
@@ -344,22 +260,15 @@ mod tests {
             (vec![ran("cargo test a", false), ran("cargo test b", true)], None),
             (vec![ran("cat a", false), ran("cat a b", true)], None),
             (vec![ran(test, false), ran(secret, true)], None),
+            (vec![ran(test, false), elsewhere], None),
         ];
         for (number, (steps, expected)) in table.into_iter().enumerate() {
-            let worked = offers_of_commands(&steps).into_iter().find_map(|offer| match offer {
-                NoteOffer::Worked { command, .. } => Some(command),
+            let worked = match command_that_worked(&steps) {
+                Some(NoteOffer::Worked { command, .. }) => Some(command),
                 _ => None,
-            });
+            };
             assert_eq!(worked.as_deref(), expected, "row {number}");
         }
-    }
-
-    #[test]
-    fn a_check_has_failed_if_its_last_run_has() {
-        let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
-        let more = [Step::Changed, ran("make test", true)];
-        let steps: Vec<_> = all.into_iter().chain(more).collect();
-        assert_eq!(offers_of_commands(&steps), [NoteOffer::Failed("make lint".to_owned())]);
     }
 
     #[test]
@@ -387,9 +296,8 @@ mod tests {
         let earlier = ["use four blanks", "please don't use tabs"].map(said);
         let now =
             ["do not use tabs", "never edit the lock file", "never edit that lock file!"].map(said);
-        let found = corrections(&earlier, &now);
-        let repeated: Vec<_> = found.iter().map(|(_, is_repeated)| *is_repeated).collect();
-        assert_eq!(repeated, [true, false, true]);
-        assert_eq!(found[0].0, NoteOffer::Corrected("do not use tabs".to_owned()));
+        let expected = ["do not use tabs", "never edit that lock file!"];
+        let offers = expected.map(|words| NoteOffer::Corrected(words.to_owned()));
+        assert_eq!(repeated_corrections(&earlier, &now), offers);
     }
 }

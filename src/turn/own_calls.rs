@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::calls::records::abridged_arguments;
-use super::calls::runner::refused;
+use super::calls::runner::{OwnCall, refused};
 use super::{SharedGrants, Turn};
-use crate::tools::AnyTool;
+use crate::tools::{AnyTool, ToolCtx};
 use turnwright_store::{Audience, CallOutcome, Entry};
 use turnwright_types::effect::{CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
@@ -29,7 +29,7 @@ pub(super) struct OwnCommand {
     pub(super) line: String,
     /// The title of its card.
     pub(super) title: String,
-    /// How long it may take, with the question about it.
+    /// How long it may run. The time for a question about it does not count.
     pub(super) limit: Duration,
     pub(super) consent: Consent,
 }
@@ -52,7 +52,7 @@ pub(super) enum CommandEnd {
     Ran(Box<CallOutcome>),
     /// It was stopped at its limit.
     TooSlow,
-    /// Why it was denied, refused, cancelled or not answered in time, as a part of a sentence.
+    /// Why it was denied, refused or cancelled, as a part of a sentence.
     NotRun(String),
 }
 
@@ -86,40 +86,37 @@ impl Turn {
         if self.cancel.is_cancelled() {
             return CommandEnd::NotRun(CANCELLED.to_owned());
         }
-        let limit = command.limit;
+        let OwnCommand { line, title, limit, consent } = command;
         let seconds = limit.as_secs();
         // The limit is ours, so that the command does not go on in the background.
-        let arguments = json!({ "command": command.line, "timeout": seconds * 2 });
-        let view = CallView::new(command.title, ToolKind::Execute);
+        let arguments = json!({ "command": line, "timeout": seconds * 2 });
+        let view = CallView::new(title.clone(), ToolKind::Execute);
         let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
         let cancel = self.cancel.child_token();
+        let ctx = self.runner.ctx(id.clone(), cancel.clone(), self.cancel.clone());
+        let (begins, begun) = oneshot::channel();
         let mut is_late = false;
         let mut outcome = {
-            let mut running = std::pin::pin!(self.run_as_call(
-                &command.consent,
-                tool,
-                arguments,
-                id.clone(),
-                view.clone(),
-                cancel.clone(),
-            ));
+            let own = OwnCall { title, begins };
+            let mut running = std::pin::pin!(self.run_as_call(&consent, tool, arguments, ctx, own));
+            let time_is_up = async {
+                if begun.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                sleep_until(Instant::now() + limit).await;
+            };
             tokio::select! {
                 biased;
                 outcome = &mut running => outcome,
-                () = sleep_until(Instant::now() + limit) => {
+                () = time_is_up => {
                     is_late = true;
                     cancel.cancel();
                     running.await
                 }
             }
         };
-        let is_stopped = is_late && outcome.has_run();
         if is_late {
-            let why = if is_stopped {
-                format!("Stopped: a check may run {seconds} s")
-            } else {
-                format!("It could not begin within {seconds} s")
-            };
+            let why = format!("Stopped: a check may run {seconds} s");
             outcome = refused(ToolRefusal::new(&why, &why), Vec::new());
         }
         // A command that never ran is shown as failed, also after a cancel.
@@ -127,7 +124,7 @@ impl Turn {
         self.settle_own_command(&id, &view, &outcome).await;
         if self.cancel.is_cancelled() {
             CommandEnd::NotRun(CANCELLED.to_owned())
-        } else if is_stopped {
+        } else if is_late {
             CommandEnd::TooSlow
         } else if outcome.has_run() {
             CommandEnd::Ran(Box::new(outcome))
@@ -154,9 +151,8 @@ impl Turn {
         consent: &Consent,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
-        id: CallId,
-        view: CallView,
-        cancel: CancellationToken,
+        ctx: ToolCtx,
+        own: OwnCall,
     ) -> CallOutcome {
         let grants = match consent {
             Consent::Asked => Arc::clone(&self.conversation.grants),
@@ -165,13 +161,12 @@ impl Turn {
             Consent::Kept(grants) => Arc::clone(grants),
         };
         let runner = self.conversation.runner(Arc::clone(&grants));
-        let ctx = runner.ctx(id, cancel, self.cancel.clone());
         let (mut pending, ticket) = match runner.enqueue(tool, arguments, ctx).await {
             Ok(queued) => queued,
             Err(why) => return refused(why, Vec::new()),
         };
-        pending.own_title = Some(view.title.clone());
-        pending.view = Some(view);
+        pending.view = Some(CallView::new(own.title.clone(), ToolKind::Execute));
+        pending.own = Some(own);
         let effects = pending.plan.effects.clone();
         let can_confine = self.conversation.rules().get().can_confine;
         if can_confine && matches!(consent, Consent::Given) {
@@ -189,4 +184,9 @@ fn allow(grants: &SharedGrants, effects: &[Effect]) {
     for effect in effects {
         grants.lock().allow_exactly(effect.clone());
     }
+}
+
+/// The output of a command that has run.
+pub(super) fn output_of(outcome: &CallOutcome) -> &str {
+    outcome.raw_output["output"].as_str().unwrap_or_default()
 }

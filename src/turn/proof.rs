@@ -1,11 +1,15 @@
 //! The proof of a turn's work: which files it has changed since anything was run, and what the last run says. A
 //! command line proves something only if its success depends on the project.
 
+use std::collections::HashSet;
+
 use super::Turn;
+use super::checks::edits_files;
 use crate::tools::AGENT_TOOL;
 use turnwright_policy::shell::{self, SimpleCommand};
 use turnwright_store::{ProofWord, TurnFacts};
 use turnwright_types::effect::ToolKind;
+use turnwright_types::hash::std_hash;
 use turnwright_types::message::{Arguments, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
@@ -32,8 +36,6 @@ const SHELLS: &str = "bash dash sh zsh";
 const INTERPRETERS: &str = "bun deno java lua node perl php python python3 ruby";
 /// Arguments with which an interpreter runs nothing or only text of the command line.
 const INLINE: &str = "--check --eval -c -e -l -p -r";
-/// The same for a shell.
-const SHELL_INLINE: &str = "-c -n";
 /// Modules of Python that do not run the project.
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Arguments with which a program only says something, of itself or of what it would do.
@@ -42,6 +44,9 @@ const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version"
 const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
+/// Text that looks like an operator of a shell, but lets no failure be forgotten.
+const FORGETS_NOTHING: [&str; 8] =
+    [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
@@ -69,6 +74,15 @@ pub(super) struct ProvingRun {
     pub(super) word: ProofWord,
 }
 
+/// A step of a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A command that has ended. `is_here` is true if it ran in the working folder.
+    Ran { line: String, is_good: bool, is_here: bool },
+    /// A change of files, which may be the reason for everything that follows.
+    Changed,
+}
+
 /// The work of a turn, and its proof.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -80,6 +94,12 @@ pub(super) struct Ledger {
     pub(super) last_run: Option<ProvingRun>,
     /// The commands in the background, each with its id.
     jobs: Vec<(String, String)>,
+    /// The commands and changes, in order.
+    pub(super) steps: Vec<Step>,
+    /// Hashes of the results of commands, without their numbers: times differ from run to run.
+    results: HashSet<u64>,
+    /// Set when a command has a result that none had before.
+    pub(super) has_new_result: bool,
     /// The turn in numbers, without its proof.
     pub(super) counts: TurnFacts,
 }
@@ -97,7 +117,9 @@ impl Turn {
             let name = tool.as_ref().map_or(call.name.as_str(), |tool| tool.name());
             let kind = tool.as_ref().and_then(|tool| tool.kind());
             self.checks.ledger.note(name, kind, &call.arguments, result, ran_changes);
-            self.note_edit(call, result.ok);
+            if let Some(tool) = &tool {
+                self.note_edit(tool.as_ref(), call, result.ok);
+            }
         }
     }
 
@@ -127,6 +149,7 @@ impl Ledger {
         self.has_changed = true;
         self.last_run = None;
         self.jobs.clear();
+        self.steps.push(Step::Changed);
     }
 
     /// Takes note of a call of the tool with this name. `ran_changes` is true if any call of its answer has changed
@@ -140,7 +163,7 @@ impl Ledger {
         ran_changes: bool,
     ) {
         let ok = result.ok;
-        let is_edit = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+        let is_edit = edits_files(kind);
         // A helper, or a tool of an MCP server.
         let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
         self.counts.calls += 1;
@@ -152,6 +175,11 @@ impl Ledger {
         if ok && is_edit || ran_changes && may_edit {
             self.note_change();
         }
+        if name == COMMAND_TOOL {
+            let mut words = result.text.clone();
+            words.retain(|char| !char.is_ascii_digit());
+            self.has_new_result |= self.results.insert(std_hash(words));
+        }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
         if ran_changes && proof != Proof::Real && !only_reads(&line) {
@@ -160,8 +188,19 @@ impl Ledger {
         if let Some(id) = running_job(&result.text) {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
+            let is_here = name == COMMAND_TOOL && !names_folder(arguments);
+            self.steps.push(Step::Ran { line: line.clone(), is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
+    }
+
+    /// The command line of the last test, build or lint of the turn, if it failed.
+    pub(super) fn failed_check(&self) -> Option<&str> {
+        let mut checks = self.steps.iter().rev().filter_map(|step| match step {
+            Step::Ran { line, is_good, .. } if is_check(line) => Some((line.as_str(), *is_good)),
+            _ => None,
+        });
+        checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
     }
 
     /// Takes note of a command that has ended. A thin proof takes nothing back.
@@ -208,6 +247,13 @@ impl Ledger {
     }
 }
 
+/// Returns true if the arguments of a command name another folder than the working folder.
+fn names_folder(arguments: &Arguments) -> bool {
+    let Arguments::Object(arguments) = arguments else { return false };
+    let mut folders = ["cwd", "workdir"].iter().filter_map(|name| arguments[*name].as_str());
+    folders.any(|folder| !["", "."].contains(&folder.trim()))
+}
+
 /// The id of the job in whose name the result of a command says that it is running.
 fn running_job(result: &str) -> Option<&str> {
     let (head, _) = result.strip_prefix('[')?.split_once(']')?;
@@ -216,7 +262,7 @@ fn running_job(result: &str) -> Option<&str> {
 }
 
 /// Returns true if a command line tests, builds or checks the project.
-pub(super) fn is_check(line: &str) -> bool {
+fn is_check(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().any(checks)
 }
 
@@ -239,48 +285,43 @@ pub(super) fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 
-/// Returns the worth of a command line as a proof, if it succeeds. A part that does not decide about that is thin at
+/// Returns the worth of a command line as a proof, if it succeeds. Commands that do not decide about that are thin at
 /// best.
 pub(super) fn proof_of(line: &str) -> Proof {
-    let text = without_documents(inner_line(line).unwrap_or(line));
-    let parts = split_line(&text);
-    let set = parts.iter().filter_map(|(_, part)| part.strip_prefix("set "));
-    let options: Vec<_> = set.flat_map(str::split_whitespace).collect();
-    let stops_at_failures = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
-    let mut whole = Proof::None;
-    let mut decides = true;
-    let mut is_comparison = false;
-    for (operator, part) in parts.into_iter().rev() {
-        let (proof, compares) = proof_of_part(part);
-        // Only the last comparison of several decides, which is not meant.
-        if !decides && compares && is_comparison {
-            return Proof::Thin;
-        }
-        whole = whole.max(if decides { proof } else { proof.min(Proof::Thin) });
-        is_comparison |= decides && compares;
-        decides &= match operator {
-            "&&" => true,
-            "||" => is_exit(part),
-            "|" | "|&" => options.contains(&"pipefail"),
-            "&" => false,
-            _ => stops_at_failures,
-        };
+    let mut commands = shell::parse(line, dialect()).commands;
+    let all_decide = forgets_no_failure(line.trim(), &commands);
+    commands.retain(|command| !is_exit(command));
+    let best = commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
+    let Some((last, others)) = commands.split_last().filter(|_| !all_decide) else { return best };
+    // Nobody sees how a command in the background ends. Of several comparisons only the last one decides, which is not
+    // meant.
+    let is_thin = line.trim_end().ends_with('&') || compares(last) && others.iter().any(compares);
+    let worth = if is_thin { Proof::Thin } else { proof_of_command(last) };
+    worth.max(Proof::Thin).min(best)
+}
+
+/// Returns true if a line succeeds only if each of its commands does. Quotes do not matter: a line that seems to have
+/// more operators than it has is judged by its last command.
+fn forgets_no_failure(line: &str, commands: &[SimpleCommand]) -> bool {
+    if !line.contains(['&', '|', ';', '\n']) {
+        return true;
     }
-    whole
+    let set = commands.iter().filter(|command| command.program() == "set");
+    let options: Vec<_> = set.flat_map(SimpleCommand::argv).collect();
+    let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
+    let bare = FORGETS_NOTHING.iter().fold(line.to_owned(), |text, word| text.replace(word, " "));
+    let pipes_decide = !bare.contains('|') || options.contains(&"pipefail") && !bare.contains("||");
+    pipes_decide && !bare.contains('&') && (stops || !bare.contains([';', '\n']))
 }
 
-fn is_exit(part: &str) -> bool {
-    let words = part.trim_start_matches(['{', '(', ' ']);
-    ["exit", "false", "return"].iter().any(|word| words.starts_with(word))
+/// Returns true for a command that only ends the line, as a failure.
+fn is_exit(command: &SimpleCommand) -> bool {
+    matches!(command.program(), "" | "exit" | "false" | "return")
+        && command.argv().nth(1) != Some("0")
 }
 
-/// The worth of one command, and true if it compares something.
-fn proof_of_part(part: &str) -> (Proof, bool) {
-    let script = shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect());
-    let proof = script.commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
-    let mut names = script.commands.iter().map(program_name);
-    let compares = names.any(|name| is_in("cmp diff", name));
-    (proof, compares)
+fn compares(command: &SimpleCommand) -> bool {
+    is_in("cmp diff", program_name(command))
 }
 
 /// The name of the program without its folder.
@@ -301,11 +342,9 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
     if only_says || is_in(THIN, name) {
         return Proof::Thin;
     }
-    if is_in(INTERPRETERS, name) {
-        return proof_of_interpreter(INLINE, command);
-    }
-    if is_in(SHELLS, name) {
-        return proof_of_interpreter(SHELL_INLINE, command);
+    let is_shell = is_in(SHELLS, name);
+    if is_shell || is_in(INTERPRETERS, name) {
+        return proof_of_interpreter(is_shell, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
     if checks(command) || is_in(SHOWING, name) || runs_project || is_own_program(command.program())
@@ -322,9 +361,14 @@ fn is_own_program(program: &str) -> bool {
 }
 
 /// The worth of a program that runs a file of the project, a module or a text.
-fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
+fn proof_of_interpreter(is_shell: bool, command: &SimpleCommand) -> Proof {
+    let inline = if is_shell { "-n" } else { INLINE };
     let mut arguments = command.argv().skip(1);
     while let Some(word) = arguments.next() {
+        // As in `bash -lc "cargo test"`.
+        if is_shell && word.starts_with('-') && !word.starts_with("--") && word.ends_with('c') {
+            return arguments.next().map_or(Proof::Thin, proof_of);
+        }
         if word == "-m" {
             let module = arguments.next().unwrap_or_default();
             return if is_in(FOREIGN_MODULES, module) { Proof::Thin } else { Proof::Real };
@@ -338,89 +382,6 @@ fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
         }
     }
     Proof::Thin
-}
-
-/// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
-fn without_documents(line: &str) -> String {
-    let mut text = String::with_capacity(line.len() + 1);
-    let mut end: Option<&str> = None;
-    for row in line.lines() {
-        if let Some(word) = end {
-            end = Some(word).filter(|word| row.trim() != *word);
-            continue;
-        }
-        if row.trim_start().starts_with('#') {
-            continue;
-        }
-        let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
-        let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
-        end = words.find(|word| !word.is_empty()).filter(|_| !rest.starts_with('<'));
-        match end.and_then(|word| rest.split_once(word)) {
-            Some((_, tail)) => text.extend([head, tail.trim_start_matches(['\'', '"'])]),
-            None => text.push_str(row),
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// The line that a shell is given, as in `bash -lc "cargo test"`.
-fn inner_line(line: &str) -> Option<&str> {
-    let (shell, arguments) = line.trim().split_once(' ')?;
-    let (option, quoted) = arguments.trim_start().split_once(' ')?;
-    let text = quoted.trim_start();
-    let quote = if text.starts_with('"') { '"' } else { '\'' };
-    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-    let is_given = is_in(SHELLS, shell) && option.starts_with('-') && option.ends_with('c');
-    (is_given && !inner.contains(quote)).then_some(inner)
-}
-
-/// The operators of a line, the longer ones first. Those of redirects separate nothing.
-const OPERATORS: [&str; 11] = [">&", "<&", "&>", ">|", "&&", "||", "|&", "|", "&", ";", "\n"];
-
-/// Splits a text at its operators outside of quotes; a line break ends it. Each part comes with the operator before it.
-/// Blank parts and comments are left out.
-fn split_line(text: &str) -> Vec<(&str, &str)> {
-    let mut parts = Vec::new();
-    let mut operator = ";";
-    let mut start = 0;
-    let mut next = 0;
-    let mut quote = None;
-    for (at, letter) in text.char_indices() {
-        if at < next {
-            continue;
-        }
-        if letter == '\\' && quote != Some('\'') {
-            next = at + 2;
-            continue;
-        }
-        if quote.is_some() || matches!(letter, '\'' | '"') {
-            quote = if quote == Some(letter) { None } else { quote.or(Some(letter)) };
-            continue;
-        }
-        let rest = &text[at..];
-        let Some(found) = OPERATORS.into_iter().find(|word| rest.starts_with(*word)) else {
-            continue;
-        };
-        next = at + found.len();
-        if found.contains(['<', '>']) {
-            continue;
-        }
-        let part = text[start..at].trim();
-        start = next;
-        if !part.is_empty() && !part.starts_with('#') {
-            parts.push((operator, part));
-            operator = found;
-        } else if found != "\n" {
-            // A line may end after an operator.
-            operator = found;
-        }
-    }
-    // Nobody sees how a command in the background ends.
-    if operator == "&" {
-        parts.push((operator, "true"));
-    }
-    parts
 }
 
 #[cfg(test)]
@@ -488,6 +449,9 @@ mod tests {
                     "cat > x.py <<'EOF'\nls\nEOF\npython3 x.py",
                     "# don't stop\ncargo test",
                     "bash -lc \"cd web && npm test\"",
+                    "bash -lc pytest",
+                    "grep -q 'a|b' x && cargo test",
+                    "cargo build; make || exit 1",
                 ],
             ),
             (
@@ -517,6 +481,9 @@ mod tests {
                     "cargo test; echo done",
                     "echo 'cargo test'",
                     "bash -lc 'cargo test; true'",
+                    "bash -lc ls",
+                    "cargo test; exit 0",
+                    "set -e; cargo test | head",
                     "python3 server.py &",
                     "true",
                 ],
@@ -546,7 +513,7 @@ mod tests {
     fn note(ledger: &mut Ledger, name: &str, line: &str, result: &str, ran_changes: bool) {
         let arguments = json!({ "command": line, "id": line });
         let call = ToolCall::new("call", "p", name, arguments);
-        let ok = result == "[exit 0" || !result.starts_with("[exit");
+        let ok = result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
         let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
         let kind = (name == "edit_file").then_some(ToolKind::Edit);
         ledger.note(name, kind, &call.arguments, &result, ran_changes);
@@ -580,6 +547,28 @@ mod tests {
         assert!(ledger.has_changed);
         let facts = ledger.facts();
         assert_eq!((facts.calls, facts.failed_calls, facts.edits), (14, 1, 2));
+    }
+
+    #[test]
+    fn the_last_check_of_a_turn_counts() {
+        let test = "cargo test";
+        let table = [
+            (vec![(test, "[exit 101")], Some(test)),
+            (vec![(test, "[killed by SIGABRT"), ("ls", "[exit 2")], Some(test)),
+            (vec![(test, "[exit 101"), ("cargo test -q", "[exit 0")], None),
+            (vec![("ls build", "[exit 2")], None),
+            (vec![(test, "[exit 101"), ("rm -rf build", "[exit 0")], Some(test)),
+            (vec![(test, "[stopped: it held too much")], None),
+            (vec![(test, "The user refused it")], None),
+            (vec![], None),
+        ];
+        for (commands, expected) in table {
+            let mut ledger = Ledger::default();
+            for (line, result) in &commands {
+                note(&mut ledger, "exec", line, result, false);
+            }
+            assert_eq!(ledger.failed_check(), expected, "{commands:?}");
+        }
     }
 
     #[test]

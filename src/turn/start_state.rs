@@ -2,7 +2,7 @@
 //! runs in the sandbox for that, where it can change nothing, and only once in a session.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -12,7 +12,9 @@ use crate::tools::ToolEnv;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_store::start_state::StartState;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::memory::find_secret;
 
 /// The longest time for all of it.
 const MAX_TIME: Duration = Duration::from_secs(5);
@@ -21,24 +23,13 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 const MAX_NEW_FILES: usize = 500;
 const GRACE: Duration = Duration::from_millis(200);
 /// Prints a patch that `git apply` takes, whatever the user's settings of diffs are.
-const DIFF: [&str; 12] = [
-    "diff",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--binary",
-    "--no-color",
-    "--no-renames",
-    "--unified=3",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--ignore-submodules=dirty",
-    "HEAD",
-    "--",
-];
-const CHANGED_FILES: [&str; 6] = ["diff", "--name-only", "--no-renames", "-z", "HEAD", "--"];
-const NEW_FILES: [&str; 4] = ["ls-files", "--others", "-z", "--exclude-standard"];
-/// The flags with which git starts fewer of the programs that a repository names.
-const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
+const DIFF: &str = "diff --no-ext-diff --no-textconv --binary --no-color --no-renames --unified=3 \
+                    --src-prefix=a/ --dst-prefix=b/ --ignore-submodules=dirty HEAD --";
+/// Prints the names of the files in that patch.
+const CHANGED_FILES: &str = "diff --name-only --no-renames --ignore-submodules=dirty -z HEAD --";
+const NEW_FILES: &str = "ls-files --others -z --exclude-standard";
+/// git, with the flags with which it starts fewer of the programs that a repository names.
+const QUIET_GIT: &str = "git -c core.fsmonitor=false -c core.hooksPath=/dev/null";
 
 /// Stores the state if this has not been done, before a call that may change something. A session that is replayed,
 /// stores nothing or cannot confine git keeps none.
@@ -64,19 +55,17 @@ async fn store_start(env: &ToolEnv) {
         return;
     }
     let git = SilentGit::new(env);
-    let Some([top, commit]) = git.place(&folder).await else { return };
-    let mut state = StartState { commit, ..StartState::default() };
-    let reading = git.read_changes(Path::new(&top), &mut state);
-    let result = match tokio::time::timeout(MAX_TIME, reading).await {
-        Ok(result) => result,
-        Err(_) => Err(format!("git took longer than {} s", MAX_TIME.as_secs())),
-    };
+    let mut state = StartState::default();
+    let reading = tokio::time::timeout(MAX_TIME, git.read_start(&folder, &mut state)).await;
+    let result = reading
+        .unwrap_or_else(|_| Err(format!("git took longer than {} s", MAX_TIME.as_secs())));
     if let Err(why) = result {
-        state.patch = Vec::new();
-        state.untracked = Vec::new();
-        state.incomplete = Some(why);
+        let commit = state.commit;
+        state = StartState { commit, incomplete: Some(why), ..StartState::default() };
     }
-    env.log.set_start(state).in_background();
+    if !state.commit.is_empty() {
+        env.log.set_start(state).in_background();
+    }
 }
 
 /// git, in the sandbox and without a network.
@@ -94,47 +83,49 @@ impl SilentGit {
         SilentGit { environment: environment.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0") }
     }
 
-    /// The top folder of the repository and the commit; `None` without a commit.
-    async fn place(&self, folder: &Path) -> Option<[String; 2]> {
-        let words = ["rev-parse", "--show-toplevel", "HEAD"];
-        let asking = self.run(folder, &words, MAX_BYTES);
-        let printed = tokio::time::timeout(MAX_TIME, asking).await.ok()?.ok()?;
-        let text = String::from_utf8(printed).ok()?;
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines.try_into().ok()
-    }
-
-    /// Adds the changes that are not committed, and the new files.
-    async fn read_changes(&self, top: &Path, state: &mut StartState) -> Result<(), String> {
-        let changed = self.list(top, &CHANGED_FILES).await?;
+    /// Reads the commit, if there is one, the changes that are not committed, and the new files.
+    async fn read_start(&self, folder: &Path, state: &mut StartState) -> Result<(), String> {
+        let place = self.text(folder, "rev-parse --show-toplevel HEAD").await?;
+        let (top, commit) = place.trim_end().rsplit_once('\n').ok_or("there is no commit")?;
+        let top = PathBuf::from(top);
+        commit.clone_into(&mut state.commit);
+        // The first change of the session waits for this.
+        let (changed, new) = tokio::join!(self.list(&top, CHANGED_FILES), self.list(&top, NEW_FILES));
+        let changed = changed?;
         if changed.iter().any(|name| is_secret_path(Path::new(name))) {
             return Err("a file that may hold secrets was changed".to_owned());
         }
-        state.patch = self.run(top, &DIFF, MAX_BYTES).await?;
-        let names = self.list(top, &NEW_FILES).await?;
+        if !changed.is_empty() {
+            state.patch = Some(self.run(&top, DIFF).await?);
+        }
+        let names = new?;
         if names.len() > MAX_NEW_FILES {
             return Err(format!("there were {} new files", names.len()));
         }
-        let left = MAX_BYTES.saturating_sub(state.patch.len() as u64);
-        let folder = top.to_path_buf();
-        let reading = spawn_blocking(move || read_files(&folder, names, left));
-        state.untracked =
-            reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()))?;
+        let taken = state.patch.as_ref().map_or(0, Vec::len);
+        let left = MAX_BYTES.saturating_sub(taken as u64);
+        let reading = spawn_blocking(move || read_files(&top, names, left));
+        let read = reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()));
+        (state.untracked, state.incomplete) = read?;
         Ok(())
     }
 
     /// Returns the names of files that git prints.
-    async fn list(&self, top: &Path, words: &[&str]) -> Result<Vec<String>, String> {
-        let listed = String::from_utf8(self.run(top, words, MAX_BYTES).await?)
-            .map_err(|_| "a file has a name that is no text".to_owned())?;
+    async fn list(&self, top: &Path, words: &str) -> Result<Vec<String>, String> {
+        let listed = self.text(top, words).await?;
         Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
+    async fn text(&self, folder: &Path, words: &str) -> Result<String, String> {
+        String::from_utf8(self.run(folder, words).await?)
+            .map_err(|_| "a file has a name that is no text".to_owned())
+    }
+
     /// Returns what git prints.
-    async fn run(&self, folder: &Path, words: &[&str], most: u64) -> Result<Vec<u8>, String> {
-        let command_line = ["git"].iter().chain(&QUIET).chain(words).map(OsString::from).collect();
+    async fn run(&self, folder: &Path, words: &str) -> Result<Vec<u8>, String> {
+        let all = QUIET_GIT.split(' ').chain(words.split(' '));
         let program = PipedProgram {
-            command_line,
+            command_line: all.map(OsString::from).collect(),
             workdir: folder.to_path_buf(),
             environment: self.environment.clone(),
             sandbox: Some(SandboxProfile::default()),
@@ -142,10 +133,10 @@ impl SilentGit {
         let started = ProcessGroup::start_piped(&program).await;
         let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
         drop(pipes.stdin);
-        let (printed, ()) = tokio::join!(read_bounded(pipes.stdout, most), skip(pipes.stderr));
+        let (printed, ()) = tokio::join!(read_bounded(pipes.stdout), skip(pipes.stderr));
         let exit = group.wait_for_end().await;
         group.stop(GRACE).await;
-        if printed.len() as u64 > most {
+        if printed.len() as u64 > MAX_BYTES {
             return Err(format!("the changes had more than {} MiB", MAX_BYTES >> 20));
         }
         if exit.is_success() { Ok(printed) } else { Err("git failed".to_owned()) }
@@ -153,9 +144,9 @@ impl SilentGit {
 }
 
 /// Reads a little more than the most that is allowed, and no more.
-async fn read_bounded(stream: impl AsyncRead + Unpin, most: u64) -> Vec<u8> {
+async fn read_bounded(stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut bytes = Vec::new();
-    stream.take(most + 1).read_to_end(&mut bytes).await.ok();
+    stream.take(MAX_BYTES + 1).read_to_end(&mut bytes).await.ok();
     bytes
 }
 
@@ -163,10 +154,14 @@ async fn skip(mut stream: impl AsyncRead + Unpin) {
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
 }
 
+/// New files, each by its path and with its content, and why one is left out, if any is.
+type NewFiles = (Vec<(String, Vec<u8>)>, Option<String>);
+
 /// Reads the new files. Links, special files and those that may hold secrets are left out.
-fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<Vec<(String, Vec<u8>)>, String> {
+fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<NewFiles, String> {
     let mut left = most;
     let mut found = Vec::new();
+    let mut incomplete = None;
     for name in names {
         let path = top.join(&name);
         let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
@@ -177,9 +172,18 @@ fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<Vec<(String, 
             .checked_sub(metadata.len())
             .ok_or_else(|| format!("the changes had more than {} MiB", MAX_BYTES >> 20))?;
         let content = std::fs::read(&path).map_err(|_| "a new file cannot be read".to_owned())?;
-        found.push((name, content));
+        if holds_key(&content) {
+            incomplete = Some("a new file seems to hold a key".to_owned());
+        } else {
+            found.push((name, content));
+        }
     }
-    Ok(found)
+    Ok((found, incomplete))
+}
+
+fn holds_key(content: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content);
+    !redact::secrets(&text).is_empty() || find_secret(&text).is_some()
 }
 
 #[cfg(test)]
@@ -194,7 +198,21 @@ mod tests {
         }
         let names = vec!["a".to_owned(), ".env".to_owned(), "gone".to_owned()];
         let found = read_files(folder.path(), names.clone(), 5).unwrap();
-        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
+        assert_eq!(found, (vec![("a".to_owned(), b"12345".to_vec())], None));
         assert!(read_files(folder.path(), names, 4).is_err());
+    }
+
+    #[test]
+    fn a_new_file_with_a_key_is_left_out_and_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = format!("token sk-ant-api03-{}\n", "a1B2".repeat(12));
+        for (name, text) in [("a", "12345"), ("notes.txt", key.as_str())] {
+            turnwright_types::private_file::write(&folder.path().join(name), text.as_bytes())
+                .unwrap();
+        }
+        let names = vec!["a".to_owned(), "notes.txt".to_owned()];
+        let (found, incomplete) = read_files(folder.path(), names, 500).unwrap();
+        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
+        assert_eq!(incomplete.as_deref(), Some("a new file seems to hold a key"));
     }
 }

@@ -122,7 +122,7 @@ fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
     assert_eq!((agent.model().requests().len(), checks(&agent).len()), (8, 5));
-    assert!(notices(&agent).contains("the turn ends all the same"), "{}", notices(&agent));
+    assert!(notices(&agent).contains("The model is not told again."), "{}", notices(&agent));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_refused_check_is_not_proposed_again_until_it_is_forgotten() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(questions(&agent), 0);
     let shown = agent.turn_text("/checks");
-    assert!(shown.contains("make check (found by Makefile, refused "), "{shown}");
+    assert!(shown.contains("make check (found by Makefile, refused)"), "{shown}");
     let forgotten = agent.turn_text("/checks forget");
     assert!(forgotten.contains("will be proposed again"), "{forgotten}");
     assert_eq!(agent.turn("go"), "end_turn");

@@ -134,7 +134,7 @@ fn our_own_tasks_can_be_read() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tasks");
     let tasks = read_tasks(&place, &[]).unwrap();
     assert_eq!(tasks.len(), 20);
-    assert!(tasks.iter().any(|task| !task.name.is_ascii() && !task.prompts[0].is_ascii()));
+    assert!(tasks.iter().any(|task| !task.name.is_ascii() && !task.prompt.is_ascii()));
 }
 
 #[test]
@@ -200,11 +200,36 @@ fn a_trial_has_a_home_and_a_tree_of_its_own() {
     let check = "test -z \"$(git remote)\" && test \"$(git log --all --oneline | wc -l)\" -eq 1 && \
                  grep -q first a.txt && test ! -e \"$HOME/mine\" && test -z \"$OPENAI_API_KEY\"";
     fs::write(lab.home.path().join("mine"), "").unwrap();
+    lab.write("evals/look/prompt.md", "Look\n");
     lab.write(
         "evals/look/task.toml",
-        &format!(
-            "prompt = 'Look'\n[start]\ncommit = 'HEAD~1'\n[check]\nmust_fail_before = false\ncommand = '''{check}'''\n"
-        ),
+        &format!("[start]\ncommit = 'HEAD~1'\n[check]\ncommand = '''{check}'''\n"),
+    );
+    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+}
+
+/// Outside of the temporary folder, nothing else hides the project.
+#[test]
+fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
+    if cannot_confine() {
+        return;
+    }
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if place.path().starts_with(std::env::temp_dir()) {
+        eprintln!("skipped: the sandbox hides the temporary folder");
+        return;
+    }
+    let mut lab = Lab::new(&json!([says("Done.")]));
+    lab.project = place.path().canonicalize().unwrap();
+    lab.write("a.txt", "first\n");
+    lab.commit_all("first");
+    let file = lab.project.join("a.txt");
+    let check = format!("git show HEAD:a.txt | grep -q first && ! cat '{}'", file.display());
+    lab.write("evals/look/prompt.md", "Look\n");
+    lab.write(
+        "evals/look/task.toml",
+        &format!("[start]\ncommit = 'HEAD'\n[check]\ncommand = \"\"\"{check}\"\"\"\n"),
     );
     let (ended, lines) = lab.eval(&["--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
@@ -275,22 +300,24 @@ fn a_check_that_floods_is_cut() {
     assert!(reason.starts_with("check: exit 3: xxx") && reason.chars().count() <= 201, "{reason}");
 }
 
-/// The trees that are kept fill a small disk after a few trials.
+/// Something else fills a small disk after the first trial. The lines of some more fit into the block of the first one.
 #[test]
 fn a_full_disk_keeps_the_finished_trials() {
     if cannot_confine() || !can_mount() {
         return;
     }
-    let lab = Lab::new(&json!(vec![says("Nothing."); 9]));
+    let lab = Lab::new(&json!(vec![says("Nothing."); 12]));
     lab.fix_task("fix");
-    lab.write("evals/fix/files/large.txt", &"x".repeat(4 << 20));
+    let long = "head -c 190 /dev/zero | tr '\\0' x";
+    lab.write("evals/fix/files/check.sh", &format!("grep -q good a.txt || {{ {long}; exit 1; }}\n"));
     let command = lab.command(&[]);
     let program = command.get_program().to_owned();
-    let script = "mount -t tmpfs -o size=12m none /mnt || exit 99; \"$@\"; code=$?; \
-                  cp /mnt/out/trials.jsonl out.jsonl; exit $code";
+    let script = "mount -t tmpfs -o size=12m none /mnt || exit 99; \
+                  (until test -s /mnt/out/trials.jsonl; do sleep 0.1; done; cat /dev/zero >/mnt/rest) >/dev/null 2>&1 & \
+                  filler=$!; \"$@\"; code=$?; kill $filler 2>/dev/null; cp /mnt/out/trials.jsonl out.jsonl; exit $code";
     let mut inside = Command::new("unshare");
     inside.args(["--mount", "sh", "-c", script, "sh"]).arg(program).current_dir(&lab.project);
-    inside.args(["eval", "run", "--out", "/mnt/out", "--keep", "--runs", "9"]).args(PLAIN);
+    inside.args(["eval", "run", "--out", "/mnt/out", "--runs", "12"]).args(PLAIN);
     inside.env_clear();
     for (name, value) in command.get_envs() {
         inside.env(name, value.unwrap());
@@ -299,8 +326,8 @@ fn a_full_disk_keeps_the_finished_trials() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     let kept = fs::read_to_string(lab.project.join("out.jsonl")).unwrap().lines().count();
-    assert!((1..9).contains(&kept), "{kept}: {stderr}");
-    let expected = format!("temporary files is full. {kept} of 9 trials are kept in /mnt/out; ");
+    assert!((1..12).contains(&kept), "{kept}: {stderr}");
+    let expected = format!("temporary files is full. {kept} of 12 trials are kept in /mnt/out; ");
     assert!(stderr.contains(&expected), "{stderr}");
 }
 
@@ -345,19 +372,32 @@ fn a_check_that_proves_nothing_is_refused() {
     lab.fix_task("late");
     lab.write("evals/late/task.toml", "[check]\ncommand = 'sleep 60'\ntimeout = 1\n");
     lab.fix_task("fix");
-    let ended = lab.run(&["eval", "check"]);
+    let ended = lab.run(&["eval", "new", "late"]);
     assert_eq!(ended.status, Some(2));
-    assert!(ended.stdout.contains("The check of late did not end within 1 s."), "{}", ended.stdout);
-    assert!(ended.stdout.contains("fix: the check fails before and passes with the solution"));
+    assert!(ended.stderr.contains("The check of late did not end within 1 s."), "{}", ended.stderr);
+    let ended = lab.run(&["eval", "new", "fix"]);
+    let proven = "The check of fix fails at the start and passes with the solution.\n";
+    assert_eq!((ended.status, &*ended.stdout), (Some(0), proven), "{}", ended.stderr);
     lab.write("evals/fix/task.toml", "[chek]\ncommand = 'true'\n");
-    let ended = lab.run(&["eval", "check", "fix"]);
+    let ended = lab.run(&["eval", "new", "fix"]);
     assert!(
         ended.stderr.contains(
-            "Task fix is damaged: task.toml line 1: unknown key \"chek\". Did you mean \"check\"?"
+            "Task fix is damaged: task.toml line 1: unknown field `chek`, expected one of "
         ),
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn a_task_has_the_network_only_if_the_user_gives_it() {
+    let lab = Lab::new(&json!([]));
+    lab.fix_task("fix");
+    lab.write("evals/fix/task.toml", &format!("{FIX}[run]\nnetwork = true\n"));
+    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
+    let told = "The setup and the check of fix want the network. Read them, and if you trust them, set ";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
 }
 
 #[test]
@@ -411,17 +451,16 @@ fn the_start_of_a_session_holds_no_secret_that_was_deleted() {
 fn tasks_are_exported_in_the_format_of_harbor() {
     let lab = Lab::new(&json!([]));
     lab.fix_task("fix");
-    let arguments = ["eval", "export", "--harbor", "out/tasks", "--registry", "out/entry.json"];
-    let ended = lab.run(&arguments);
+    let ended = lab.run(&["eval", "export", "--harbor", "out"]);
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     let read = |name: &str| fs::read_to_string(lab.project.join("out").join(name)).unwrap();
-    assert!(read("tasks/fix/task.toml").starts_with("schema_version = \"1.4\"\n"));
-    assert_eq!(read("tasks/fix/instruction.md"), "Mend a.txt\n");
-    assert_eq!(read("tasks/fix/environment/tree/a.txt"), "bad\n");
-    assert_eq!(read("tasks/fix/tests/restore/check.sh"), "grep -q good a.txt\n");
-    assert!(read("tasks/fix/tests/test.sh").contains("/logs/verifier/reward.txt"));
-    assert!(read("tasks/fix/solution/solution.patch").contains("+good"));
-    let entry: Value = serde_json::from_str(&read("entry.json")).unwrap();
+    assert!(read("fix/task.toml").starts_with("schema_version = \"1.4\"\n"));
+    assert_eq!(read("fix/instruction.md"), "Mend a.txt\n");
+    assert_eq!(read("fix/environment/tree/a.txt"), "bad\n");
+    assert_eq!(read("fix/tests/restore/check.sh"), "grep -q good a.txt\n");
+    assert!(read("fix/tests/test.sh").contains("/logs/verifier/reward.txt"));
+    assert!(read("fix/solution/solution.patch").contains("+good"));
+    let entry: Value = serde_json::from_str(&read("turnwright.json")).unwrap();
     assert_eq!(entry["distribution"]["local"]["cmd"], "turnwright");
 }
 
@@ -452,9 +491,10 @@ fn holds_key(folder: &Path) -> bool {
     })
 }
 
-/// The home of a trial is another one than that of the user, whose secrets stay hidden all the same.
+/// The home of a trial is another one than that of the user, whose secrets stay hidden all the same. So does the
+/// project.
 #[test]
-fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_solution() {
+fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_project_nor_the_solution() {
     if cannot_confine() {
         return;
     }
@@ -466,19 +506,18 @@ fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_solution() {
     fs::create_dir_all(lab.home.path().join("config")).unwrap();
     fs::write(lab.home.path().join("config/config.toml"), "# secret\n").unwrap();
     lab.write("evals/look/check/answer.txt", "secret\n");
-    let places =
-        "\"$MINE/.ssh/id_ed25519\" \"$TASK/check/answer.txt\" \"$AGENT/config/config.toml\"";
+    lab.write("evals/look/prompt.md", "Look\n");
+    lab.write("fixed.txt", "secret\n");
+    let places = "\"$MINE/.ssh/id_ed25519\" \"$TASK/check/answer.txt\" \"$PROJECT/fixed.txt\" \
+                  \"$AGENT/config/config.toml\"";
     let script = format!("cat {places} 2>errors.txt >seen.txt\nls >ran.txt\n");
     lab.write("evals/look/files/look.sh", &script);
     let check = format!("test -s ran.txt && test ! -s seen.txt && test -z \"$(cat {places})\"");
-    lab.write(
-        "evals/look/task.toml",
-        &format!("prompt = 'Look'\n[check]\ncommand = '''{check}'''\n"),
-    );
+    lab.write("evals/look/task.toml", &format!("[check]\ncommand = '''{check}'''\n"));
     let arguments = [&["eval", "run", "--runs", "1", "--out", "out"][..], &PLAIN].concat();
     let mut command = lab.command(&arguments);
     command.env("HOME", mine.path()).env("MINE", mine.path());
-    command.env("TASK", task).env("AGENT", lab.home.path());
+    command.env("TASK", task).env("PROJECT", &lab.project).env("AGENT", lab.home.path());
     let output = process_waits::output(&mut command).unwrap();
     let lines = lab.lines("out");
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {output:?}");

@@ -427,3 +427,37 @@ fn a_key_that_cannot_be_sent_is_not_stored() {
     );
     assert!(!shown.contains("hidden"), "{shown}");
 }
+
+#[test]
+fn the_key_of_a_service_that_searches_is_tried_and_kept_for_its_host() {
+    let home = home();
+    let server = RawServer::reading(|_, request, stream| {
+        let is_right = request.contains("x-api-key: right-key-of-exa\r\n");
+        let status = if is_right { 200 } else { 401 };
+        respond(stream, status, r#"{ "results": [] }"#);
+    });
+    let login = ["login", "search"];
+    let said = stderr(&piped(&mut command(home.path(), &login), "right-key-of-exa\n"));
+    assert!(said.contains("names no service that can be used"), "{said}");
+    let settings = format!("[web]\nsearch = 'exa'\nsearch_url = 'http://{}/'\n", server.host());
+    std::fs::create_dir_all(home.path().join("config")).unwrap();
+    std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
+    let refused = piped(&mut command(home.path(), &login), "wrong-key-of-exa\n");
+    let said = stderr(&refused);
+    assert!(said.contains("Nothing was stored: exa refuses the key (status 401)"), "{said}");
+    assert!(!refused.status.success() && !file(home.path()).exists(), "{said}");
+    let accepted = piped(&mut command(home.path(), &login), "right-key-of-exa\n");
+    let said = stderr(&accepted);
+    assert!(accepted.status.success() && !said.contains("right-key"), "{said}");
+    let name = format!("search:{}", server.host());
+    let expected = json!([{ "provider": name, "key": "right-key-of-exa" }]);
+    assert_eq!(stored(home.path()), expected);
+    let doctor = ["doctor", "--model", "offline", "--json"];
+    let report = piped(&mut command(home.path(), &doctor), "");
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let shown = report["search"].as_str().unwrap();
+    assert!(shown.starts_with(&format!("exa at {}, key in ", server.host())), "{shown}");
+    let said = stderr(&piped(&mut command(home.path(), &["logout", "--provider", &name]), ""));
+    assert!(said.contains(&format!("Removed the login of {name}")), "{said}");
+    assert!(!file(home.path()).exists());
+}

@@ -20,6 +20,7 @@ fn documented_tools() -> BTreeSet<String> {
 fn offered_tools(mode: &str) -> BTreeSet<String> {
     let many: Vec<_> = (0..41).map(|it| json!({ "name": format!("t{it}") })).collect();
     let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "[web]\nsearch = 'ollama'\n")
         .server("many", &json!({ "tools": many }))
         .file(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nHi.\n")
         .variable("TURNWRIGHT_MODEL", "gpt-5-mini")

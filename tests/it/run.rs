@@ -387,8 +387,20 @@ fn a_turn_that_does_not_heed_its_time_is_cancelled() {
     let ended = desk.run(&["--max-time", "4s", "Go"]);
     assert_eq!(ended.status, Some(6), "{}", ended.stderr);
     assert_eq!(ended.stdout, "I begin. \n");
-    assert!(ended.stderr.contains("Stopped: a limit is reached."), "{}", ended.stderr);
+    for part in ["The limit of time is reached.", "Stopped before the work was done."] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
     desk.server.as_ref().unwrap().wait_for_hang_ups(1, process_waits::LIMIT).unwrap();
+}
+
+#[test]
+fn a_goal_that_cannot_begin_is_no_limit_that_is_reached() {
+    let desk = Desk::new(&json!([]));
+    let ended = desk.run(&["/goal X --budget"]);
+    assert_eq!(ended.status, Some(6), "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("Nothing was done: `--budget` takes"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("Stopped before the work was done."), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("limit is reached"), "{}", ended.stderr);
 }
 
 #[test]

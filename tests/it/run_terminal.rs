@@ -120,7 +120,7 @@ fn neither_a_command_nor_a_question_outlives_the_time_of_a_turn() {
     let desk = Desk::new(&json!([write_file(Path::new("new.txt"))]));
     let mut terminal = desk.on_terminal(&["--max-time", "4s", "Write"]);
     terminal.wait_for("anything else rejects");
-    let (status, shown) = terminal.wait_for_end("Stopped: a limit is reached.");
+    let (status, shown) = terminal.wait_for_end("Stopped before the work was done.");
     assert_eq!((status.code(), desk.exists("new.txt")), (Some(6), false), "{shown}");
 }
 

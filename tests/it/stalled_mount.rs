@@ -129,14 +129,15 @@ fn instructions_that_cannot_be_read_in_time_are_reported_to_the_user_once_and_to
 }
 
 #[test]
-fn a_folder_of_programs_that_never_answers_costs_the_surroundings_and_no_prompt() {
+fn a_folder_of_programs_that_never_answers_costs_only_what_needs_the_programs() {
     if !can_stall() {
         return;
     }
     let agent = TestAgent::builder().model(json!([says("Fine.")])).surroundings();
     let mut agent = agent.variable("PATH", "/mnt/bin:/usr/bin:/bin").inside(STALL).start();
     assert_eq!(timed("the first turn", || agent.turn("hi")), "end_turn");
-    assert!(!agent.model_request(0).to_string().contains("Surroundings"));
+    let request = agent.model_request(0).to_string();
+    assert!(request.contains("\\nshell: ") && !request.contains("\\ntools: "), "{request}");
     let (status, stderr) = timed("the end of stdin", || agent.close());
     assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
 }

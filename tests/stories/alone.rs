@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
 
 fn builder(alone: &str, replies: &Value) -> TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_ALONE", alone).model(replies.clone())
@@ -37,6 +37,21 @@ fn a_question_that_is_asked_all_the_same_is_answered_by_what_to_do() {
     assert_eq!(cards::requests(&agent), [""; 0]);
     let result = cards::results(&agent, 1).remove(0);
     assert!(result.starts_with("Nobody can answer. Choose the most reasonable"), "{result}");
+}
+
+#[test]
+fn a_refused_call_is_not_told_to_ask() {
+    for (alone, expected) in
+        [("1", "Nobody can answer, so this call was rejected."), ("0", "The user rejected this call.")]
+    {
+        let replies = json!([writes("a.txt", "x\n"), says("Done.")]);
+        let mut agent = builder(alone, &replies).permission("reject_once").start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        cards::check(&agent);
+        let result = cards::results(&agent, 1).remove(0);
+        assert!(result.starts_with(expected), "{result}");
+        assert_eq!(result.contains(": ask, or"), alone == "0", "{result}");
+    }
 }
 
 #[test]

@@ -173,6 +173,16 @@ fn a_turn_that_has_only_planned_is_told_to_begin_if_nobody_watches() {
 }
 
 #[test]
+fn alone_a_question_at_the_end_is_met_with_the_request_too() {
+    let edit = writes("a.txt", "x\n");
+    let replies = json!([edit, says("Written. Shall I test it?"), says("Nothing can be run.")]);
+    let mut alone = agent(AUTO, &replies).variable("TURNWRIGHT_ALONE", "1").start();
+    assert_eq!(alone.turn("Add the file."), "end_turn");
+    assert_eq!(alone.model().requests().len(), 3);
+    assert!(last_prompt(&alone, 2).contains("Run what proves it"));
+}
+
+#[test]
 fn the_same_facts_are_told_once_in_a_session() {
     let edit = |text: &str| writes("a.txt", text);
     let replies = json!([

@@ -211,7 +211,7 @@ fn a_budget_of_its_own_ends_the_work() {
     let goal = "/goal Write the word. --check grep good a.txt --budget tokens=1000";
     assert_eq!(agent.turn(goal), "max_tokens");
     assert_eq!(agent.model().requests().len(), 2);
-    assert_told(&agent, "The goal ended at the limit of 1000 tokens for one turn and is not met");
+    assert_told(&agent, "The goal ended at the limit of 1000 tokens for this goal and is not met");
 }
 
 #[test]
@@ -331,6 +331,33 @@ fn a_compaction_in_between_changes_nothing() {
     agent.turn("/compact");
     assert_eq!(agent.turn("/goal resume"), "end_turn");
     assert_told(&agent, "The goal is met: `grep good a.txt` succeeds.");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the commands are those of Unix")]
+fn in_each_slice_the_model_is_told_anew_what_a_check_says() {
+    let again = |number: usize| writes("b.txt", &"BAD\n".repeat(number));
+    let replies = json!([
+        again(1),
+        says("Done."),
+        again(2),
+        says("Done."),
+        says("It stays."),
+        again(3),
+        says("Done."),
+        again(4),
+        says("Done."),
+        says("It stays."),
+        says("Nothing is proven."),
+    ]);
+    let settings = "mode = 'auto-edit'\n[checks]\nmarks = 'sh check.sh'\n";
+    let builder = agent(replies).file("check.sh", "! grep -Hn BAD b.txt\n");
+    let mut agent = builder.own_file("config/config.toml", settings).start();
+    let goal = "/goal Write the word. --turns 2 --check grep good a.txt";
+    assert_eq!(agent.turn(goal), "max_turn_requests");
+    let told = agent.thoughts();
+    assert_eq!(told.matches("`marks` says something new. The model is told.").count(), 4, "{told}");
+    assert!(!told.contains("The model is not told again."), "{told}");
 }
 
 #[test]

@@ -114,6 +114,7 @@ mod v2_diffs;
 mod v2_open;
 mod v2_skills;
 mod web_fetch;
+mod web_search;
 mod working_set;
 mod waiting_prompt;
 mod write_file;

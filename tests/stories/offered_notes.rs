@@ -1,7 +1,5 @@
-//! Notes that are offered after a turn: a variant of a command that worked, a repeated correction, and a command of the
-//! notes that fails. `/remember` writes them, and nothing else does.
-
-use std::fs;
+//! Notes that are offered after a turn: a variant of a command that worked, and a repeated correction. `/remember`
+//! writes them, and nothing else does.
 
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::result;
@@ -56,24 +54,6 @@ fn remember_writes_the_offer_with_its_evidence_and_once() {
 }
 
 #[test]
-fn a_remembered_command_that_fails_is_marked_if_the_user_says_so() {
-    let mut agent = variant().start();
-    assert_eq!(agent.turn("test it"), "end_turn");
-    agent.turn_text("/remember");
-    let note = agent.read(COMMANDS);
-    fs::write(agent.path("test.sh"), "exit 1\n").unwrap();
-    assert_eq!(agent.turn("test it once more"), "end_turn");
-    let offer = "A command of the notes has failed: `sh test.sh all`. `/remember` marks it there.";
-    assert!(agent.thoughts().contains(offer), "{}", agent.thoughts());
-    assert_eq!(agent.read(COMMANDS), note);
-    let answer = agent.turn_text("/remember");
-    assert!(answer.starts_with("Marked in "), "{answer}");
-    let marked = agent.read(COMMANDS);
-    assert!(marked.starts_with(note.trim_end()), "{marked}");
-    assert!(marked.contains(") [failed 2") && marked.ends_with("]\n"), "{marked}");
-}
-
-#[test]
 fn a_correction_that_is_made_twice_is_offered_once() {
     let replies = json!([says("One."), says("Two."), says("Three."), says("Four.")]);
     let mut agent = TestAgent::builder().model(replies).start();
@@ -102,16 +82,6 @@ fn a_kept_line_controls_no_terminal() {
     assert!(answer.contains("Noted"), "{answer}");
     let note = agent.read(CORRECTIONS);
     assert!(note.contains("\n- red\\u{1b}[31m \\u{202e}and back (evidence: "), "{note}");
-}
-
-#[test]
-fn a_correction_of_an_earlier_session_counts() {
-    let replies = json!([says("One."), says("Two.")]);
-    let mut agent = TestAgent::builder().model(replies).start();
-    assert_eq!(agent.turn("never touch the lock file"), "end_turn");
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("do not touch the lock file"), "end_turn");
-    assert!(agent.thoughts().contains("You have said this before"), "{}", agent.thoughts());
 }
 
 #[test]

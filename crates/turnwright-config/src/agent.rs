@@ -24,8 +24,8 @@ settings! {
             "whether the model is told of the machine, its programs and the project's commands; `true`. In the \
              variable, `1` or `0`";
         pub(crate) tools: Option<String> => wrong_tools {
-            words: (ToolChoice::ALL.map(ToolChoice::id)),
-            default: (ToolChoice::default().id()),
+            words: (ToolChoice::NAMES),
+            default: "auto",
         } wrong [r#"agent.tools = "some""#]
             "The tools that the model is offered: auto offers few to a small model.",
             "the tools that the model is offered: `auto` (default: few for a small model), `all` or `few`";

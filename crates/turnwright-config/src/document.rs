@@ -29,8 +29,8 @@ pub(crate) fn key_text(path: &[impl AsRef<str>]) -> String {
     keys.collect::<Vec<_>>().join(".")
 }
 
-/// A text as it is written in the file.
-pub(crate) fn string_text(text: &str) -> String {
+/// A text as it is written in a TOML file.
+pub fn string_text(text: &str) -> String {
     // TOML knows the escapes of JSON, and needs one more.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

@@ -19,6 +19,7 @@ use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_fie
 use crate::reader::read_settings;
 use crate::resolve::is_credential;
 use crate::sandbox::SandboxSection;
+use crate::search::wrong_search;
 use crate::servers::McpSection;
 use crate::table::settings;
 use crate::wrong_values::{
@@ -31,6 +32,7 @@ use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 use turnwright_types::shell_script::Check;
 use turnwright_types::work_settings::Verify;
+use turnwright_workspace::web::search::search_names;
 
 settings! {
     /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
@@ -75,8 +77,8 @@ settings! {
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
              ([behaviour.md](behaviour.md#the-model))";
         pub(crate) verify: Option<String> => wrong_verify {
-            words: (Verify::ALL.map(Verify::id)),
-            default: (Verify::default().id()),
+            words: (Verify::NAMES),
+            default: "auto",
         } wrong [r#"verify = "perhaps""#]
             "When a turn that has changed files must prove its work; always if nobody watches.",
             "when a turn that has changed files must prove its work before it ends: `off`, `auto` or `always`; \
@@ -97,7 +99,7 @@ settings! {
         } wrong [r#"checks.rust = """#]
             "Commands that run before the first edit of a turn and after the last, of which the model is told what \
              is new.";
-        pub web: WebSection {} "What `web_fetch` may reach.";
+        pub web: WebSection {} "What `web_fetch` may reach, and the service that searches the web.";
         pub acp: AcpSection {} "How editors are spoken to.";
         pub sessions: SessionRetention {} "How long and how much session data is kept.";
         pub limits: LimitsSection {}
@@ -192,6 +194,17 @@ settings! {
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
              port, any port. Each still needs approval";
+        pub search: Option<String> => wrong_search { words: (search_names()) }
+            wrong [r#"web.search = "google""#]
+            "The service that searches the web; without one, the model cannot search it.",
+            "the service that [searches the web](web-search.md): `searxng`, `brave`, `tavily`, `exa`, `perplexity`, \
+             `serper`, `deepseek`, `zai` or `ollama`. Without one, there is no `web_search`";
+        pub(crate) search_url: Option<String> => wrong_base_url {}
+            "The address of the service, which SearXNG needs.",
+            "the address of your SearXNG, or another address of the API of any of the others";
+        pub(crate) search_key_env: Option<String> {}
+            "The name of the environment variable that holds the key of the service.",
+            "the variable that holds its key, if it is another one than usual";
     }
 }
 
@@ -352,7 +365,8 @@ impl ConfigFile {
 
     /// The variables that the file refers to. They hold keys.
     pub(crate) fn variables(&self) -> Vec<String> {
-        self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
+        let of_providers = self.providers.values().flat_map(ProviderSection::variables);
+        of_providers.chain(self.web.search_key_env.as_deref()).map(str::to_owned).collect()
     }
 
     /// The values in the file that are credentials by the name of their header or variable.

@@ -9,6 +9,7 @@
 //!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
+//!   search        the service that searches the web, and its key
 //!   change        changes one setting in the user's file, in which `document` leaves everything else as it is
 //!   schema        the settings as a JSON Schema, and a file with all of them
 //!   jsonc         the JSON files of editors, and of projects that name MCP servers
@@ -36,6 +37,7 @@ mod recorded;
 mod resolve;
 mod sandbox;
 mod schema;
+mod search;
 mod servers;
 mod show;
 mod snapshot;
@@ -52,6 +54,7 @@ use parking_lot::Mutex;
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
+pub use document::string_text;
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
@@ -65,6 +68,7 @@ pub use provider::{
     AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,
     ProviderKey, ProviderPreset, SignIn, is_openai_url, pasted_base_url, preset,
 };
+pub use reader::read_toml;
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::{settings_schema, settings_template};
 pub use servers::McpSettings;

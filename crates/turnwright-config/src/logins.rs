@@ -146,6 +146,18 @@ impl Logins {
         self.store(paths)
     }
 
+    /// Stores the key of the service at this host that searches the web, in place of an earlier one.
+    pub fn add_search(&mut self, host: &str, key: &str, paths: &Paths) -> io::Result<()> {
+        let _lock = paths.lock_settings()?;
+        self.reload(paths);
+        let provider = Some(format!("search:{host}"));
+        self.logins.retain(|stored| stored.provider != provider);
+        let key = Some(key.to_owned());
+        // The last login is that of a model.
+        self.logins.insert(0, StoredLogin { provider, key, ..StoredLogin::default() });
+        self.store(paths)
+    }
+
     /// Removes the logins for which `is_removed` is true, and the file with the last one. Returns the
     /// removed ones.
     pub fn remove(

@@ -36,6 +36,16 @@ pub(crate) fn read_settings<T: DeserializeOwned>(
     Ok((settings, unknown))
 }
 
+/// Reads a value from the text of another TOML file. An entry that its type does not know is an error where the type
+/// says so.
+///
+/// # Errors
+/// The number of the line, and what is wrong there.
+pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String)> {
+    let read = parse(text).and_then(T::deserialize);
+    read.map_err(|error| (line_of(text_before(error.place, text)), error.message))
+}
+
 fn parse(text: &str) -> Result<TomlNode, ReadError> {
     let document = Document::parse(text)
         .map_err(|error| ReadError { message: error.message().to_owned(), place: error.span() })?;
@@ -148,7 +158,12 @@ impl<'de> Deserializer<'de> for TomlNode {
             TomlContent::Text(text) => visitor.visit_string(text),
             TomlContent::List(nodes) => visitor.visit_seq(SeqDeserializer::new(nodes.into_iter())),
             TomlContent::Table(entries) => {
-                visitor.visit_map(MapDeserializer::new(entries.into_iter()))
+                // An error about a key is in the line of its value.
+                let pairs = entries.into_iter().map(|(key, node)| {
+                    let content = TomlContent::Text(key);
+                    (TomlNode { place: node.place.clone(), content }, node)
+                });
+                visitor.visit_map(MapDeserializer::new(pairs))
             }
         };
         read.map_err(|error| ReadError { place: error.place.or(self.place), ..error })
@@ -201,9 +216,8 @@ pub(crate) fn parse_error(
     text: &str,
     path: &Path,
 ) -> ConfigError {
-    let start = span.map_or(text.len(), |span| span.start);
-    let before = text.get(..start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
+    let before = text_before(span, text);
+    let line = line_of(before);
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     ConfigError::new(format!(
         "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
@@ -211,6 +225,17 @@ pub(crate) fn parse_error(
         path.display(),
         redacted_message(message)
     ))
+}
+
+/// The text before a place; all of it if the place is not known.
+fn text_before(place: Option<Range<usize>>, text: &str) -> &str {
+    let start = place.map_or(text.len(), |place| place.start);
+    text.get(..start).unwrap_or(text)
+}
+
+/// The number of the line that follows a text.
+fn line_of(before: &str) -> usize {
+    before.matches('\n').count() + 1
 }
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.

@@ -3,8 +3,10 @@
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::document::key_text;
 use crate::environment::{
     ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MODE_VARIABLE, SURROUNDINGS_VARIABLE,
 };
@@ -267,6 +269,16 @@ impl<'a> SettingsSnapshot<'a> {
         }
         secrets.extend(self.values.literal_credentials());
         secrets
+    }
+
+    /// The keys of the settings that name key files, and the absolute paths of these.
+    pub fn key_files(&self) -> Vec<(String, PathBuf)> {
+        let providers = self.values.providers.iter();
+        let named = providers.filter_map(|(name, section)| {
+            let path = self.config.key_file(section.key_file.as_ref()?);
+            Some((key_text(&["providers", name.as_str(), "key_file"]), path))
+        });
+        named.collect()
     }
 
     pub(crate) fn sources<'b>(&'b self, file: &'b ConfigFile) -> ProviderSources<'b> {

@@ -102,13 +102,15 @@ pub(crate) fn wrong_effort(key: &str, word: &str) -> Option<String> {
 }
 
 pub(crate) fn wrong_verify(key: &str, word: &str) -> Option<String> {
-    let known = Verify::ALL.map(Verify::id).join(", ");
-    unexpected(key, word, Verify::parse(word).is_some(), &format!("one of {known}"))
+    unexpected_word(key, word, &Verify::NAMES)
 }
 
 pub(crate) fn wrong_tools(key: &str, word: &str) -> Option<String> {
-    let known = ToolChoice::ALL.map(ToolChoice::id).join(", ");
-    unexpected(key, word, ToolChoice::parse(word).is_some(), &format!("one of {known}"))
+    unexpected_word(key, word, &ToolChoice::NAMES)
+}
+
+fn unexpected_word(key: &str, word: &str, known: &[&str]) -> Option<String> {
+    unexpected(key, word, known.contains(&word), &format!("one of {}", known.join(", ")))
 }
 
 pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {

@@ -6,30 +6,20 @@ use std::path::{Component, Path, PathBuf};
 
 use turnwright_types::private_file;
 
-/// The most files and folders of a tree that are looked at.
-const MAX_ENTRIES: usize = 200_000;
-
-/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists no
-/// folders.
+/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists
+/// neither folders nor special files: reading a FIFO could block for ever.
 pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
-    let mut seen = 0;
     while let Some(relative) = open.pop() {
         for entry in fs::read_dir(folder.join(&relative))? {
             let entry = entry?;
-            seen += 1;
-            if seen > MAX_ENTRIES {
-                let text = format!("{} has too many files", folder.display());
-                return Err(io::Error::other(text));
-            }
             let path = relative.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                if path != Path::new(".git") {
-                    open.push(path);
-                }
-            } else {
+            let kind = entry.file_type()?;
+            if kind.is_file() || kind.is_symlink() {
                 found.push(path);
+            } else if kind.is_dir() && path != Path::new(".git") {
+                open.push(path);
             }
         }
     }
@@ -41,15 +31,11 @@ pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// is followed out of the tree.
 pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result<()> {
     let source = from.join(relative);
-    let metadata = fs::symlink_metadata(&source)?;
-    if metadata.is_symlink() {
-        return copy_link(&source, &make_way(tree, relative)?);
+    let target = make_way(tree, relative)?;
+    if source.is_symlink() {
+        return copy_link(&source, &target);
     }
-    // Reading a FIFO could block for ever.
-    if metadata.is_file() {
-        fs::copy(&source, make_way(tree, relative)?)?;
-    }
-    Ok(())
+    fs::copy(&source, &target).map(drop)
 }
 
 /// Writes a file of a tree, in place of whatever is at its path.
@@ -84,12 +70,7 @@ fn make_way(tree: &Path, relative: &Path) -> io::Result<PathBuf> {
     let mut place = tree.to_path_buf();
     for part in relative.parent().into_iter().flat_map(Path::components) {
         place.push(part);
-        let is_folder = match fs::symlink_metadata(&place) {
-            Ok(metadata) => metadata.is_dir(),
-            Err(error) if error.kind() == ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-        };
-        if !is_folder {
+        if place.is_symlink() || !place.is_dir() {
             remove(&place)?;
             fs::create_dir(&place)?;
         }

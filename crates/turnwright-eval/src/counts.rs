@@ -1,31 +1,19 @@
 //! The table of `turnwright stats`: the work of stored sessions, by week and model.
 
-use crate::statistics::number;
+use crate::statistics::whole;
 use crate::table::{UNKNOWN, aligned, count, known, money, percent};
 use turnwright_store::stats::{WeekOfWork, WorkCounts};
 use turnwright_types::effect::escape_hidden_line;
 
-const HEADINGS: [&str; 12] = [
-    "week of",
-    "model",
-    "tasks",
-    "turns",
-    "reads/edit",
-    "failed edits",
-    "loops",
-    "proven",
-    "input",
-    "cached",
-    "output",
-    "cost",
-];
+const HEADINGS: &str =
+    "week of,model,tasks,turns,reads/edit,failed edits,loops,proven,input,cached,output,cost";
 
 /// The table for people.
 pub fn text(weeks: &[WeekOfWork]) -> String {
     if weeks.is_empty() {
         return "No stored session has asked a model in this time.\n".to_owned();
     }
-    let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+    let mut rows: Vec<Vec<_>> = vec![HEADINGS.split(',').map(str::to_owned).collect()];
     rows.extend(weeks.iter().map(row));
     aligned(&rows)
 }
@@ -51,20 +39,15 @@ fn row(week: &WeekOfWork) -> Vec<String> {
         percent(share(failed_edits, edits)),
         week.counts.loops.to_string(),
         proven,
-        tokens(week.counts.input),
-        tokens(week.counts.cached),
-        tokens(week.counts.output),
+        count(Some(whole(week.counts.input))),
+        count(Some(whole(week.counts.cached))),
+        count(Some(whole(week.counts.output))),
         money(week.counts.cost),
     ]
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
-    let [part, whole] = [part, whole].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    (whole > 0).then(|| number(part) / number(whole))
-}
-
-fn tokens(tokens: u64) -> String {
-    count(Some(number(usize::try_from(tokens).unwrap_or(usize::MAX))))
+fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| whole(part) / whole(all))
 }
 
 #[cfg(test)]

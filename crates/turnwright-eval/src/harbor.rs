@@ -4,18 +4,18 @@
 use std::fs;
 use std::path::Path;
 
-use toml_edit::Value;
-
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, write_into};
-use crate::task::{CHECK_FILES, Task};
+use crate::task::{CHECK_FILES, SOLUTION, Task, TaskFile};
 use crate::tree::Start;
 use crate::workplace::Workplace;
+use turnwright_config::string_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// The entry for Harbor's `-a acp --ak registry_entry_path=FILE`.
+/// The entry for Harbor's `-a acp --ak registry_entry_path=FILE`, and the name of its file.
 pub const REGISTRY_ENTRY: &str = include_str!("harbor-registry.json");
+const REGISTRY_FILE: &str = "turnwright.json";
 const SCRIPT_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 /// The verifier starts and copies files besides the check itself.
@@ -27,12 +27,13 @@ RUN apt-get update \\
  && apt-get install -y --no-install-recommends ca-certificates git nodejs python3 \\
  && rm -rf /var/lib/apt/lists/*
 COPY tree /app
+COPY setup.sh /tmp/setup.sh
 WORKDIR /app
 RUN git init --quiet --initial-branch main \\
  && git config user.name turnwright && git config user.email eval@localhost \\
  && git add --all --force && git commit --quiet --allow-empty --message Start
+RUN sh /tmp/setup.sh
 ";
-const SETUP: &str = "COPY setup.sh /tmp/setup.sh\nRUN sh /tmp/setup.sh\n";
 const SOLVE: &str = "\
 #!/bin/sh
 cd /app && git apply --whitespace=nowarn \"$(dirname \"$0\")/solution.patch\"
@@ -48,7 +49,7 @@ if timeout SECONDS sh \"$here/command.sh\"; then reward=1; else reward=0; fi
 echo \"$reward\" >/logs/verifier/reward.txt
 ";
 
-/// Writes the tasks into a folder, a folder each. Returns sentences for the user.
+/// Writes the tasks into a folder, a folder each, and the registry entry beside them. Returns sentences for the user.
 pub async fn export(
     tasks: &[Task],
     place: &Path,
@@ -64,10 +65,12 @@ pub async fn export(
         }
         export_task(task, &folder, workplace).await?;
         told.push(format!("Wrote {}.", folder.display()));
-        if task.solution().is_none() {
+        if task.patch(SOLUTION).is_none() {
             told.push(format!("{} has no solution, so Harbor's oracle fails.", task.name));
         }
     }
+    write_into(place, Path::new(REGISTRY_FILE), REGISTRY_ENTRY.as_bytes(), FILE_MODE)?;
+    told.push(format!("Wrote {}.", place.join(REGISTRY_FILE).display()));
     Ok(told)
 }
 
@@ -92,47 +95,37 @@ async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Resul
     for (name, text, mode) in texts(task) {
         write_into(folder, Path::new(name), text.as_bytes(), mode)?;
     }
-    if let Some(patch) = task.solution() {
-        fs::copy(patch, solution.join("solution.patch"))?;
+    if let Some(patch) = task.patch(SOLUTION) {
+        fs::copy(patch, solution.join(SOLUTION))?;
         write_into(&solution, Path::new("solve.sh"), SOLVE.as_bytes(), SCRIPT_MODE)?;
     }
     Ok(())
 }
 
 /// The files of a task that are made from its definition, each with its mode.
-fn texts(task: &Task) -> Vec<(&'static str, String, u32)> {
-    let setup = &task.definition.start.setup;
-    let check = &task.definition.check;
-    let mut dockerfile = DOCKERFILE.to_owned();
-    if setup.is_some() {
-        dockerfile.push_str(SETUP);
-    }
-    let mut texts = vec![
+fn texts(task: &Task) -> [(&'static str, String, u32); 6] {
+    let TaskFile { start, check, .. } = &task.definition;
+    let test = TEST.replace("SECONDS", &task.definition.check_seconds().to_string());
+    let setup = start.setup.as_deref().unwrap_or_default();
+    [
         ("task.toml", definition(task), FILE_MODE),
-        ("instruction.md", format!("{}\n", task.prompts.join("\n\n")), FILE_MODE),
-        ("environment/Dockerfile", dockerfile, FILE_MODE),
-        (
-            "tests/test.sh",
-            TEST.replace("SECONDS", &check.time().as_secs().to_string()),
-            SCRIPT_MODE,
-        ),
+        ("instruction.md", format!("{}\n", task.prompt), FILE_MODE),
+        ("tests/test.sh", test, SCRIPT_MODE),
         ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
-    ];
-    texts.extend(
-        setup.iter().map(|setup| ("environment/setup.sh", format!("{setup}\n"), FILE_MODE)),
-    );
-    texts
+        ("environment/setup.sh", format!("{setup}\n"), FILE_MODE),
+        ("environment/Dockerfile", DOCKERFILE.to_owned(), FILE_MODE),
+    ]
 }
 
 fn definition(task: &Task) -> String {
-    let name = Value::from(format!("turnwright/{}", ascii_name(&task.name))).to_string();
-    let description = Value::from(task.name.as_str()).to_string();
+    let name = string_text(&format!("turnwright/{}", ascii_name(&task.name)));
+    let description = string_text(&task.name);
     format!(
         "schema_version = \"1.4\"\n\n[task]\nname = {name}\nversion = \"1\"\ndescription = {description}\n\n\
          [metadata]\n\n[agent]\ntimeout_sec = {}.0\n\n[verifier]\ntimeout_sec = {}.0\n\n[environment]\n\
          build_timeout_sec = 600.0\n",
         task.time.as_secs(),
-        task.definition.check.time().as_secs() + VERIFIER_SECONDS
+        task.definition.check_seconds() + VERIFIER_SECONDS
     )
 }
 

@@ -1,13 +1,15 @@
 //! The place of one trial: a temporary folder with its tree and its own home, which has the user's settings and login
 //! and nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::EvalError;
-use crate::workplace::Workplace;
-use turnwright_config::{Logins, Paths, UserFile};
+use crate::tree::Start;
+use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
 use turnwright_types::private_file;
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The bytes that a disk has room for if it is not full.
@@ -19,14 +21,29 @@ pub(crate) struct TrialHome {
 }
 
 impl TrialHome {
-    /// Makes the place for a trial of the task in this folder.
-    pub(crate) fn create(workplace: &Workplace, task: &Path) -> Result<TrialHome, EvalError> {
+    /// Makes the place for a trial. Its commands can read neither the user's secrets, the project, nor the solution and
+    /// the check in the folder of the task.
+    pub(crate) fn create(start: &Start<'_>) -> Result<TrialHome, EvalError> {
         let home = TrialHome { folder: PrivateTempFolder::create()? };
+        let workplace = start.workplace;
         let paths = home.paths();
+        if workplace.login.exists() {
+            private_file::write(&Logins::path(&paths), &fs::read(&workplace.login)?)?;
+        }
         let file = UserFile::at_default_path(&paths);
-        private_file::write(file.path(), workplace.settings_for(task).as_bytes())?;
-        if let Some(login) = &workplace.login {
-            private_file::write(&Logins::path(&paths), login)?;
+        private_file::write(file.path(), workplace.settings.as_bytes())?;
+        if cfg!(unix) {
+            let none = EnvironmentVariables::default();
+            let settings = Config::new(none, Flags::default(), file, paths);
+            let mut hidden = settings.snapshot().sandbox_settings().hide;
+            hidden.push(start.task.folder.clone());
+            let kept = start.repository.canonicalize()?;
+            for place in &workplace.hidden {
+                hide_all_but(&kept, place, &mut hidden)?;
+            }
+            let words: Vec<_> =
+                hidden.iter().map(|place| place.to_string_lossy().into_owned()).collect();
+            settings.change_setting("sandbox.hide", Some(&words))?.save()?;
         }
         Ok(home)
     }
@@ -38,12 +55,14 @@ impl TrialHome {
 
     /// The places of the agent's own files.
     pub(crate) fn paths(&self) -> Paths {
-        Paths::below(self.path())
+        Paths::below(self.folder.path().join("home"))
     }
 
-    /// The home of the agent and of the commands.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("home")
+    /// An environment with the home of this trial.
+    pub(crate) fn environment(&self, shared: &Environment) -> Environment {
+        let home = self.folder.path().join("home");
+        let of_system = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+        shared.clone().with("TURNWRIGHT_HOME", &home).with(of_system, &home)
     }
 
     /// Returns an error if the disk is full. The trial then failed because of that.
@@ -54,5 +73,42 @@ impl TrialHome {
     /// A further folder for a tree.
     pub(crate) fn second_tree(&self) -> PathBuf {
         self.folder.path().join("before")
+    }
+}
+
+/// Hides a place. If `kept` is below it, all that is beside the way to it is hidden instead: git reads the objects of
+/// the start there.
+fn hide_all_but(kept: &Path, place: &Path, hidden: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !kept.starts_with(place) {
+        hidden.push(place.to_path_buf());
+    } else if kept != place {
+        for entry in fs::read_dir(place)? {
+            hide_all_but(kept, &entry?.path(), hidden)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_beside_the_way_is_hidden() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path();
+        for folder in ["src", "evals/task", "evals/.results/1/.starts/task.git"] {
+            fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        fs::write(top.join("evals/.results/1/trials.jsonl"), "").unwrap();
+        let kept = top.join("evals/.results/1/.starts/task.git");
+        let mut hidden = Vec::new();
+        hide_all_but(&kept, top, &mut hidden).unwrap();
+        hidden.sort();
+        let expected = ["evals/.results/1/trials.jsonl", "evals/task", "src"];
+        assert_eq!(hidden, expected.map(|path| top.join(path)));
+        hide_all_but(&kept, &top.join("src"), &mut hidden).unwrap();
+        assert_eq!(hidden.len(), 4);
     }
 }

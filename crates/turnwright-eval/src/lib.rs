@@ -5,7 +5,7 @@
 //!   make         makes a task, and makes sure that its check proves something
 //!   process      runs a program to its end, with bounds
 //!   tree         the files that a trial starts from; `copies` moves files about without following links
-//!   workplace    the programs, settings and variables of all trials; `home` is the place of one
+//!   workplace    the program, settings and variables of all trials; `home` is the place of one
 //!   trial        one trial, from the fresh tree to the verdict
 //!   schedule     many trials: their order, the limits, the stop, going on
 //!   results      the lines that are kept of trials; `summary` sums them up
@@ -56,7 +56,7 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    fn unusable(text: impl Into<String>) -> EvalError {
+    pub fn unusable(text: impl Into<String>) -> EvalError {
         EvalError::Unusable(text.into())
     }
 

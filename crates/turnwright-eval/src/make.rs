@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toml_edit::Value;
-
 use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
-use crate::task::{CHECK_FILES, DEFINITION, SOLUTION, Task, is_task_name};
+use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
 use crate::tree::{Start, apply_patch, commit_start, resolve_commit};
 use crate::trial::{LATE_CHECK, judge, set_up};
-use crate::workplace::Workplace;
+use crate::workplace::{Workplace, repository_top};
+use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, prompt_texts, start_state};
 use turnwright_store::{Store, read};
@@ -24,7 +23,6 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::private_file;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-const START_PATCH: &str = "start.patch";
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const CHECK_TEMPLATE: &str = "\
 #!/bin/sh
@@ -32,113 +30,109 @@ const CHECK_TEMPLATE: &str = "\
 echo 'This check is not written yet.'
 exit 1
 ";
-const PROMPT_TEMPLATE: &str = "Describe here what is to be done.\n";
-
-/// A task to be made.
-#[derive(Debug)]
-pub struct NewTask {
-    pub name: String,
-    /// The folder of all tasks.
-    pub place: PathBuf,
-    pub check: Option<String>,
-    pub source: TaskSource,
-}
+const PROMPT_TEMPLATE: &str = "Describe here what is to be done.";
 
 /// Where a task comes from.
 #[derive(Debug)]
 pub enum TaskSource {
     Commit(String),
-    Session {
-        store: Store,
-        id: SessionId,
-        /// True if the later prompts are kept, too.
-        all_prompts: bool,
-    },
+    Session(Store, SessionId),
 }
 
 /// The parts of a session that a task is made of.
 struct SessionFacts {
     start: StartState,
-    prompts: Vec<String>,
+    prompt: String,
     /// The last state of each file that it has changed, with its content if the store has it.
     changed: BTreeMap<PathBuf, (FileState, Option<Vec<u8>>)>,
     cwd: PathBuf,
 }
 
-/// Makes a task and saves it if its check proves something. Returns sentences for the user.
-pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, EvalError> {
-    let NewTask { name, place, check, source } = task;
-    if !is_task_name(&name) {
+/// Makes a task in the folder of all tasks, from HEAD if there is no source, and saves it if its check proves
+/// something. With neither check nor source, a task that exists is checked again. Returns sentences for the user.
+pub async fn make(
+    name: &str,
+    tasks: &Path,
+    check: Option<&str>,
+    source: Option<TaskSource>,
+    workplace: &Workplace,
+) -> Result<Vec<String>, EvalError> {
+    let target = tasks.join(name);
+    let place = target.display();
+    if !is_task_name(name) {
         let text = format!("{name} is no name for a task: use letters, digits, `-`, `_` and `.`.");
         return Err(EvalError::unusable(text));
     }
-    let target = place.join(&name);
+    let temporary = PrivateTempFolder::create()?;
+    let starts = temporary.path().join("starts");
     if target.exists() {
-        let text = format!("{} exists already. Choose another name.", target.display());
-        return Err(EvalError::unusable(text));
+        if check.is_some() || source.is_some() {
+            let text = format!("{place} exists already. Choose another name.");
+            return Err(EvalError::unusable(text));
+        }
+        return Ok(vec![check_task(&Task::read(&target)?, &starts, workplace).await?]);
     }
-    let draft = Draft::create(&name)?;
-    let note = match source {
+    let draft = temporary.path().join("task").join(name);
+    fs::create_dir_all(&draft)?;
+    let mut told = vec![format!("Made {place}.")];
+    match source.unwrap_or_else(|| TaskSource::Commit("HEAD".to_owned())) {
         TaskSource::Commit(commit) => {
             let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
                 EvalError::unusable(format!("There is no commit {commit} in this repository."))
             })?;
-            draft.write_definition(&id, check.as_deref(), &[], false)?;
-            Some(format!("Write the prompt into {}/prompt.md.", target.display()))
+            write_definition(&draft, &id, check, PROMPT_TEMPLATE)?;
+            told.push(format!("Write the prompt into {place}/{PROMPT}."));
         }
-        TaskSource::Session { store, id, all_prompts } => {
-            let mut facts = session_facts(&store, &id)?;
-            facts.prompts.truncate(if all_prompts { usize::MAX } else { 1 });
-            draft.fill_from_session(&facts, check.as_deref(), workplace).await?
+        TaskSource::Session(store, id) => {
+            let facts = session_facts(&store, &id)?;
+            write_definition(&draft, &facts.start.commit, check, &facts.prompt)?;
+            let why = add_work_of_session(&facts, &draft, temporary.path(), workplace).await?;
+            told.extend(why.map(|why| format!("There is no solution: {why}.")));
         }
-    };
-    let check_note = if check.is_some() {
-        let task = Task::read(&draft.folder)?;
-        check_task(&task, &draft.starts(), workplace).await?
+    }
+    if check.is_some() {
+        told.push(check_task(&Task::read(&draft)?, &starts, workplace).await?);
     } else {
-        Some(format!(
-            "The check is not written yet: write {}/check/check.sh, then run `turnwright eval check {name}`.",
-            target.display()
-        ))
-    };
+        told.push(format!(
+            "The check is not written yet: write {place}/{CHECK_FILES}/check.sh, then run `turnwright eval new {name}` \
+             again."
+        ));
+    }
     fs::create_dir_all(&target)?;
-    if let Err(error) = copy_all(&draft.folder, &target) {
+    if let Err(error) = copy_all(&draft, &target) {
         remove(&target)?;
         return Err(error.into());
     }
-    let made = format!("Made {}.", target.display());
-    Ok([Some(made), note, check_note].into_iter().flatten().collect())
+    Ok(told)
 }
 
 /// Runs the check of a task twice at the start and twice with the solution. Returns a sentence for the user.
 ///
 /// # Errors
 /// If the check proves nothing.
-pub async fn check_task(
+async fn check_task(
     task: &Task,
     starts: &Path,
     workplace: &Workplace,
-) -> Result<Option<String>, EvalError> {
+) -> Result<String, EvalError> {
+    workplace.check_network(task)?;
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
-    let before = answer_of_check(&start, None).await?;
-    if before.is_none() && task.definition.check.must_fail_before {
+    if answer_of_check(&start, None).await?.is_none() {
         return Err(EvalError::unusable(format!(
-            "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution, or set \
-             check.must_fail_before = false."
+            "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution."
         )));
     }
-    let Some(solution) = task.solution() else {
-        return Ok(Some(format!(
-            "{name} has no {SOLUTION}, so it is not known if the check can pass."
-        )));
+    let Some(solution) = task.patch(SOLUTION) else {
+        return Ok(format!("{name} has no {SOLUTION}, so it is not known if the check can pass."));
     };
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
-            "The check of {name} fails with the solution, so nothing can pass it: {why}."
+            "The check of {name} fails with the solution, so nothing can pass it: {why}. It has the network only if \
+             run.network is set."
         )));
     }
-    Ok(None)
+    Ok(format!("The check of {name} fails at the start and passes with the solution."))
 }
 
 /// Runs the check twice, each time in a fresh tree. Returns why it fails, or `None` if it passes.
@@ -149,7 +143,7 @@ async fn answer_of_check(
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
-        let home = TrialHome::create(start.workplace, &start.task.folder)?;
+        let home = TrialHome::create(start)?;
         start.make_tree(&home.tree(), solution).await?;
         if let Some(why) = set_up(start, &home).await? {
             let text = format!("The setup of {name} fails: {why}.");
@@ -157,7 +151,7 @@ async fn answer_of_check(
         }
         let answer = judge(start, &home).await?;
         if answer.as_ref().is_some_and(|why| why.starts_with(LATE_CHECK)) {
-            let seconds = start.task.definition.check.time().as_secs();
+            let seconds = start.task.definition.check_seconds();
             return Err(EvalError::unusable(format!(
                 "The check of {name} did not end within {seconds} s. Raise check.timeout or make it smaller."
             )));
@@ -175,103 +169,55 @@ async fn answer_of_check(
     Ok(answers.swap_remove(0))
 }
 
-/// A task that is not saved yet, in a temporary folder.
-struct Draft {
-    temporary: PrivateTempFolder,
-    /// The folder of the task.
-    folder: PathBuf,
+/// Writes the definition, the prompt, and the check if it has to be written by hand.
+fn write_definition(
+    draft: &Path,
+    commit: &str,
+    check: Option<&str>,
+    prompt: &str,
+) -> Result<(), EvalError> {
+    private_file::write(&draft.join(PROMPT), format!("{}\n", prompt.trim()).as_bytes())?;
+    if check.is_none() {
+        private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
+    }
+    let definition = format!(
+        "[start]\ncommit = {}\n\n[check]\ncommand = {}\n\
+         # Globs of files that are put back to what they were before the check runs:\nrestore = []\n",
+        string_text(commit),
+        string_text(check.unwrap_or("sh check.sh"))
+    );
+    Ok(private_file::write(&draft.join(DEFINITION), definition.as_bytes())?)
 }
 
-impl Draft {
-    fn create(name: &str) -> Result<Draft, EvalError> {
-        let temporary = PrivateTempFolder::create()?;
-        let folder = temporary.path().join("task").join(name);
-        fs::create_dir_all(&folder)?;
-        Ok(Draft { temporary, folder })
+/// Adds what a session began with to a task that has only its commit, and what it changed as the solution. `spare` is a
+/// folder for other files. Returns why there is no solution.
+async fn add_work_of_session(
+    facts: &SessionFacts,
+    draft: &Path,
+    spare: &Path,
+    workplace: &Workplace,
+) -> Result<Option<String>, EvalError> {
+    let bare = Task::read(draft)?;
+    let start = Start::prepare(&bare, &spare.join("starts"), workplace).await?;
+    let tree = spare.join("tree");
+    start.make_tree(&tree, None).await?;
+    if let Some(changes) = &facts.start.patch {
+        let patch = spare.join("session.patch");
+        private_file::write(&patch, changes)?;
+        apply_patch(&patch, &tree, workplace).await?;
     }
-
-    fn starts(&self) -> PathBuf {
-        self.temporary.path().join("starts")
+    for (path, bytes) in &facts.start.untracked {
+        write_into(&tree, Path::new(path), bytes, 0o644)?;
     }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), EvalError> {
-        Ok(private_file::write(&self.folder.join(name), bytes)?)
+    stage_changes(&tree, &draft.join(START_PATCH), workplace).await?;
+    commit_start(&tree, workplace).await?;
+    if let Some(path) = apply_changes(facts, &tree)? {
+        let why = format!("the session's last content of {} is not known", path.display());
+        return Ok(Some(why));
     }
-
-    /// Writes the definition, the prompt, and the check if it has to be written by hand.
-    fn write_definition(
-        &self,
-        commit: &str,
-        check: Option<&str>,
-        prompts: &[String],
-        has_patch: bool,
-    ) -> Result<(), EvalError> {
-        let mut text = String::new();
-        match prompts {
-            [] => self.write("prompt.md", PROMPT_TEMPLATE.as_bytes())?,
-            [prompt] => self.write("prompt.md", format!("{}\n", prompt.trim()).as_bytes())?,
-            several => {
-                let quoted: Vec<_> = several.iter().map(|prompt| quoted(prompt)).collect();
-                text.push_str(&format!("prompts = [{}]\n\n", quoted.join(", ")));
-            }
-        }
-        text.push_str(&format!("[start]\ncommit = {}\n", quoted(commit)));
-        if has_patch {
-            text.push_str(&format!("patch = {}\n", quoted(START_PATCH)));
-        }
-        let command = check.unwrap_or("sh check.sh");
-        text.push_str(&format!(
-            "\n[check]\ncommand = {}\n# Globs of files that are put back to what they were before the check runs:\n\
-             restore = []\n",
-            quoted(command)
-        ));
-        if check.is_none() {
-            self.write(&format!("{CHECK_FILES}/check.sh"), CHECK_TEMPLATE.as_bytes())?;
-        }
-        self.write(DEFINITION, text.as_bytes())
-    }
-
-    /// Writes what a session began with, its prompts, and what it changed as the solution. Returns why there is no
-    /// solution.
-    async fn fill_from_session(
-        &self,
-        facts: &SessionFacts,
-        check: Option<&str>,
-        workplace: &Workplace,
-    ) -> Result<Option<String>, EvalError> {
-        let StartState { commit, patch, untracked, .. } = &facts.start;
-        self.write_definition(commit, check, &facts.prompts, false)?;
-        let bare = Task::read(&self.folder)?;
-        let start = Start::prepare(&bare, &self.starts(), workplace).await?;
-        let tree = self.temporary.path().join("tree");
-        start.make_tree(&tree, None).await?;
-        let of_session = self.temporary.path().join("session.patch");
-        private_file::write(&of_session, patch)?;
-        apply_patch(&of_session, &tree, workplace).await?;
-        for (path, bytes) in untracked {
-            write_into(&tree, Path::new(path), bytes, 0o644)?;
-        }
-        let has_patch = stage_changes(&tree, &self.folder.join(START_PATCH), workplace).await?;
-        self.write_definition(commit, check, &facts.prompts, has_patch)?;
-        commit_start(&tree, workplace).await?;
-        let missing = apply_changes(facts, &tree)?;
-        let solution = self.folder.join(SOLUTION);
-        let has_changed = stage_changes(&tree, &solution, workplace).await?;
-        let why = if let Some(path) = missing {
-            remove(&solution)?;
-            format!("the session's last content of {} is not known", path.display())
-        } else if has_changed {
-            return Ok(None);
-        } else {
-            "the session has changed nothing in the repository".to_owned()
-        };
-        Ok(Some(format!("There is no solution: {why}.")))
-    }
-}
-
-/// A text as TOML has it.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+    let has_changed = stage_changes(&tree, &draft.join(SOLUTION), workplace).await?;
+    let why = "the session has changed nothing in the repository";
+    Ok((!has_changed).then(|| why.to_owned()))
 }
 
 /// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
@@ -314,11 +260,6 @@ fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, E
     Ok(None)
 }
 
-/// The top folder of the repository that a folder is in.
-fn repository_top(folder: &Path) -> Option<PathBuf> {
-    folder.ancestors().find(|above| above.join(".git").exists()).map(Path::to_path_buf)
-}
-
 fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalError> {
     let found = store.read_blocking(|connection| {
         let key = read::session_key(connection, id)?;
@@ -350,10 +291,9 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
         let text = format!("The start of this session is not complete: {why}. Give --commit.");
         return Err(EvalError::unusable(text));
     }
-    if prompts.is_empty() {
-        return Err(EvalError::unusable("This session has no prompt."));
-    }
-    Ok(SessionFacts { start, prompts, changed, cwd })
+    let first = prompts.into_iter().next();
+    let prompt = first.ok_or_else(|| EvalError::unusable("This session has no prompt."))?;
+    Ok(SessionFacts { start, prompt, changed, cwd })
 }
 
 #[cfg(test)]
@@ -362,21 +302,22 @@ mod tests {
 
     #[test]
     fn a_definition_can_be_read_whatever_the_words_are() {
-        let draft = Draft::create("a").unwrap();
-        let prompts = ["say \"hi\"\nand \\ more".to_owned(), "zwei '''".to_owned()];
-        draft.write_definition("4f2c", Some("grep -q \"x\" 'y'"), &prompts, true).unwrap();
-        let task = Task::read(&draft.folder).unwrap();
-        assert_eq!(task.prompts, prompts);
+        let place = tempfile::tempdir().unwrap();
+        let draft = place.path().join("a");
+        let prompt = "say \"hi\"\nand \\ more 'x'";
+        write_definition(&draft, "4f2c", Some("grep -q \"x\" 'y'"), prompt).unwrap();
+        let task = Task::read(&draft).unwrap();
+        assert_eq!(task.prompt, prompt);
         assert_eq!(task.definition.check.command, "grep -q \"x\" 'y'");
         assert_eq!(task.definition.start.commit.as_deref(), Some("4f2c"));
-        assert_eq!(task.definition.start.patch.as_deref(), Some(START_PATCH));
     }
 
     #[test]
     fn without_a_check_there_is_one_to_be_written() {
-        let draft = Draft::create("a").unwrap();
-        draft.write_definition("4f2c", None, &[], false).unwrap();
-        assert_eq!(Task::read(&draft.folder).unwrap().definition.check.command, "sh check.sh");
-        assert!(draft.folder.join("check/check.sh").is_file());
+        let place = tempfile::tempdir().unwrap();
+        let draft = place.path().join("a");
+        write_definition(&draft, "4f2c", None, "x").unwrap();
+        assert_eq!(Task::read(&draft).unwrap().definition.check.command, "sh check.sh");
+        assert!(draft.join("check/check.sh").is_file());
     }
 }

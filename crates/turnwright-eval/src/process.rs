@@ -3,11 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::FusedFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 use turnwright_workspace::exec::{
@@ -70,45 +67,40 @@ pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Resul
     let ProcessPipes { mut stdin, stdout, stderr } = pipes;
     let mut printed = Vec::new();
     let mut messages = Vec::new();
-    let end = {
-        let conversation = async {
-            let writing = async move {
-                // It may end without having read everything.
-                stdin.write_all(&input).await.ok();
-            };
-            let printing = collect(stdout, &mut printed);
-            tokio::join!(writing, printing, collect(stderr, &mut messages));
+    let ended = CancellationToken::new();
+    let conversation = async {
+        let writing = async move {
+            // It may end without having read everything.
+            stdin.write_all(&input).await.ok();
         };
-        let mut talking = pin!(conversation.fuse());
-        let ended = {
-            let mut ending = pin!(wait_for_end(&mut group, time, stop));
-            loop {
-                tokio::select! {
-                    ended = &mut ending => break ended,
-                    () = &mut talking => {}
-                }
-            }
-        };
-        // A process that it has left running would hold the pipes open.
-        group.stop(GRACE).await;
-        if !talking.is_terminated() {
-            tokio::time::timeout(DRAIN, &mut talking).await.ok();
-        }
-        ended
+        let reading = collect(stdout, &mut printed);
+        tokio::join!(writing, reading, collect(stderr, &mut messages));
     };
-    Ok(Finished { end, stdout: text_of(&printed), stderr: text_of(&messages) })
-}
-
-async fn wait_for_end(
-    group: &mut ProcessGroup,
-    time: Duration,
-    stop: &CancellationToken,
-) -> ProgramEnd {
-    tokio::select! {
-        exit = group.wait_for_end() => ProgramEnd::Exited(exit.code()),
-        () = tokio::time::sleep(time) => ProgramEnd::Stopped,
-        () = stop.cancelled() => ProgramEnd::Stopped,
-    }
+    // A process that it has left running would hold the pipes open.
+    let patience = async {
+        ended.cancelled().await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    let talking = async {
+        tokio::select! {
+            () = conversation => {}
+            () = patience => {}
+        }
+    };
+    let ending = async {
+        let end = tokio::select! {
+            exit = group.wait_for_end() => ProgramEnd::Exited(exit.code()),
+            () = tokio::time::sleep(time) => ProgramEnd::Stopped,
+            () = stop.cancelled() => ProgramEnd::Stopped,
+        };
+        group.stop(GRACE).await;
+        ended.cancel();
+        end
+    };
+    let ((), end) = tokio::join!(talking, ending);
+    let [stdout, stderr] =
+        [printed, messages].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Finished { end, stdout, stderr })
 }
 
 /// Reads a stream to its end, so that whoever writes to it is never blocked, and keeps the last of it.
@@ -120,10 +112,6 @@ async fn collect(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
             kept.drain(..kept.len() - KEPT_BYTES);
         }
     }
-}
-
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The results as one HTML page, without scripts and without anything from elsewhere; a content security policy forbids
-//! both. The same results are the same bytes. All names go through [`Page::text`], so none of them becomes markup.
+//! both. The same results are the same bytes. All names go through [`escaped`], so none of them becomes markup.
 
 use crate::results::{Outcome, TrialLine};
-use crate::summary::{Cell, Column, Comparison, Summary};
-use crate::table::{MEDIANS, MEDIANS_TITLE, UNKNOWN, interval, money, percent, seconds};
+use crate::summary::{Cell, Column, Comparison, MEASURES, Summary};
+use crate::table::{MEDIANS_TITLE, UNKNOWN, interval, median_text, money, percent, seconds};
 use turnwright_types::effect::escape_hidden_line;
 
 const STYLE: &str = include_str!("report.css");
@@ -11,7 +11,6 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\
     <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
     <meta name=\"referrer\" content=\"no-referrer\">\n\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Evaluation</title>\n<style>\n";
-const TABLE_END: &str = "</tbody>\n</table>\n</div>\n";
 /// At most this many trials that did not pass are listed.
 const MAX_LISTED: usize = 500;
 
@@ -27,195 +26,147 @@ const READING: &str = "<h2>How to read this</h2>\n\
 
 /// Writes the page. `lines` are all trials, of which those that did not pass are listed.
 pub fn page(summary: &Summary, lines: &[TrialLine]) -> String {
-    let mut page = Page(HEAD.to_owned());
-    page.raw(STYLE);
-    page.raw("</style>\n</head>\n<body>\n<header>\n<h1>Evaluation</h1>\n<p class=\"aside\">");
-    let columns = summary.columns.iter();
-    let trials: usize = columns.map(|column| column.trials + column.invalid).sum();
-    let tasks = summary.tasks.len();
-    page.text(&format!("{tasks} tasks, {} columns, {trials} trials", summary.columns.len()));
-    page.raw("</p>\n</header>\n<main>\n<div class=\"cards\">\n");
-    for column in &summary.columns {
-        page.card(column);
-    }
-    page.raw("</div>\n");
-    page.comparisons(&summary.comparisons);
-    page.tasks(summary);
-    page.medians(summary);
-    page.unpassed(lines);
-    page.raw(READING);
-    page.raw("</main>\n</body>\n</html>\n");
-    page.0
+    let Summary { tasks, columns, comparisons } = summary;
+    let totals = columns.iter().map(|column| &column.total);
+    let trials: usize = totals.map(|total| total.trials + total.invalid).sum();
+    let cards: String = columns.iter().map(card).collect();
+    let told: String = comparisons.iter().map(comparison).collect();
+    let told_title = if told.is_empty() { "" } else { "<h2>What the comparison tells</h2>\n" };
+    let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    let by_task = tasks.iter().map(|task| {
+        let cells = columns.iter().map(|column| cell(column.cells.get(task)));
+        (task.as_str(), cells.collect::<String>())
+    });
+    let medians = columns.iter().map(|column| {
+        let cells = MEASURES.map(|(key, ..)| format!("<td>{}</td>", median_text(column, key)));
+        (column.name.as_str(), cells.concat())
+    });
+    let task_table = table(&[&["Task"][..], &names].concat(), by_task);
+    let measures = MEASURES.map(|(_, name, _)| name);
+    let median_table = table(&[&["model"][..], &measures].concat(), medians);
+    let failures = unpassed(lines);
+    format!(
+        "{HEAD}{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>Evaluation</h1>\n<p class=\"aside\">{} tasks, {} \
+         columns, {trials} trials</p>\n</header>\n<main>\n<div class=\"cards\">\n{cards}</div>\n{told_title}{told}\
+         <h2>Tasks</h2>\n{task_table}<h2>{MEDIANS_TITLE}</h2>\n{median_table}{failures}{READING}</main>\n</body>\n\
+         </html>\n",
+        tasks.len(),
+        columns.len()
+    )
 }
 
-/// A page that is being written.
-struct Page(String);
+/// Any text as text of the page.
+fn escaped(text: &str) -> String {
+    let marks = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;"), ("'", "&#39;")];
+    marks.into_iter().fold(escape_hidden_line(text), |text, (mark, name)| text.replace(mark, name))
+}
 
-impl Page {
-    /// Adds markup. Only literals are accepted.
-    fn raw(&mut self, marks: &'static str) {
-        self.0.push_str(marks);
+fn paragraph(class: &'static str, text: &str) -> String {
+    format!("<p class=\"{class}\">{}</p>\n", escaped(text))
+}
+
+fn card(column: &Column) -> String {
+    let Cell { passed, trials, invalid, .. } = &column.total;
+    let mut tally = format!("{passed} of {trials} passed");
+    if *invalid > 0 {
+        tally.push_str(&format!(", {invalid} invalid"));
     }
+    let mut facts = format!("95 % range {}", interval(column.interval));
+    if column.cost.is_some() {
+        facts.push_str(&format!(" · {} in all", money(column.cost)));
+    }
+    let served = column.served.join(", ");
+    let named = if served.is_empty() { UNKNOWN } else { &served };
+    let names = format!("The server named it: {named}. Version {}.", column.variant.version);
+    format!(
+        "<section class=\"card\">\n<h3>{}</h3>\n<div class=\"rate\">{}</div>\n<p>{tally}</p>\n{}{}{}</section>\n",
+        escaped(&column.name),
+        percent(column.rate),
+        column.rate.zip(column.interval).map(bar).unwrap_or_default(),
+        paragraph("aside", &facts),
+        paragraph("aside", &names)
+    )
+}
 
-    /// Adds any text, escaped.
-    fn text(&mut self, text: &str) {
-        for letter in escape_hidden_line(text).chars() {
-            match letter {
-                '&' => self.0.push_str("&amp;"),
-                '<' => self.0.push_str("&lt;"),
-                '>' => self.0.push_str("&gt;"),
-                '"' => self.0.push_str("&quot;"),
-                '\'' => self.0.push_str("&#39;"),
-                letter => self.0.push(letter),
-            }
+/// Draws the interval on a scale from 0 to 100.
+fn bar((rate, (low, high)): (f64, (f64, f64))) -> String {
+    let left = low * 1_000.0;
+    let width = ((high - low) * 1_000.0).max(4.0);
+    let point = (rate * 1_000.0 - 4.0).clamp(0.0, 992.0);
+    format!(
+        "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+         <rect class=\"track\" x=\"0\" y=\"8\" width=\"1000\" height=\"4\"/>\
+         <rect class=\"span\" y=\"2\" height=\"16\" x=\"{left:.1}\" width=\"{width:.1}\"/>\
+         <rect class=\"point\" y=\"0\" width=\"8\" height=\"20\" x=\"{point:.1}\"/></svg>\n\
+         <div class=\"scale\"><span>0</span><span>50</span><span>100 %</span></div>\n"
+    )
+}
+
+fn comparison(comparison: &Comparison) -> String {
+    let mut told = paragraph("verdict", &comparison.verdict);
+    for (name, tasks) in comparison.names.iter().zip(&comparison.flips) {
+        if !tasks.is_empty() {
+            let text = format!("Mostly passed only by {name}: {}", tasks.join(", "));
+            told.push_str(&paragraph("aside", &text));
         }
     }
-
-    /// Adds any text, escaped, between two pieces of markup.
-    fn wrapped(&mut self, before: &'static str, text: &str, after: &'static str) {
-        self.raw(before);
-        self.text(text);
-        self.raw(after);
+    if let Some(note) = comparison.note() {
+        told.push_str(&paragraph("aside", &note));
     }
+    told
+}
 
-    fn card(&mut self, column: &Column) {
-        self.wrapped("<section class=\"card\">\n<h3>", &column.name, "</h3>\n");
-        self.wrapped("<div class=\"rate\">", &percent(column.rate), "</div>\n");
-        let mut tally = format!("{} of {} passed", column.passed, column.trials);
-        if column.invalid > 0 {
-            tally.push_str(&format!(", {} invalid", column.invalid));
-        }
-        self.wrapped("<p>", &tally, "</p>\n");
-        if let Some((rate, range)) = column.rate.zip(column.interval) {
-            self.bar(rate, range);
-        }
-        let mut facts = vec![format!("95 % range {}", interval(column.interval))];
-        if column.cost.is_some() {
-            facts.push(format!("{} in all", money(column.cost)));
-        }
-        self.wrapped("<p class=\"aside\">", &facts.join(" · "), "</p>\n");
-        let named = column.served.join(", ");
-        let served = if named.is_empty() { UNKNOWN } else { &named };
-        let names = format!("The server named it: {served}. Version {}.", column.version);
-        self.wrapped("<p class=\"aside\">", &names, "</p>\n</section>\n");
+/// A table with rows of a name and the markup of its cells.
+fn table<'a>(names: &[&str], rows: impl Iterator<Item = (&'a str, String)>) -> String {
+    let heads: Vec<_> =
+        names.iter().map(|name| format!("<th scope=\"col\">{}</th>", escaped(name))).collect();
+    let mut text = format!(
+        "<div class=\"wide\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+        heads.concat()
+    );
+    for (name, cells) in rows {
+        let name = escaped(name);
+        text.push_str(&format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n"));
     }
+    text + "</tbody>\n</table>\n</div>\n"
+}
 
-    /// Draws the interval on a scale from 0 to 100.
-    fn bar(&mut self, rate: f64, (low, high): (f64, f64)) {
-        let [rate, low, high] = [rate, low, high].map(|rate| rate * 1_000.0);
-        self.raw("<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">");
-        self.raw("<rect class=\"track\" x=\"0\" y=\"8\" width=\"1000\" height=\"4\"/>");
-        self.wrapped("<rect class=\"span\" y=\"2\" height=\"16\" x=\"", &format!("{low:.1}"), "\"");
-        self.wrapped(" width=\"", &format!("{:.1}", (high - low).max(4.0)), "\"/>");
-        let left = (rate - 4.0).clamp(0.0, 992.0);
-        self.raw("<rect class=\"point\" y=\"0\" width=\"8\" height=\"20\"");
-        self.wrapped(" x=\"", &format!("{left:.1}"), "\"/>");
-        self.raw(
-            "</svg>\n<div class=\"scale\"><span>0</span><span>50</span><span>100 %</span></div>\n",
+/// The cell of a task, coloured by how many of its trials have passed. The numbers say the same as the colour.
+fn cell(found: Option<&Cell>) -> String {
+    let Some(Cell { passed, trials, invalid, .. }) = found else {
+        return format!("<td><b>{UNKNOWN}</b></td>");
+    };
+    let class = match (*passed, *trials) {
+        (_, 0) => "",
+        (0, _) => " class=\"none\"",
+        (passed, trials) if passed == trials => " class=\"all\"",
+        _ => " class=\"some\"",
+    };
+    let note = if *invalid > 0 { format!("<i>{invalid} invalid</i>") } else { String::new() };
+    format!("<td><b{class}>{passed}/{trials}</b>{note}</td>")
+}
+
+/// Lists the trials that did not pass, with the reasons.
+fn unpassed(lines: &[TrialLine]) -> String {
+    let mut listed: Vec<_> = lines.iter().filter(|line| line.outcome != Outcome::Passed).collect();
+    if listed.is_empty() {
+        return String::new();
+    }
+    listed.sort_by_cached_key(|line| (line.task.clone(), line.variant.clone(), line.run));
+    let rows = listed.iter().take(MAX_LISTED).map(|line| {
+        let cells = format!(
+            "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td>",
+            escaped(&line.variant.model),
+            line.run,
+            line.outcome.word(),
+            seconds(Some(line.seconds)),
+            escaped(&line.reason)
         );
-    }
-
-    fn comparisons(&mut self, comparisons: &[Comparison]) {
-        if comparisons.is_empty() {
-            return;
-        }
-        self.raw("<h2>What the comparison tells</h2>\n");
-        for comparison in comparisons {
-            self.wrapped("<p class=\"verdict\">", &comparison.verdict, "</p>\n");
-            for (name, tasks) in comparison.names.iter().zip(&comparison.flips) {
-                if !tasks.is_empty() {
-                    let text = format!("Mostly passed only by {name}: {}", tasks.join(", "));
-                    self.wrapped("<p class=\"aside\">", &text, "</p>\n");
-                }
-            }
-            if let Some(note) = comparison.note() {
-                self.wrapped("<p class=\"aside\">", &note, "</p>\n");
-            }
-        }
-    }
-
-    /// Begins a table with these headings.
-    fn table<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        self.raw("<div class=\"wide\">\n<table>\n<thead><tr>");
-        for name in names {
-            self.wrapped("<th scope=\"col\">", name, "</th>");
-        }
-        self.raw("</tr></thead>\n<tbody>\n");
-    }
-
-    fn tasks(&mut self, summary: &Summary) {
-        self.raw("<h2>Tasks</h2>\n");
-        let names = summary.columns.iter().map(|column| column.name.as_str());
-        self.table(["Task"].into_iter().chain(names));
-        for task in &summary.tasks {
-            self.wrapped("<tr><th scope=\"row\">", task, "</th>");
-            for column in &summary.columns {
-                let cell = column.cells.get(task);
-                self.raw("<td>");
-                self.raw(mark_of(cell));
-                let counted = cell.map(|cell| format!("{}/{}", cell.passed, cell.trials));
-                self.text(counted.as_deref().unwrap_or(UNKNOWN));
-                self.raw("</b>");
-                let invalid = cell.map_or(0, |cell| cell.invalid);
-                if invalid > 0 {
-                    self.wrapped("<i>", &format!("{invalid} invalid"), "</i>");
-                }
-                self.raw("</td>");
-            }
-            self.raw("</tr>\n");
-        }
-        self.raw(TABLE_END);
-    }
-
-    fn medians(&mut self, summary: &Summary) {
-        self.wrapped("<h2>", MEDIANS_TITLE, "</h2>\n");
-        self.table(["model"].into_iter().chain(MEDIANS.map(|(name, _)| name)));
-        for column in &summary.columns {
-            self.wrapped("<tr><th scope=\"row\">", &column.name, "</th>");
-            for (_, value) in MEDIANS {
-                self.wrapped("<td>", &value(column), "</td>");
-            }
-            self.raw("</tr>\n");
-        }
-        self.raw(TABLE_END);
-    }
-
-    /// Lists the trials that did not pass, with the reasons.
-    fn unpassed(&mut self, lines: &[TrialLine]) {
-        let mut listed: Vec<_> =
-            lines.iter().filter(|line| line.outcome != Outcome::Passed).collect();
-        if listed.is_empty() {
-            return;
-        }
-        listed.sort_by_cached_key(|line| {
-            let TrialLine { task, model, version, settings, .. } = line;
-            ([task, model, version, settings].map(String::clone), line.run)
-        });
-        self.raw("<details>\n<summary>");
-        self.wrapped("Trials that did not pass: ", &listed.len().to_string(), "</summary>\n");
-        self.table(["Task", "Model", "Run", "Outcome", "Time", "Reason"]);
-        for line in listed.iter().take(MAX_LISTED) {
-            let outcome = if line.outcome == Outcome::Invalid { "invalid" } else { "failed" };
-            self.wrapped("<tr><th scope=\"row\">", &line.task, "</th>");
-            self.wrapped("<td>", &line.model, "</td>");
-            self.wrapped("<td>", &line.run.to_string(), "</td>");
-            self.wrapped("<td>", outcome, "</td>");
-            self.wrapped("<td>", &seconds(Some(line.seconds)), "</td>");
-            self.wrapped("<td class=\"text\">", &line.reason, "</td></tr>\n");
-        }
-        self.raw(TABLE_END);
-        self.raw("</details>\n");
-    }
-}
-
-/// The beginning of a cell, by how many of its trials have passed. The numbers say the same as the colour.
-fn mark_of(cell: Option<&Cell>) -> &'static str {
-    match cell {
-        None | Some(Cell { trials: 0, .. }) => "<b>",
-        Some(cell) if cell.passed == cell.trials => "<b class=\"all\">",
-        Some(Cell { passed: 0, .. }) => "<b class=\"none\">",
-        Some(_) => "<b class=\"some\">",
-    }
+        (line.task.as_str(), cells)
+    });
+    let all = table(&["Task", "Model", "Run", "Outcome", "Time", "Reason"], rows);
+    let count = listed.len();
+    format!("<details>\n<summary>Trials that did not pass: {count}</summary>\n{all}</details>\n")
 }
 
 #[cfg(test)]

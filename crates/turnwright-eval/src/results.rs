@@ -28,20 +28,37 @@ pub enum Outcome {
     Invalid,
 }
 
+impl Outcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "failed",
+            Outcome::Invalid => "invalid",
+        }
+    }
+}
+
+/// What is measured: a model with its settings and a version of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Variant {
+    /// The model that was asked for.
+    pub model: String,
+    /// The settings that were changed for the run.
+    pub set: Vec<String>,
+    pub version: String,
+    /// The hash of all settings.
+    pub settings: String,
+}
+
 /// A trial that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
     pub task: String,
     pub task_hash: String,
-    /// The model that was asked for.
-    pub model: String,
+    #[serde(flatten)]
+    pub variant: Variant,
     /// The models that the server named.
     pub served: Vec<String>,
-    /// The settings that were changed for the run.
-    pub set: Vec<String>,
-    /// The hash of all settings.
-    pub settings: String,
-    pub version: String,
     /// The number of the trial, from 1.
     pub run: u32,
     pub outcome: Outcome,
@@ -52,7 +69,6 @@ pub struct TrialLine {
     pub seconds: f64,
     #[serde(flatten)]
     pub counts: WorkCounts,
-    pub session: Option<String>,
 }
 
 impl TrialLine {
@@ -61,16 +77,13 @@ impl TrialLine {
         self.run == other.run
             && self.task == other.task
             && self.task_hash == other.task_hash
-            && self.model == other.model
-            && self.settings == other.settings
-            && self.version == other.version
+            && self.variant == other.variant
     }
 }
 
 /// The folder with the results of a run, which this process is writing.
 pub(crate) struct ResultsFolder {
     lines: File,
-    pub(crate) path: PathBuf,
     _lock: FileLock,
 }
 
@@ -90,7 +103,7 @@ impl ResultsFolder {
             // The process was killed while it wrote the last one.
             lines.write_all(b"\n")?;
         }
-        Ok((ResultsFolder { lines, path: path.to_path_buf(), _lock: lock }, found))
+        Ok((ResultsFolder { lines, _lock: lock }, found))
     }
 
     /// Adds a line that survives a loss of power.
@@ -152,25 +165,6 @@ pub fn new_folder(tasks: &Path, day: &str) -> Result<PathBuf, EvalError> {
     Ok(free.unwrap_or(place))
 }
 
-/// The newest folder of results in the folder of the tasks.
-pub fn newest_folder(tasks: &Path) -> Result<PathBuf, EvalError> {
-    let entries = fs::read_dir(tasks.join(RESULTS)).into_iter().flatten().flatten();
-    let dated = entries.filter_map(|entry| {
-        let lines = entry.path().join(LINES);
-        Some((fs::metadata(lines).ok()?.modified().ok()?, entry.path()))
-    });
-    match dated.max() {
-        Some((_, path)) => Ok(path),
-        None => {
-            let text = format!(
-                "{} has no results. Make some with `turnwright eval run`, or name a folder.",
-                tasks.display()
-            );
-            Err(EvalError::unusable(text))
-        }
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 pub(crate) mod tests {
@@ -181,11 +175,13 @@ pub(crate) mod tests {
         TrialLine {
             task: task.to_owned(),
             task_hash: "t".to_owned(),
-            model: model.to_owned(),
+            variant: Variant {
+                model: model.to_owned(),
+                set: Vec::new(),
+                version: "0.1.0+1".to_owned(),
+                settings: "s".to_owned(),
+            },
             served: vec![format!("{model}-served")],
-            set: Vec::new(),
-            settings: "s".to_owned(),
-            version: "0.1.0+1".to_owned(),
             run,
             outcome,
             reason: String::new(),
@@ -199,7 +195,6 @@ pub(crate) mod tests {
                 cost: Some(0.02),
                 ..WorkCounts::default()
             },
-            session: None,
         }
     }
 
@@ -228,13 +223,11 @@ pub(crate) mod tests {
     #[test]
     fn each_run_has_a_new_folder_which_git_ignores() {
         let tasks = tempfile::tempdir().unwrap();
-        assert!(newest_folder(tasks.path()).is_err());
         let first = new_folder(tasks.path(), "2026-11-29").unwrap();
         assert!(first.ends_with(".results/2026-11-29-1"));
         let (mut results, _) = ResultsFolder::open(&first).unwrap();
         results.add(&line("a", "m", 1, Outcome::Passed)).unwrap();
         assert!(new_folder(tasks.path(), "2026-11-29").unwrap().ends_with("2026-11-29-2"));
-        assert_eq!(newest_folder(tasks.path()).unwrap(), first);
         let ignored = fs::read_to_string(tasks.path().join(".results/.gitignore")).unwrap();
         assert_eq!(ignored, "*\n");
     }

@@ -1,7 +1,6 @@
 //! Makes many trials: some at the same time, the first ones of all tasks and models before the second ones, within the
 //! limits of the run. What is in the folder of results is not made again.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,6 @@ pub struct RunPlan {
     pub max_cost: Option<f64>,
     /// The time for the whole run.
     pub max_time: Option<Duration>,
-    pub keeps_trees: bool,
 }
 
 /// The reason why a run has ended.
@@ -108,9 +106,6 @@ pub(crate) fn short_time(time: Duration) -> String {
     }
 }
 
-/// The place of a trial in the plan: its task, its model and its number from 1.
-type Place = (usize, usize, u32);
-
 /// Makes the trials that are missing. `report` is told after each, and before the first.
 ///
 /// # Errors
@@ -120,147 +115,72 @@ pub async fn run(
     workplace: &Workplace,
     report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
 ) -> Result<RunEnd, EvalError> {
-    let (results, found) = ResultsFolder::open(&plan.out)?;
-    let place = plan.out.join(".starts");
+    let begun = Instant::now();
+    let until = plan.max_time.and_then(|most| begun.checked_add(most));
+    let (mut results, found) = ResultsFolder::open(&plan.out)?;
     let mut starts = Vec::new();
     // A task that cannot be used costs no trial.
     for task in &plan.tasks {
-        starts.push(Start::prepare(task, &place, workplace).await?);
+        workplace.check_network(task)?;
+        starts.push(Start::prepare(task, &plan.out.join(".starts"), workplace).await?);
     }
-    let mut schedule = Schedule::new(plan, workplace, &starts, results, &found);
-    report(&schedule.progress, None);
-    let ended = schedule.make_all(report).await;
-    ended.map_err(|error| with_what_is_kept(error, &schedule.progress, &plan.out))
-}
-
-/// The trials that are left, and what came of the others.
-struct Schedule<'a> {
-    plan: &'a RunPlan,
-    workplace: &'a Workplace,
-    starts: &'a [Start<'a>],
-    results: ResultsFolder,
-    waiting: VecDeque<Place>,
-    progress: Progress,
-    begun: Instant,
-    /// Why no more trials are started.
-    fault: Option<EvalError>,
-}
-
-impl<'a> Schedule<'a> {
-    fn new(
-        plan: &'a RunPlan,
-        workplace: &'a Workplace,
-        starts: &'a [Start<'a>],
-        results: ResultsFolder,
-        found: &[TrialLine],
-    ) -> Schedule<'a> {
-        let all = order(plan.tasks.len(), plan.models.len(), plan.runs);
-        let mut schedule = Schedule {
-            plan,
-            workplace,
-            starts,
-            results,
-            waiting: VecDeque::new(),
-            progress: Progress { all: all.len(), ..Progress::default() },
-            begun: Instant::now(),
-            fault: None,
-        };
-        for place in all {
-            let (task, model, run) = place;
-            let trial = Trial {
-                start: &starts[task],
-                model: &plan.models[model],
-                run,
-                kept: None,
-                until: None,
-            };
-            let blank = trial.blank_line();
-            let made = found.iter().find(|line| line.is_same_trial(&blank));
-            match made.filter(|line| line.outcome != Outcome::Invalid) {
-                Some(line) => schedule.progress.add(line),
-                None => schedule.waiting.push_back(place),
+    let mut progress = Progress::default();
+    let mut missing = Vec::new();
+    for (start, model, run) in order(&starts, &plan.models, plan.runs) {
+        progress.all += 1;
+        let trial = Trial { start, model, run, until };
+        let blank = trial.blank_line();
+        let mut counted = found.iter().filter(|line| line.outcome != Outcome::Invalid);
+        match counted.find(|line| line.is_same_trial(&blank)) {
+            Some(line) => progress.add(line),
+            None => missing.push(trial),
+        }
+    }
+    report(&progress, None);
+    let mut waiting = missing.into_iter();
+    let mut running = FuturesUnordered::new();
+    let mut fault = None;
+    loop {
+        let is_too_dear = plan.max_cost.is_some_and(|most| progress.cost >= most);
+        let is_too_late = until.is_some_and(|until| Instant::now() >= until);
+        let may_start =
+            fault.is_none() && !is_too_dear && !is_too_late && !workplace.stop.is_cancelled();
+        let room = if may_start { plan.jobs - running.len() } else { 0 };
+        running.extend(waiting.by_ref().take(room).map(Trial::make));
+        let Some(made) = running.next().await else { break };
+        match made.and_then(|line| results.add(&line).map(|()| line)) {
+            Ok(line) => {
+                progress.made += 1;
+                progress.elapsed = begun.elapsed();
+                progress.add(&line);
+                report(&progress, Some(&line));
+            }
+            Err(EvalError::Stopped) => {}
+            Err(error) => {
+                fault.get_or_insert(error);
             }
         }
-        schedule
     }
-
-    /// Makes a trial, and returns its place with its line.
-    fn make(
-        &self,
-        place: Place,
-    ) -> impl Future<Output = (Place, Result<TrialLine, EvalError>)> + use<'a> {
-        let (task, model, run) = place;
-        let start = &self.starts[task];
-        let name = format!("{}-{}-{run}", start.task.name, model + 1);
-        let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
-        let model = self.plan.models[model].as_str();
-        let until = self.plan.max_time.and_then(|most| self.begun.checked_add(most));
-        let trial = Trial { start, model, run, kept, until };
-        async move { (place, trial.make().await) }
-    }
-
-    async fn make_all(
-        &mut self,
-        report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
-    ) -> Result<RunEnd, EvalError> {
-        let mut running = FuturesUnordered::new();
-        loop {
-            while running.len() < self.plan.jobs
-                && self.may_start()
-                && let Some(place) = self.waiting.pop_front()
-            {
-                running.push(self.make(place));
-            }
-            let Some((place, result)) = running.next().await else { break };
-            match result {
-                Ok(line) => self.take(&line, report),
-                Err(EvalError::Stopped) => self.waiting.push_front(place),
-                Err(error) => {
-                    self.waiting.push_front(place);
-                    self.fault.get_or_insert(error);
-                }
-            }
-        }
-        match self.fault.take() {
-            Some(error) => Err(error),
-            None if self.waiting.is_empty() => Ok(RunEnd::Complete),
-            None if self.workplace.stop.is_cancelled() => Ok(RunEnd::Stopped),
-            None => Ok(RunEnd::Limit),
-        }
-    }
-
-    fn may_start(&self) -> bool {
-        let is_too_dear = self.plan.max_cost.is_some_and(|most| self.progress.cost >= most);
-        let is_too_late = self.plan.max_time.is_some_and(|most| self.begun.elapsed() >= most);
-        self.fault.is_none() && !is_too_dear && !is_too_late && !self.workplace.stop.is_cancelled()
-    }
-
-    fn take(&mut self, line: &TrialLine, report: &mut dyn FnMut(&Progress, Option<&TrialLine>)) {
-        if let Err(error) = self.results.add(line) {
-            self.fault.get_or_insert(error);
-            return;
-        }
-        self.progress.made += 1;
-        self.progress.elapsed = self.begun.elapsed();
-        self.progress.add(line);
-        report(&self.progress, Some(line));
+    match fault {
+        Some(error) => Err(with_what_is_kept(&error, &progress, &plan.out)),
+        None if progress.done == progress.all => Ok(RunEnd::Complete),
+        None if workplace.stop.is_cancelled() => Ok(RunEnd::Stopped),
+        None => Ok(RunEnd::Limit),
     }
 }
 
 /// All trials of a plan. An early stop compares fairly, as each round has all tasks and models.
-fn order(tasks: usize, models: usize, runs: u32) -> Vec<Place> {
-    let rounds = 1..=runs;
-    rounds
-        .flat_map(|run| (0..tasks).map(move |task| (run, task)))
-        .flat_map(|(run, task)| (0..models).map(move |model| (task, model, run)))
-        .collect()
+fn order<'a, T>(
+    tasks: &'a [T],
+    models: &'a [String],
+    runs: u32,
+) -> impl Iterator<Item = (&'a T, &'a str, u32)> {
+    let rounds = (1..=runs).flat_map(move |run| tasks.iter().map(move |task| (task, run)));
+    rounds.flat_map(move |(task, run)| models.iter().map(move |model| (task, model.as_str(), run)))
 }
 
 /// Says what is kept, besides what went wrong.
-fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalError {
-    if matches!(error, EvalError::Stopped) {
-        return error;
-    }
+fn with_what_is_kept(error: &EvalError, progress: &Progress, out: &Path) -> EvalError {
     let Progress { done, all, .. } = progress;
     let place = out.display();
     let (why, remedy) = if error.is_full_disk() {
@@ -289,17 +209,11 @@ mod tests {
 
     #[test]
     fn each_round_has_all_tasks_and_models() {
-        let expected = [
-            (0, 0, 1),
-            (0, 1, 1),
-            (1, 0, 1),
-            (1, 1, 1),
-            (0, 0, 2),
-            (0, 1, 2),
-            (1, 0, 2),
-            (1, 1, 2),
-        ];
-        assert_eq!(order(2, 2, 2), expected);
+        let models = ["m", "n"].map(str::to_owned);
+        let found: Vec<_> = order(&['a', 'b'], &models, 2)
+            .map(|(task, model, run)| format!("{task}{model}{run}"))
+            .collect();
+        assert_eq!(found, ["am1", "an1", "bm1", "bn1", "am2", "an2", "bm2", "bn2"]);
     }
 
     #[test]
@@ -330,7 +244,7 @@ mod tests {
     async fn a_fault_of_the_server_is_repeated_twice_and_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
-        let definition = "prompt = 'x'\n[check]\ncommand = 'true'\n";
+        let definition = "[check]\ncommand = 'true'\n";
         let tried = place.join("tried");
         let script = format!(
             "#!/bin/sh\necho again >>'{}'\n\
@@ -339,6 +253,7 @@ mod tests {
         );
         for (name, text, mode) in [
             ("tasks/look/task.toml", definition, 0o600),
+            ("tasks/look/prompt.md", "x", 0o600),
             ("tasks/look/files/a.txt", "x", 0o600),
             ("agent", script.as_str(), 0o700),
         ] {
@@ -348,10 +263,10 @@ mod tests {
         let paths = Paths::below(place.join("home"));
         let file = UserFile::at_default_path(&paths);
         let config = Config::new(variables, Flags::default(), file, paths);
-        let agent = Some(place.join("agent"));
         let stop = CancellationToken::new();
-        let made = Workplace::new(&config, place.to_path_buf(), agent, Vec::new(), stop);
+        let made = Workplace::new(&config, place.to_path_buf(), Vec::new(), stop);
         let mut workplace = made.unwrap();
+        workplace.program = place.join("agent");
         workplace.waits = [Duration::ZERO; 2];
         let mut plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
@@ -361,7 +276,6 @@ mod tests {
             out: place.join("out"),
             max_cost: None,
             max_time: None,
-            keeps_trees: false,
         };
         let mut last = String::new();
         let mut report = |progress: &Progress, _: Option<&TrialLine>| last = progress.line();
@@ -381,12 +295,12 @@ mod tests {
     fn a_full_disk_and_an_unknown_model_say_what_is_kept() {
         let progress = Progress { all: 40, done: 17, ..Progress::default() };
         let full = EvalError::Io(std::io::ErrorKind::StorageFull.into());
-        let text = with_what_is_kept(full, &progress, "out".as_ref()).to_string();
+        let text = with_what_is_kept(&full, &progress, "out".as_ref()).to_string();
         let expected =
             "The disk of out or of the temporary files is full. 17 of 40 trials are kept in out; ";
         assert!(text.starts_with(expected), "{text}");
         let unknown = EvalError::unusable("There is no model \"x\"");
-        let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
+        let text = with_what_is_kept(&unknown, &progress, "out".as_ref()).to_string();
         assert!(
             text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "),
             "{text}"

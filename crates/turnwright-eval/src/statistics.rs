@@ -1,9 +1,7 @@
-//! Intervals, an exact test, medians, and how many trials it takes to see a difference. Pure.
+//! Intervals, an exact test and medians. Pure.
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_964;
-/// The 80th percentile: four of five real differences are seen.
-const Z_POWER: f64 = 0.841_621;
 
 /// The Wilson interval in which the true rate lies with a probability of 95 %; `None` without trials.
 pub fn wilson(passed: usize, trials: usize) -> Option<(f64, f64)> {
@@ -33,24 +31,6 @@ pub fn mcnemar(to_one: usize, to_other: usize) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
-/// The number of trials on each side after which a difference between two rates is seen in four of five cases.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it is small and above 0"
-)]
-pub fn trials_needed(one: f64, other: f64) -> Option<usize> {
-    let difference = (one - other).abs();
-    if difference < 0.001 {
-        return None;
-    }
-    let middle = f64::midpoint(one, other);
-    let of_chance = Z * (2.0 * middle * (1.0 - middle)).sqrt();
-    let of_power = Z_POWER * (one * (1.0 - one) + other * (1.0 - other)).sqrt();
-    let sum = of_chance + of_power;
-    Some((sum * sum / (difference * difference)).round() as usize)
-}
-
 /// The middle one of these values; `None` if there is none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<_> = values.into_iter().collect();
@@ -60,9 +40,15 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// A count as a number to compute with.
+/// A count of trials as a number to compute with.
 #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
 pub(crate) fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// A count of tokens or calls as a number to compute with.
+#[expect(clippy::cast_precision_loss, reason = "it is shown rounded")]
+pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }
 
@@ -98,14 +84,6 @@ mod tests {
             assert!((found - mcnemar(other, one)).abs() < 1e-12);
         }
         assert!(mcnemar(0, 2_000) < 1e-6);
-    }
-
-    #[test]
-    fn small_differences_need_many_trials() {
-        assert_eq!(trials_needed(0.6, 0.8), Some(81));
-        assert_eq!(trials_needed(0.7, 0.6), Some(356));
-        assert_eq!(trials_needed(0.7, 0.75), Some(1_251));
-        assert_eq!(trials_needed(0.5, 0.5), None);
     }
 
     #[test]

@@ -1,151 +1,126 @@
 //! Sums up the lines of trials: a cell for each task of a column, the totals of a column, and the comparison of two
-//! columns. A column is a model with its settings and a version of the program.
+//! columns. A column has the trials of a model with its settings and a version of the program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::results::{Outcome, TrialLine};
-use crate::statistics::{mcnemar, median, number, trials_needed, wilson};
+use crate::results::{Outcome, TrialLine, Variant};
+use crate::statistics::{mcnemar, median, number, whole, wilson};
 
 /// Below this number of tasks that changed sides, chance explains everything.
 const MIN_FLIPS: usize = 6;
 const MAX_CHANCE: f64 = 0.05;
 /// At most as many columns of one folder are compared.
 const MAX_COMPARED: usize = 4;
-/// The difference for which the necessary number of trials is told.
-const DIFFERENCE: f64 = 0.1;
 
 /// The results of one or two folders. As JSON it is for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The names of the tasks, sorted.
-    pub tasks: Vec<String>,
+    /// The names of the tasks.
+    pub tasks: BTreeSet<String>,
     pub columns: Vec<Column>,
     pub comparisons: Vec<Comparison>,
 }
 
-/// The trials of a model with the same settings and version.
+/// The trials of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
     /// A name that no other column has.
     pub name: String,
-    pub model: String,
+    #[serde(flatten)]
+    pub variant: Variant,
     /// The models that the server named.
     pub served: Vec<String>,
-    pub version: String,
-    pub set: Vec<String>,
-    #[serde(skip)]
-    settings: String,
-    pub passed: usize,
-    /// The trials that count: all but the invalid ones.
-    pub trials: usize,
-    pub invalid: usize,
+    #[serde(flatten)]
+    pub total: Cell,
     /// The rate of all trials; `None` without trials that count.
     pub rate: Option<f64>,
     pub interval: Option<(f64, f64)>,
     /// US dollars of all trials, if known.
     pub cost: Option<f64>,
-    pub medians: Medians,
+    /// By the keys of the measures.
+    pub medians: BTreeMap<&'static str, Option<f64>>,
     #[serde(rename = "tasks")]
     pub cells: BTreeMap<String, Cell>,
 }
 
-/// The trials of a task in a column.
+/// Counted trials: those of a task in a column, or all of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
     pub passed: usize,
     /// The trials that count: all but the invalid ones.
     pub trials: usize,
     pub invalid: usize,
+    /// The hash of the task.
     #[serde(skip)]
     hash: String,
 }
 
-/// The medians of the trials that count.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Medians {
-    pub input: Option<f64>,
-    pub cached: Option<f64>,
-    pub output: Option<f64>,
-    pub cost: Option<f64>,
-    pub seconds: Option<f64>,
-    pub requests: Option<f64>,
-}
-
-impl Column {
-    fn is_column_of(&self, line: &TrialLine) -> bool {
-        self.model == line.model && self.settings == line.settings && self.version == line.version
+impl Cell {
+    fn add(&mut self, outcome: Outcome) {
+        self.passed += usize::from(outcome == Outcome::Passed);
+        self.trials += usize::from(outcome != Outcome::Invalid);
+        self.invalid += usize::from(outcome == Outcome::Invalid);
     }
 }
+
+/// A number of a trial of which the median is shown: its key and its name, and where it is kept.
+type Measure = (&'static str, &'static str, fn(&TrialLine) -> Option<f64>);
+
+pub(crate) const MEASURES: [Measure; 6] = [
+    ("input", "input tokens", |line| Some(whole(line.counts.input))),
+    ("cached", "of them cached", |line| Some(whole(line.counts.cached))),
+    ("output", "output tokens", |line| Some(whole(line.counts.output))),
+    ("cost", "cost", |line| line.counts.cost),
+    ("seconds", "time", |line| Some(line.seconds)),
+    ("requests", "requests", |line| Some(whole(line.counts.requests))),
+];
 
 impl Summary {
     /// The results of a folder. Its first column is compared with the others.
     pub fn of(lines: &[TrialLine]) -> Summary {
-        let mut columns: Vec<Column> = Vec::new();
+        let mut by_variant: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for line in lines {
-            if !columns.iter().any(|column| column.is_column_of(line)) {
-                columns.push(column_of(line, lines));
-            }
+            by_variant.entry(&line.variant).or_default().push(line);
         }
-        columns.sort_by(|one, other| {
-            let key = (&other.model, &other.set, &other.version, &other.settings);
-            (&one.model, &one.set, &one.version, &one.settings).cmp(&key)
-        });
+        let of_variants = by_variant.into_iter();
+        let mut columns: Vec<_> =
+            of_variants.map(|(variant, lines)| column_of(variant, &lines)).collect();
         name_columns(&mut columns);
-        let mut tasks: Vec<_> = lines.iter().map(|line| line.task.clone()).collect();
-        tasks.sort();
-        tasks.dedup();
         // More pairs would be a table of their own, and one of them would be told apart by chance.
-        let mut comparisons = Vec::new();
-        if let [first, others @ ..] = &columns[..]
-            && others.len() < MAX_COMPARED
-        {
-            comparisons.extend(others.iter().map(|other| compare(first, other)));
-        }
+        let comparisons = match &columns[..] {
+            [first, others @ ..] if others.len() < MAX_COMPARED => {
+                others.iter().map(|other| compare(first, other)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let tasks = lines.iter().map(|line| line.task.clone()).collect();
         Summary { tasks, columns, comparisons }
     }
 
     /// The results of two folders, side by side, and their comparison.
     pub fn of_both(one: &[TrialLine], other: &[TrialLine]) -> Summary {
-        let mut left = Summary::of(one);
-        let mut right = Summary::of(other);
+        let [mut left, mut right] = [one, other].map(Summary::of);
         for (side, name) in [(&mut left, "A"), (&mut right, "B")] {
             for column in &mut side.columns {
                 column.name = format!("{name}: {}", column.name);
             }
         }
-        let comparisons = compare_all(&left.columns, &right.columns);
-        let mut tasks = [left.tasks, right.tasks].concat();
-        tasks.sort();
-        tasks.dedup();
-        Summary { tasks, columns: [left.columns, right.columns].concat(), comparisons }
+        left.comparisons = compare_all(&left.columns, &right.columns);
+        left.tasks.extend(right.tasks);
+        left.columns.extend(right.columns);
+        left
     }
 }
 
-fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
-    let mut column = Column {
-        model: first.model.clone(),
-        version: first.version.clone(),
-        set: first.set.clone(),
-        settings: first.settings.clone(),
-        ..Column::default()
-    };
-    let own: Vec<_> = lines.iter().filter(|line| column.is_column_of(line)).collect();
-    let mut counted = Vec::new();
-    for line in &own {
+fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
+    let mut column = Column { variant: variant.clone(), ..Column::default() };
+    for line in lines {
         let cell = column.cells.entry(line.task.clone()).or_default();
         cell.hash.clone_from(&line.task_hash);
-        if line.outcome == Outcome::Invalid {
-            cell.invalid += 1;
-            column.invalid += 1;
-        } else {
-            let passed = usize::from(line.outcome == Outcome::Passed);
-            cell.trials += 1;
-            cell.passed += passed;
-            column.passed += passed;
-            counted.push(*line);
-        }
+        cell.add(line.outcome);
+        column.total.add(line.outcome);
         column.served.extend(line.served.iter().cloned());
         if let Some(cost) = line.counts.cost {
             *column.cost.get_or_insert_default() += cost;
@@ -153,44 +128,33 @@ fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
     }
     column.served.sort();
     column.served.dedup();
-    column.trials = counted.len();
-    column.interval = wilson(column.passed, column.trials);
-    column.rate = column.interval.map(|_| number(column.passed) / number(column.trials));
-    column.medians = medians(&counted);
+    let Cell { passed, trials, .. } = column.total;
+    column.interval = wilson(passed, trials);
+    column.rate = column.interval.map(|_| number(passed) / number(trials));
+    let counted = lines.iter().filter(|line| line.outcome != Outcome::Invalid);
+    column.medians.extend(MEASURES.map(|(key, _, value)| {
+        (key, median(counted.clone().filter_map(|line| value(line))))
+    }));
     column
-}
-
-#[expect(clippy::cast_precision_loss, reason = "they are shown rounded")]
-fn medians(lines: &[&TrialLine]) -> Medians {
-    let counts = lines.iter().map(|line| &line.counts);
-    Medians {
-        input: median(counts.clone().map(|counts| counts.input as f64)),
-        cached: median(counts.clone().map(|counts| counts.cached as f64)),
-        output: median(counts.clone().map(|counts| counts.output as f64)),
-        requests: median(counts.clone().map(|counts| counts.requests as f64)),
-        cost: median(counts.filter_map(|counts| counts.cost)),
-        seconds: median(lines.iter().map(|line| line.seconds)),
-    }
 }
 
 /// Gives each column the name of its model, with what tells it from others of that model.
 fn name_columns(columns: &mut [Column]) {
-    let all = columns.to_vec();
+    let all: Vec<_> = columns.iter().map(|column| column.variant.clone()).collect();
     for column in columns {
-        let same: Vec<_> = all.iter().filter(|other| other.model == column.model).collect();
-        let mut parts = vec![column.model.clone()];
-        if same.iter().any(|other| other.set != column.set) {
-            let set = column.set.join(", ");
-            parts.push(if set.is_empty() { "as set".to_owned() } else { set });
+        let Variant { model, set, version, settings } = &column.variant;
+        let same = all.iter().filter(|other| other.model == *model);
+        let mut parts = vec![model.clone()];
+        if same.clone().any(|other| other.set != *set) {
+            parts.push(if set.is_empty() { "as set".to_owned() } else { set.join(", ") });
         }
-        if same.iter().any(|other| other.version != column.version) {
-            parts.push(column.version.clone());
+        if same.clone().any(|other| other.version != *version) {
+            parts.push(version.clone());
+        }
+        if same.filter(|other| other.set == *set && other.version == *version).count() > 1 {
+            parts.push(format!("settings {settings}"));
         }
         column.name = parts.join(" · ");
-        let alike = same.iter().filter(|other| other.set == column.set);
-        if alike.filter(|other| other.version == column.version).count() > 1 {
-            column.name.push_str(&format!(" · settings {}", column.settings));
-        }
     }
 }
 
@@ -227,7 +191,7 @@ fn compare_all(one: &[Column], other: &[Column]) -> Vec<Comparison> {
         return vec![compare(left, right)];
     }
     let pairs = one.iter().flat_map(|left| {
-        let same = other.iter().filter(move |right| right.model == left.model);
+        let same = other.iter().filter(move |right| right.variant.model == left.variant.model);
         same.map(move |right| compare(left, right))
     });
     pairs.collect()
@@ -285,23 +249,12 @@ fn verdict(
          ({to_other} to {other}, {to_one} to {one})"
     );
     if count < MIN_FLIPS || chance > MAX_CHANCE {
-        let rate = number(passed + other_passed) / number(trials + other_trials);
-        let low = (rate - DIFFERENCE / 2.0).clamp(0.0, 1.0 - DIFFERENCE);
-        let needed = trials_needed(low, low + DIFFERENCE).unwrap_or_default();
-        return format!(
-            "Cannot tell: {facts}. To see a difference of 10 points you need about {} trials a side.",
-            rounded(needed)
-        );
+        return format!("Cannot tell: {facts}.");
     }
     let better = if to_one > to_other { one } else { other };
     format!(
         "{better} is better on these tasks: {facts}. Chance alone does so with p = {chance:.3}."
     )
-}
-
-/// Two significant digits are all that such a number is worth.
-fn rounded(count: usize) -> usize {
-    if count < 100 { count } else { (count + 5) / 10 * 10 }
 }
 
 #[cfg(test)]
@@ -328,11 +281,12 @@ mod tests {
     #[test]
     fn a_column_counts_what_is_valid() {
         let summary = Summary::of(&lines("m", &[("b", "ppfi"), ("a", "p")]));
-        assert_eq!(summary.tasks, ["a", "b"]);
+        assert_eq!(summary.tasks.iter().collect::<Vec<_>>(), ["a", "b"]);
         let [column] = &summary.columns[..] else { panic!() };
-        assert_eq!((column.passed, column.trials, column.invalid), (3, 4, 1));
+        let Cell { passed, trials, invalid, .. } = column.total;
+        assert_eq!((passed, trials, invalid), (3, 4, 1));
         assert_eq!(column.rate, Some(0.75));
-        assert_eq!(column.medians.input, Some(10_000.0));
+        assert_eq!(column.medians["input"], Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
     }
 
@@ -340,8 +294,8 @@ mod tests {
     fn columns_of_one_model_are_told_apart() {
         let mut all = lines("m", &[("a", "p")]);
         let mut other = line("a", "m", 1, Outcome::Failed);
-        other.set = vec!["verify=off".to_owned()];
-        other.settings = "t".to_owned();
+        other.variant.set = vec!["verify=off".to_owned()];
+        other.variant.settings = "t".to_owned();
         all.push(other);
         let summary = Summary::of(&all);
         assert!(summary.comparisons[0].verdict.starts_with("Cannot tell: "));
@@ -358,8 +312,7 @@ mod tests {
         assert_eq!(comparison.flips, [vec!["a".to_owned()], vec!["b".to_owned(), "c".to_owned()]]);
         assert_eq!(
             comparison.verdict,
-            "Cannot tell: A: m passed 3 of 6, B: m 4 of 6; 3 tasks changed sides (2 to B: m, 1 to A: m). To see a \
-             difference of 10 points you need about 380 trials a side."
+            "Cannot tell: A: m passed 3 of 6, B: m 4 of 6; 3 tasks changed sides (2 to B: m, 1 to A: m)."
         );
     }
 
@@ -384,7 +337,7 @@ mod tests {
         let mut other = lines("m", &[("a", "f"), ("c", "f")]);
         other[0].task_hash = "changed".to_owned();
         let summary = Summary::of_both(&one, &other);
-        assert_eq!(summary.tasks, ["a", "b", "c"]);
+        assert_eq!(summary.tasks.len(), 3);
         assert_eq!(summary.comparisons[0].left_out, ["a", "b", "c"]);
         assert!(summary.comparisons[0].verdict.contains("no task in common"));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 use crate::schedule::short_time;
-use crate::summary::{Cell, Column, Summary};
+use crate::summary::{Cell, Column, MEASURES, Summary};
 use turnwright_types::effect::escape_hidden_line;
 
 /// Stands for what is not known.
@@ -13,7 +13,7 @@ pub(crate) const UNKNOWN: &str = "–";
 
 /// The results as text. The last lines tell what the server named a model, and what the comparison says.
 pub fn text(summary: &Summary) -> String {
-    let mut rows = vec![heading(summary)];
+    let mut rows = vec![row("", summary.columns.iter().map(|column| column.name.clone()))];
     for task in &summary.tasks {
         let cells = summary.columns.iter().map(|column| tally(column.cells.get(task)));
         rows.push(row(task, cells));
@@ -24,8 +24,8 @@ pub fn text(summary: &Summary) -> String {
     }
     rows.push(Vec::new());
     rows.push(vec![MEDIANS_TITLE.to_owned()]);
-    for (name, value) in MEDIANS {
-        rows.push(row(name, summary.columns.iter().map(value)));
+    for (key, name, _) in MEASURES {
+        rows.push(row(name, summary.columns.iter().map(|column| median_text(column, key))));
     }
     let mut text = aligned(&rows);
     let served = summary.columns.iter().filter_map(served_note);
@@ -38,28 +38,23 @@ pub fn text(summary: &Summary) -> String {
     text
 }
 
-/// A measure of a column, as it is shown.
-pub(crate) type Measure = (&'static str, fn(&Column) -> String);
-
-/// The sums of the tasks of a column.
-const RATES: [Measure; 4] = [
-    ("passed", |column| format!("{}/{}", column.passed, column.trials)),
+/// The sums of the tasks of a column, each with how it is shown.
+const RATES: [(&str, fn(&Column) -> String); 4] = [
+    ("passed", |column| format!("{}/{}", column.total.passed, column.total.trials)),
     ("rate", |column| percent(column.rate)),
     ("interval", |column| interval(column.interval)),
-    ("invalid", |column| column.invalid.to_string()),
+    ("invalid", |column| column.total.invalid.to_string()),
 ];
 pub(crate) const MEDIANS_TITLE: &str = "Medians of a trial";
-pub(crate) const MEDIANS: [Measure; 6] = [
-    ("input tokens", |column| count(column.medians.input)),
-    ("of them cached", |column| count(column.medians.cached)),
-    ("output tokens", |column| count(column.medians.output)),
-    ("cost", |column| money(column.medians.cost)),
-    ("time", |column| seconds(column.medians.seconds)),
-    ("requests", |column| count(column.medians.requests)),
-];
 
-fn heading(summary: &Summary) -> Vec<String> {
-    row("", summary.columns.iter().map(|column| column.name.clone()))
+/// The median of a measure, as it is shown.
+pub(crate) fn median_text(column: &Column, key: &str) -> String {
+    let median = column.medians.get(key).copied().flatten();
+    match key {
+        "cost" => money(median),
+        "seconds" => seconds(median),
+        _ => count(median),
+    }
 }
 
 fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
@@ -70,20 +65,17 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
 /// Tells the model that the server named, if it is another one.
 fn served_note(column: &Column) -> Option<String> {
     let mut others = column.served.clone();
-    others.retain(|served| !column.model.ends_with(served.as_str()));
+    others.retain(|served| !column.variant.model.ends_with(served.as_str()));
     let named = others.join(", ");
     (!named.is_empty()).then(|| format!("{}: the server named it {named}.", column.name))
 }
 
 /// `4/5`, with the invalid ones if there are any.
 fn tally(cell: Option<&Cell>) -> String {
-    match cell {
-        None => UNKNOWN.to_owned(),
-        Some(Cell { passed, trials, invalid: 0, .. }) => format!("{passed}/{trials}"),
-        Some(Cell { passed, trials, invalid, .. }) => {
-            format!("{passed}/{trials} ({invalid} invalid)")
-        }
-    }
+    known(cell, |cell| match cell.invalid {
+        0 => format!("{}/{}", cell.passed, cell.trials),
+        invalid => format!("{}/{} ({invalid} invalid)", cell.passed, cell.trials),
+    })
 }
 
 pub(crate) fn percent(rate: Option<f64>) -> String {

@@ -1,8 +1,8 @@
 //! A task: the folder that it is, its definition, and what is wrong with one.
 
 use std::fs;
-use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -10,9 +10,11 @@ use serde::Deserialize;
 
 use crate::EvalError;
 use crate::copies::files_below;
-use turnwright_types::error_text::io_error_text;
+use turnwright_config::read_toml;
+use turnwright_types::error_text::{as_sentence, io_error_text};
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
+use turnwright_types::text::{first_line, join_first};
 use turnwright_types::timestamp::parse_time_span;
 
 /// The name of the definition in a task's folder.
@@ -21,24 +23,25 @@ pub(crate) const DEFINITION: &str = "task.toml";
 pub(crate) const SOLUTION: &str = "solution.patch";
 /// The folder with files that are only there for the check.
 pub(crate) const CHECK_FILES: &str = "check";
+pub(crate) const PROMPT: &str = "prompt.md";
+/// A change of the start that is not committed.
+pub(crate) const START_PATCH: &str = "start.patch";
 /// The folder with the start of a task without a commit.
 const START_FILES: &str = "files";
-const PROMPT_FILE: &str = "prompt.md";
 const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
+/// A message names at most this many tasks.
+const MAX_NAMED: usize = 10;
 /// The modes of a task. A task may come from a stranger, so it cannot turn the sandbox off with `full`.
 const MODES: [&str; 4] = ["plan", "ask", "auto-edit", "auto"];
-/// The likeness from which on a known word is suggested.
-const LIKENESS: f64 = 0.75;
 
 /// A task that was read.
 #[derive(Debug)]
 pub struct Task {
     pub name: String,
     pub folder: PathBuf,
-    /// The prompts, one turn each.
-    pub prompts: Vec<String>,
+    pub prompt: String,
     pub(crate) definition: TaskFile,
     /// The longest time of a trial.
     pub(crate) time: Duration,
@@ -52,9 +55,6 @@ pub struct Task {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskFile {
-    prompt: Option<String>,
-    prompts: Option<Vec<String>>,
-    prompt_file: Option<String>,
     #[serde(default)]
     pub(crate) start: StartSection,
     pub(crate) check: CheckSection,
@@ -69,8 +69,6 @@ pub(crate) struct TaskFile {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StartSection {
     pub(crate) commit: Option<String>,
-    pub(crate) patch: Option<String>,
-    files: Option<String>,
     pub(crate) setup: Option<String>,
 }
 
@@ -79,12 +77,10 @@ pub(crate) struct StartSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct CheckSection {
     pub(crate) command: String,
-    #[serde(default = "default_timeout")]
-    timeout: u64,
+    /// Seconds.
+    timeout: Option<NonZeroU32>,
     #[serde(default)]
     restore: Vec<String>,
-    #[serde(default = "yes")]
-    pub(crate) must_fail_before: bool,
 }
 
 /// `[limits]`, of one trial.
@@ -92,36 +88,25 @@ pub(crate) struct CheckSection {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSection {
     time: Option<String>,
-    pub(crate) cost: Option<f64>,
-    pub(crate) tokens: Option<u64>,
-    pub(crate) requests: Option<u64>,
+    pub(crate) requests: Option<NonZeroU32>,
 }
 
 /// `[run]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunSection {
-    pub(crate) mode: String,
+    mode: Option<String>,
     pub(crate) network: bool,
 }
 
-impl Default for RunSection {
-    fn default() -> RunSection {
-        RunSection { mode: "auto".to_owned(), network: false }
+impl TaskFile {
+    pub(crate) fn mode(&self) -> &str {
+        self.run.mode.as_deref().unwrap_or("auto")
     }
-}
 
-fn default_timeout() -> u64 {
-    120
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl CheckSection {
-    pub(crate) fn time(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+    /// The longest time of the check.
+    pub(crate) fn check_seconds(&self) -> u64 {
+        self.check.timeout.map_or(120, |seconds| seconds.get().into())
     }
 }
 
@@ -130,23 +115,18 @@ impl Task {
     pub fn read(folder: &Path) -> Result<Task, EvalError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         read_task(&name, folder).map_err(|why| {
-            let end = if why.ends_with('?') { "" } else { "." };
-            EvalError::unusable(format!("Task {name} is damaged: {why}{end}"))
+            EvalError::unusable(as_sentence(format!("Task {name} is damaged: {why}")))
         })
     }
 
     /// The folder with the files of the start, if it is not a commit.
     pub(crate) fn start_files(&self) -> PathBuf {
-        self.folder.join(self.definition.start.files.as_deref().unwrap_or(START_FILES))
+        self.folder.join(START_FILES)
     }
 
-    pub(crate) fn start_patch(&self) -> Option<PathBuf> {
-        Some(self.folder.join(self.definition.start.patch.as_ref()?))
-    }
-
-    pub(crate) fn solution(&self) -> Option<PathBuf> {
-        let path = self.folder.join(SOLUTION);
-        path.is_file().then_some(path)
+    /// The path of a patch of the task, if it has it.
+    pub(crate) fn patch(&self, name: &str) -> Option<PathBuf> {
+        Some(self.folder.join(name)).filter(|path| path.is_file())
     }
 }
 
@@ -160,10 +140,8 @@ pub fn read_tasks(place: &Path, names: &[String]) -> Result<Vec<Task>, EvalError
         )));
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        let advice = suggestion(unknown, known.iter().map(String::as_str));
-        let end = if advice.is_empty() { "." } else { &advice };
-        let text = format!("There is no task {unknown} in {}{end}", place.display());
-        return Err(EvalError::unusable(text));
+        let text = format!("There is no task {unknown} in {}, but ", place.display());
+        return Err(EvalError::unusable(text + &join_first(&known, MAX_NAMED) + "."));
     }
     let chosen = known.iter().filter(|name| names.is_empty() || names.contains(name));
     chosen.map(|name| Task::read(&place.join(name))).collect()
@@ -194,8 +172,9 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     }
     let text = private_file::read(&folder.join(DEFINITION), MAX_DEFINITION_BYTES)
         .map_err(|error| format!("{DEFINITION} cannot be read: {}", io_error_text(&error)))?;
-    let definition: TaskFile = toml_edit::de::from_str(&text)
-        .map_err(|error| definition_fault(&text, error.span(), error.message()))?;
+    let definition: TaskFile = read_toml(&text).map_err(|(line, message)| {
+        format!("{DEFINITION} line {line}: {}", first_line(message.trim()))
+    })?;
     let time = match definition.limits.time.as_deref() {
         Some(time) => parse_time_span(time)
             .ok_or_else(|| format!("limits.time is {time:?}, expected a time such as 10m"))?,
@@ -203,83 +182,46 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     };
     check_values(&definition, folder)?;
     let restored = glob_set(&definition.check.restore)?;
-    let prompts = read_prompts(&definition, folder)?;
+    let prompt = private_file::read(&folder.join(PROMPT), MAX_PROMPT_BYTES)
+        .map_err(|error| format!("{PROMPT} cannot be read: {}", io_error_text(&error)))?
+        .trim()
+        .to_owned();
+    if prompt.is_empty() {
+        return Err(format!("{PROMPT} is empty"));
+    }
     let hash = hash_folder(folder)
         .map_err(|error| format!("its files cannot be read: {}", io_error_text(&error)))?;
     let folder = folder.to_path_buf();
-    Ok(Task { name: name.to_owned(), folder, prompts, definition, time, restored, hash })
-}
-
-/// The line of a fault in the definition, and what is wrong there.
-fn definition_fault(text: &str, span: Option<Range<usize>>, message: &str) -> String {
-    let start = span.map_or(text.len(), |span| span.start);
-    let line = text.get(..start).unwrap_or(text).matches('\n').count() + 1;
-    let message = message.trim().lines().next().unwrap_or_default();
-    let words: Vec<_> = message.split('`').skip(1).step_by(2).collect();
-    let what = match words.split_first() {
-        Some((unknown, known)) if message.starts_with("unknown field") => {
-            format!("unknown key \"{unknown}\"{}", suggestion(unknown, known.iter().copied()))
-        }
-        _ => message.to_owned(),
-    };
-    format!("{DEFINITION} line {line}: {}", what.trim_end_matches('.'))
-}
-
-/// A question for what may have been meant, or nothing.
-fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let rated = known.map(|known| (strsim::jaro_winkler(word, known), known));
-    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));
-    match best {
-        Some((likeness, known)) if likeness > LIKENESS => format!(". Did you mean \"{known}\"?"),
-        _ => String::new(),
-    }
+    Ok(Task { name: name.to_owned(), folder, prompt, definition, time, restored, hash })
 }
 
 fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
-    let TaskFile { start, check, limits, run, .. } = definition;
+    let TaskFile { start, check, .. } = definition;
     if check.command.trim().is_empty() {
         return Err("check.command is empty".to_owned());
     }
-    if !(1..=24 * 60 * 60).contains(&check.timeout) {
-        return Err(format!("check.timeout is {}, expected seconds up to a day", check.timeout));
-    }
-    if !MODES.contains(&run.mode.as_str()) {
-        return Err(format!("run.mode is {:?}, expected {}", run.mode, MODES.join(", ")));
-    }
-    if limits.cost.is_some_and(|cost| !cost.is_finite() || cost <= 0.0)
-        || limits.tokens == Some(0)
-        || limits.requests == Some(0)
-    {
-        return Err("the limits must be above 0".to_owned());
+    let mode = definition.mode();
+    if !MODES.contains(&mode) {
+        return Err(format!("run.mode is {mode:?}, expected {}", MODES.join(", ")));
     }
     if start.commit.as_deref().is_some_and(|commit| commit.is_empty() || commit.starts_with('-')) {
         return Err("start.commit names no commit".to_owned());
     }
-    if start.commit.is_some() && start.files.is_some() {
-        return Err("start has both `commit` and `files`".to_owned());
+    let parts = [SOLUTION, START_PATCH, CHECK_FILES, START_FILES, PROMPT];
+    if let Some(name) = parts.into_iter().find(|name| leads_out(name, folder)) {
+        return Err(format!("{name:?} is not in its folder"));
     }
-    let named = [&start.patch, &start.files, &definition.prompt_file];
-    let fixed = [SOLUTION, CHECK_FILES, START_FILES, PROMPT_FILE];
-    for name in named.into_iter().flatten().map(String::as_str).chain(fixed) {
-        if !is_inside(name, folder) {
-            return Err(format!("{name:?} is not in its folder"));
-        }
-    }
-    let files = start.files.as_deref().unwrap_or(START_FILES);
-    if start.commit.is_none() && !folder.join(files).is_dir() {
-        return Err(format!("it has neither start.commit nor a folder {files:?}"));
+    if start.commit.is_none() && !folder.join(START_FILES).is_dir() {
+        return Err(format!("it has neither start.commit nor a folder {START_FILES:?}"));
     }
     Ok(())
 }
 
-/// Returns true if a name is that of a part of the folder, or of a missing one. No link may lead out of it: the task may
-/// be a stranger's, and the agent is shown the files.
-fn is_inside(name: &str, folder: &Path) -> bool {
-    let mut parts = Path::new(name).components();
-    let is_below = parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+/// Returns true if a part of the folder is a link to elsewhere: the task may be a stranger's, and the agent is shown
+/// the files.
+fn leads_out(name: &str, folder: &Path) -> bool {
     let [top, found] = [folder.canonicalize(), folder.join(name).canonicalize()];
-    let leads_out = found.is_ok_and(|found| !top.is_ok_and(|top| found.starts_with(top)));
-    !name.is_empty() && is_below && !leads_out
+    found.is_ok_and(|found| !top.is_ok_and(|top| found.starts_with(top)))
 }
 
 fn glob_set(patterns: &[String]) -> Result<GlobSet, String> {
@@ -291,39 +233,15 @@ fn glob_set(patterns: &[String]) -> Result<GlobSet, String> {
     set.build().map_err(|error| format!("check.restore: {error}"))
 }
 
-fn read_prompts(definition: &TaskFile, folder: &Path) -> Result<Vec<String>, String> {
-    let TaskFile { prompt, prompts, prompt_file, .. } = definition;
-    let ways = [prompt.is_some(), prompts.is_some(), prompt_file.is_some()];
-    if ways.into_iter().filter(|is_used| *is_used).count() > 1 {
-        return Err("it has several of `prompt`, `prompts` and `prompt_file`".to_owned());
-    }
-    let found = match (prompt, prompts) {
-        (Some(prompt), _) => vec![prompt.clone()],
-        (None, Some(prompts)) => prompts.clone(),
-        (None, None) => {
-            let name = prompt_file.as_deref().unwrap_or(PROMPT_FILE);
-            let text = private_file::read(&folder.join(name), MAX_PROMPT_BYTES);
-            vec![text.map_err(|error| format!("{name} cannot be read: {}", io_error_text(&error)))?]
-        }
-    };
-    if found.is_empty() || found.iter().any(|prompt| prompt.trim().is_empty()) {
-        return Err("its prompt is empty".to_owned());
-    }
-    Ok(found.iter().map(|prompt| prompt.trim().to_owned()).collect())
-}
-
 /// The hash of the names and contents of all files in a folder.
 fn hash_folder(folder: &Path) -> std::io::Result<String> {
     let mut listing = String::new();
     for path in files_below(folder)? {
         let place = folder.join(&path);
-        let content = match fs::symlink_metadata(&place)?.file_type() {
-            kind if kind.is_symlink() => {
-                fs::read_link(place)?.into_os_string().into_encoded_bytes()
-            }
-            kind if kind.is_file() => fs::read(place)?,
-            // Reading a FIFO could block for ever.
-            _ => continue,
+        let content = if place.is_symlink() {
+            fs::read_link(place)?.into_os_string().into_encoded_bytes()
+        } else {
+            fs::read(place)?
         };
         listing.push_str(&format!("{} {}\n", sha256_hex(&content), path.display()));
     }
@@ -348,11 +266,11 @@ mod tests {
     #[test]
     fn a_definition_needs_only_its_check() {
         let task = read("[check]\ncommand = \"true\"\n").unwrap();
-        assert_eq!(task.prompts, ["Mend it."]);
+        assert_eq!(task.prompt, "Mend it.");
         assert_eq!(task.time, Duration::from_secs(600));
-        assert_eq!(task.definition.check.time(), Duration::from_secs(120));
-        assert_eq!(task.definition.run.mode, "auto");
-        assert!(task.definition.check.must_fail_before && !task.definition.run.network);
+        assert_eq!(task.definition.check_seconds(), 120);
+        assert_eq!(task.definition.mode(), "auto");
+        assert!(!task.definition.run.network);
     }
 
     #[test]
@@ -360,26 +278,20 @@ mod tests {
         for (definition, expected) in [
             (
                 "\n\n[check]\ncomand = \"x\"\n",
-                "line 4: unknown key \"comand\". Did you mean \"command\"?",
+                "line 4: unknown field `comand`, expected one of `command`, `timeout`, `restore`.",
             ),
-            ("[chek]\ncommand = \"x\"\n", "line 1: unknown key \"chek\". Did you mean \"check\"?"),
-            ("prompt = 3\n[check]\ncommand = \"x\"\n", "line 1: invalid type"),
-            ("prompt = \"x\"\n", "missing field `check`"),
+            ("[chek]\ncommand = \"x\"\n", "line 1: unknown field `chek`, expected one of "),
+            ("[check]\ncommand = 3\n", "line 2: invalid type"),
+            ("= 1\n", "task.toml line 1: "),
+            ("[start]\nsetup = \"x\"\n", "missing field `check`"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
-            ("[check]\ncommand = \"x\"\ntimeout = 0\n", "check.timeout is 0"),
+            ("[check]\ncommand = \"x\"\ntimeout = 0\n", "line 3: invalid value"),
             ("[check]\ncommand = \"x\"\n[run]\nmode = \"bold\"\n", "run.mode is \"bold\""),
             ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "run.mode is \"full\""),
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
-            ("[check]\ncommand = \"x\"\n[limits]\ncost = -1.0\n", "must be above 0"),
+            ("[check]\ncommand = \"x\"\n[limits]\nrequests = -1\n", "line 4: invalid value"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),
-            (
-                "[check]\ncommand = \"x\"\n[start]\npatch = \"../x\"\n",
-                "\"../x\" is not in its folder",
-            ),
-            ("[check]\ncommand = \"x\"\n[start]\nfiles = \"none\"\n", "nor a folder \"none\""),
             ("[check]\ncommand = \"x\"\n[start]\ncommit = \"--x\"\n", "names no commit"),
-            ("prompt = \" \"\n[check]\ncommand = \"x\"\n", "its prompt is empty"),
-            ("prompt = \"a\"\nprompts = [\"b\"]\n[check]\ncommand = \"x\"\n", "it has several"),
         ] {
             let text = read(definition).unwrap_err();
             assert!(text.starts_with("Task name is damaged: "), "{text}");
@@ -393,10 +305,24 @@ mod tests {
         let [place, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let folder = place.path().join("name");
         fs::create_dir(&folder).unwrap();
-        fs::write(folder.join(DEFINITION), "prompt = 'x'\n[check]\ncommand = 'x'\n").unwrap();
+        fs::write(folder.join(DEFINITION), "[check]\ncommand = 'x'\n").unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.join(START_FILES)).unwrap();
         let text = Task::read(&folder).unwrap_err().to_string();
         assert_eq!(text, "Task name is damaged: \"files\" is not in its folder.");
+    }
+
+    #[test]
+    fn a_task_needs_a_start_and_a_prompt() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("name");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(DEFINITION), "[check]\ncommand = 'x'\n").unwrap();
+        let why = || Task::read(&folder).unwrap_err().to_string();
+        assert!(why().ends_with("has neither start.commit nor a folder \"files\"."), "{}", why());
+        fs::create_dir(folder.join(START_FILES)).unwrap();
+        assert!(why().contains("prompt.md cannot be read: "), "{}", why());
+        fs::write(folder.join(PROMPT), " \n").unwrap();
+        assert!(why().ends_with("prompt.md is empty."), "{}", why());
     }
 
     #[test]
@@ -421,18 +347,18 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_found_by_name_and_a_wrong_name_is_met_with_the_right_one() {
+    fn tasks_are_found_by_name_and_a_wrong_name_is_met_with_the_right_ones() {
         let place = tempfile::tempdir().unwrap();
         for name in ["fix-two", "fix-one", ".results"] {
             let folder = place.path().join(name);
             fs::create_dir_all(folder.join("files")).unwrap();
-            fs::write(folder.join(DEFINITION), "prompt = \"x\"\n[check]\ncommand = \"x\"\n")
-                .unwrap();
+            fs::write(folder.join(PROMPT), "x").unwrap();
+            fs::write(folder.join(DEFINITION), "[check]\ncommand = 'x'\n").unwrap();
         }
         let all = read_tasks(place.path(), &[]).unwrap();
         assert_eq!(all.iter().map(|task| &*task.name).collect::<Vec<_>>(), ["fix-one", "fix-two"]);
         let error = read_tasks(place.path(), &["fix-tow".to_owned()]).unwrap_err().to_string();
-        assert!(error.ends_with("Did you mean \"fix-two\"?"), "{error}");
+        assert!(error.ends_with(", but fix-one, fix-two."), "{error}");
         let error = read_tasks(&place.path().join("none"), &[]).unwrap_err().to_string();
         assert!(error.contains("has no tasks"), "{error}");
     }

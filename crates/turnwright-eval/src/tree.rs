@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, remove};
-use crate::task::{CHECK_FILES, Task};
+use crate::task::{CHECK_FILES, START_PATCH, Task};
 use crate::workplace::Workplace;
 use turnwright_types::private_file;
 use turnwright_workspace::temp_folder::temp_place;
@@ -19,7 +19,7 @@ const BRANCH: &str = "main";
 pub(crate) struct Start<'a> {
     pub(crate) task: &'a Task,
     pub(crate) workplace: &'a Workplace,
-    repository: PathBuf,
+    pub(crate) repository: PathBuf,
 }
 
 impl<'a> Start<'a> {
@@ -58,23 +58,15 @@ impl<'a> Start<'a> {
         // A sandbox hides the temporary files of others.
         let is_hidden = self.repository.starts_with(temp_place());
         let sharing = if is_hidden { "--no-hardlinks" } else { "--shared" };
-        let words = [
-            "clone",
-            "--quiet",
-            sharing,
-            "--branch",
-            BRANCH,
-            "--config",
-            "user.name=turnwright",
-            "--config",
-            "user.email=eval@localhost",
-        ];
+        let words = ["clone", "--quiet", sharing, "--branch", BRANCH];
+        let person = ["--config", "user.name=turnwright", "--config", "user.email=eval@localhost"];
         let above = tree.parent().unwrap_or(tree);
-        workplace.git(above, &words, &[&self.repository, tree]).await?;
+        let all = [&words[..], &person].concat();
+        workplace.git(above, &all, &[&self.repository, tree]).await?;
         workplace.git(tree, &["remote", "remove", "origin"], &[]).await?;
-        let patches = [self.task.start_patch(), solution.map(Path::to_path_buf)];
-        for patch in patches.into_iter().flatten() {
-            apply_patch(&patch, tree, workplace).await?;
+        let of_start = self.task.patch(START_PATCH);
+        for patch in of_start.as_deref().into_iter().chain(solution) {
+            apply_patch(patch, tree, workplace).await?;
         }
         Ok(())
     }

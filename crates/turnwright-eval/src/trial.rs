@@ -2,24 +2,18 @@
 //! machine or of the model's server says nothing about the agent, while a crash, a limit or a refusal is its result.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::EvalError;
-use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
-use crate::results::{Outcome, TrialLine};
-use crate::task::TaskFile;
+use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use crate::workplace::budget;
 use turnwright_store::Store;
-use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
-use turnwright_types::error_text::io_error_text;
+use turnwright_store::stats::{WorkCounts, all_work};
 use turnwright_types::text;
 
 /// The agent ends its turn by itself within this time after the limit.
@@ -37,8 +31,6 @@ pub(crate) struct Trial<'a> {
     pub(crate) model: &'a str,
     /// Its number, from 1.
     pub(crate) run: u32,
-    /// Where its tree and sessions are kept, if they are.
-    pub(crate) kept: Option<PathBuf>,
     /// The end of the time for the whole run. The trial is not made again after it.
     pub(crate) until: Option<Instant>,
 }
@@ -61,7 +53,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
-    pub(crate) async fn make(&self) -> Result<TrialLine, EvalError> {
+    pub(crate) async fn make(self) -> Result<TrialLine, EvalError> {
         let workplace = self.start.workplace;
         let mut cost = None::<f64>;
         let mut waits = workplace.waits.iter();
@@ -89,23 +81,24 @@ impl Trial<'_> {
         TrialLine {
             task: task.name.clone(),
             task_hash: task.hash.clone(),
-            model: self.model.to_owned(),
+            variant: Variant {
+                model: self.model.to_owned(),
+                set: workplace.changed.clone(),
+                version: workplace.version.clone(),
+                settings: workplace.settings_hash(),
+            },
             served: Vec::new(),
-            set: workplace.changed.clone(),
-            settings: workplace.settings_hash(),
-            version: workplace.version.clone(),
             run: self.run,
             outcome: Outcome::Invalid,
             reason: String::new(),
             stop: String::new(),
             seconds: 0.0,
             counts: WorkCounts::default(),
-            session: None,
         }
     }
 
     async fn attempt(&self) -> Result<TrialLine, EvalError> {
-        let home = TrialHome::create(self.start.workplace, &self.start.task.folder)?;
+        let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
         if let Some(fault) = set_up(self.start, &home).await? {
@@ -113,82 +106,50 @@ impl Trial<'_> {
             return Ok(line);
         }
         let begun = Instant::now();
-        let (answer, end) = self.work(&home).await?;
+        let finished = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+        let answer = last_answer(&finished.stdout);
         answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
-        let not_kept = self.kept.as_deref().map(|place| keep(&home, place)).transpose()?.flatten();
-        match end {
-            AgentEnd::Judge(reason) => {
-                let verdict = judge(self.start, &home).await?;
-                line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
-                let limit = Some(reason).filter(|why| !why.is_empty());
-                let reasons: Vec<_> = limit.into_iter().chain(verdict).collect();
-                line.reason = clipped(&reasons.join("; "));
-            }
-            AgentEnd::Failed(why) => {
-                line.outcome = Outcome::Failed;
-                line.reason = clipped(&format!("agent: {why}"));
-            }
-            AgentEnd::Retry(why) => line.reason = clipped(&why),
+        let (outcome, reason) = match meaning(&finished, &answer) {
+            AgentEnd::Judge(limit) => match judge(self.start, &home).await? {
+                None => (Outcome::Passed, limit),
+                Some(why) if limit.is_empty() => (Outcome::Failed, why),
+                Some(why) => (Outcome::Failed, format!("{limit}; {why}")),
+            },
+            AgentEnd::Failed(why) => (Outcome::Failed, format!("agent: {why}")),
+            AgentEnd::Retry(why) => (Outcome::Invalid, why),
             AgentEnd::Unusable(why) => return Err(EvalError::unusable(why)),
-        }
-        if line.outcome == Outcome::Failed {
+        };
+        if outcome == Outcome::Failed {
             home.check_room()?;
         }
-        if let Some(why) = not_kept {
-            let separator = if line.reason.is_empty() { "" } else { "; " };
-            line.reason = clipped(&format!("{}{separator}{why}", line.reason));
-        }
-        Ok(line)
+        Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
     }
 
-    /// Has the agent work on the prompts, one process each.
-    async fn work(&self, home: &TrialHome) -> Result<(Value, AgentEnd), EvalError> {
+    /// Has the agent work on the prompt.
+    async fn work(&self, home: &TrialHome) -> Result<Finished, EvalError> {
         let Start { task, workplace, .. } = self.start;
-        let begun = Instant::now();
-        let mut ended = (Value::Null, AgentEnd::Judge(String::new()));
-        for (index, prompt) in task.prompts.iter().enumerate() {
-            let left = task.time.saturating_sub(begun.elapsed());
-            if left < Duration::from_secs(1) {
-                ended.1 = AgentEnd::Judge("limit: time".to_owned());
-                break;
-            }
-            let program = Program {
-                words: self.command_line(index > 0, left),
-                folder: home.tree(),
-                environment: workplace.agent_environment(&home.path()),
-                input: prompt.clone().into_bytes(),
-                time: left + TURN_END,
-            };
-            let finished = workplace.run(program).await?;
-            let answer = last_answer(&finished.stdout);
-            let end = meaning(&finished, &answer);
-            let goes_on = finished.is_success();
-            ended = (answer, end);
-            if !goes_on {
-                break;
-            }
-        }
-        Ok(ended)
+        let program = Program {
+            words: self.command_line(),
+            folder: home.tree(),
+            environment: home.environment(&workplace.agent_environment),
+            input: task.prompt.clone().into_bytes(),
+            time: task.time + TURN_END,
+        };
+        workplace.run(program).await
     }
 
-    fn command_line(&self, goes_on: bool, left: Duration) -> Vec<OsString> {
+    fn command_line(&self) -> Vec<OsString> {
         let Start { task, workplace, .. } = self.start;
-        let TaskFile { run, limits, .. } = &task.definition;
-        let time = format!("{}s", left.as_secs().max(1));
-        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
-        words.extend(["run", "--no-input", "--json", "--mode", &run.mode].map(OsString::from));
+        let mode = task.definition.mode();
+        let time = format!("{}s", task.time.as_secs());
+        let mut words: Vec<OsString> = vec![workplace.program.clone().into()];
+        words.extend(["run", "--no-input", "--json", "--mode", mode].map(OsString::from));
         words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
-        let cost = limits.cost.map(|most| ["--max-cost".to_owned(), most.to_string()]);
-        let tokens = limits.tokens.map(|most| budget(&format!("turn_tokens={most}")));
-        let requests = limits.requests.map(|most| budget(&format!("max_turn_requests={most}")));
-        let all = [cost, tokens, requests].into_iter().flatten().flatten();
-        words.extend(all.map(OsString::from));
-        words.extend(workplace.flags.iter().map(OsString::from));
-        if goes_on {
-            words.extend(["--session", "last"].map(OsString::from));
-        }
+        let limit = task.definition.limits.requests.map(|most| budget("max_turn_requests", &most));
+        let flags = limit.iter().flatten().chain(&workplace.flags);
+        words.extend(flags.map(OsString::from));
         words.push("-".into());
         words
     }
@@ -210,16 +171,18 @@ pub(crate) async fn judge(
     home: &TrialHome,
 ) -> Result<Option<String>, EvalError> {
     match start.put_back(&home.tree(), &home.second_tree()).await {
-        Err(EvalError::Io(error)) if !is_full(error.kind()) => {
+        Err(error @ EvalError::Io(_)) if !error.is_full_disk() => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
         other => other?,
     }
-    let check = &start.task.definition.check;
-    let finished = run_in_sandbox(&check.command, start, check.time(), home).await?;
+    let definition = &start.task.definition;
+    let seconds = definition.check_seconds();
+    let time = Duration::from_secs(seconds);
+    let finished = run_in_sandbox(&definition.check.command, start, time, home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
+        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {seconds} s")),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
@@ -237,14 +200,14 @@ async fn run_in_sandbox(
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
-        words.extend([workplace.own_program.clone().into(), "sandbox".into()]);
+        words.extend([workplace.program.clone().into(), "sandbox".into()]);
         if task.definition.run.network {
             words.push("--network".into());
         }
         words.push("--".into());
     }
     words.extend(["sh", "-c", command].map(OsString::from));
-    let environment = workplace.environment(&home.path());
+    let environment = home.environment(&workplace.environment);
     let program = Program { words, folder: home.tree(), environment, input: Vec::new(), time };
     let finished = workplace.run(program).await?;
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
@@ -264,45 +227,11 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     if !store.exists() {
         return Ok(());
     }
-    let weeks =
-        store.read_blocking(|connection| weeks_of_work(connection, SystemTime::UNIX_EPOCH))?;
-    for week in weeks {
-        line.counts.add(&week.counts);
-        line.served.extend(week.served);
+    if let Some(work) = store.read_blocking(all_work)? {
+        line.counts = work.counts;
+        line.served = work.served.into_iter().collect();
     }
-    line.served.sort();
-    line.served.dedup();
-    line.session = store.read_blocking(first_session)?;
     Ok(())
-}
-
-/// Copies the tree and the stored sessions of a trial. Returns why one of them cannot be kept: the agent may have left a
-/// file that nobody may read.
-fn keep(home: &TrialHome, place: &Path) -> Result<Option<String>, EvalError> {
-    let mut why = None;
-    for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
-        match replace_folder(&place.join(name), &from) {
-            Err(error) if !is_full(error.kind()) => {
-                why = Some(format!("{name} is not kept whole: {}", io_error_text(&error)));
-            }
-            other => other?,
-        }
-    }
-    Ok(why)
-}
-
-/// Copies a folder in place of whatever is there. A missing one is not copied.
-fn replace_folder(to: &Path, from: &Path) -> io::Result<()> {
-    if !from.is_dir() {
-        return Ok(());
-    }
-    remove(to)?;
-    fs::create_dir_all(to)?;
-    copy_all(from, to)
-}
-
-fn is_full(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
@@ -376,21 +305,6 @@ mod tests {
         assert!(matches!(killed, AgentEnd::Failed(_)));
         let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
-    #[test]
-    fn a_folder_that_is_kept_takes_the_place_of_an_older_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-        replace_folder(&to, &from).unwrap();
-        assert!(!to.exists());
-        for (place, name) in [(&from, "new"), (&to, "old")] {
-            fs::create_dir_all(place).unwrap();
-            fs::write(place.join(name), name).unwrap();
-        }
-        replace_folder(&to, &from).unwrap();
-        assert!(to.join("new").is_file() && !to.join("old").exists());
     }
 
     #[test]

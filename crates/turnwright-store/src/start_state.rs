@@ -9,38 +9,32 @@ use crate::database::execute;
 use crate::read::blob_by_hash;
 use turnwright_types::hash::sha256_hex;
 
-/// The state of a project in a git repository.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StartState {
+/// The state of a project in a git repository. Its column has the hashes of the contents, which are blobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StartState<C = Vec<u8>> {
     /// The id of the commit.
     pub commit: String,
     /// The changes that were not committed, as `git diff --binary` prints them.
-    pub patch: Vec<u8>,
+    pub patch: Option<C>,
     /// The new files, by their path in the repository.
-    pub untracked: Vec<(String, Vec<u8>)>,
+    pub untracked: Vec<(String, C)>,
     /// Why something is not there, in words.
     pub incomplete: Option<String>,
 }
 
-/// The state as its column has it. Contents are blobs, by their hash.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct StoredStart {
-    commit: String,
-    patch: Option<String>,
-    untracked: Vec<(String, String)>,
-    incomplete: Option<String>,
-}
-
-impl StoredStart {
-    fn of(state: &StartState) -> StoredStart {
-        let untracked = state.untracked.iter();
-        StoredStart {
-            commit: state.commit.clone(),
-            patch: (!state.patch.is_empty()).then(|| sha256_hex(&state.patch)),
-            untracked: untracked.map(|(path, bytes)| (path.clone(), sha256_hex(bytes))).collect(),
-            incomplete: state.incomplete.clone(),
-        }
+impl<C> StartState<C> {
+    /// A copy with other contents.
+    fn map_contents<D>(
+        &self,
+        mut change: impl FnMut(&C) -> Result<D, StoreError>,
+    ) -> Result<StartState<D>, StoreError> {
+        let patch = self.patch.as_ref().map(&mut change).transpose()?;
+        let files = self.untracked.iter();
+        let changed = files.map(|(path, old)| change(old).map(|new| (path.clone(), new)));
+        let untracked = changed.collect::<Result<_, StoreError>>()?;
+        let StartState { commit, incomplete, .. } = self;
+        Ok(StartState { commit: commit.clone(), patch, untracked, incomplete: incomplete.clone() })
     }
 }
 
@@ -48,18 +42,21 @@ impl SessionLog {
     /// Stores the state of the project at the start, unless the session has one already, or has changed files before
     /// one was kept. That of a helper is the state of its session.
     pub fn set_start(&self, state: StartState) -> PendingWrite {
-        let contents: usize = state.untracked.iter().map(|(_, bytes)| bytes.len()).sum();
-        self.of_session().submit_sized(state.patch.len() + contents, move |connection, session| {
+        let contents = state.untracked.iter().map(|(_, content)| content).chain(&state.patch);
+        let size: usize = contents.map(Vec::len).sum();
+        self.of_session().submit_sized(size, move |connection, session| {
             let known = "SELECT start IS NOT NULL OR EXISTS \
                          (SELECT 1 FROM file_versions WHERE session = key) FROM sessions WHERE key = ?";
             if connection.query_row(known, [session], |row| row.get(0))? {
                 return Ok(());
             }
-            let untracked = state.untracked.iter().map(|(_, bytes)| bytes);
-            for bytes in untracked.chain([&state.patch]).filter(|bytes| !bytes.is_empty()) {
-                put_file_content(connection, session, bytes)?;
-            }
-            let text = serde_json::to_string(&StoredStart::of(&state))?;
+            let stored = state.map_contents(|content| {
+                if !content.is_empty() {
+                    put_file_content(connection, session, content)?;
+                }
+                Ok(sha256_hex(content))
+            })?;
+            let text = serde_json::to_string(&stored)?;
             let update = "UPDATE sessions SET start = ? WHERE key = ?";
             execute(connection, update, params![text, session])
         })
@@ -75,31 +72,17 @@ pub fn start_state(
     let text: Option<String> =
         connection.query_row(query, [session], |row| row.get(0)).optional()?.flatten();
     let Some(text) = text else { return Ok(None) };
-    let stored: StoredStart = serde_json::from_str(&text)?;
-    let mut state = StartState {
-        commit: stored.commit,
-        incomplete: stored.incomplete,
-        ..StartState::default()
-    };
-    if let Some(hash) = stored.patch {
-        state.patch = state.read_content(connection, &hash)?;
-    }
-    for (path, hash) in stored.untracked {
-        let content = state.read_content(connection, &hash)?;
-        state.untracked.push((path, content));
+    let stored: StartState<String> = serde_json::from_str(&text)?;
+    let mut is_whole = true;
+    let mut state = stored.map_contents(|hash| {
+        let found = blob_by_hash(connection, hash)?;
+        is_whole &= found.is_some() || *hash == sha256_hex(b"");
+        Ok(found.unwrap_or_default())
+    })?;
+    if !is_whole {
+        state.incomplete = Some("a part of it is not in the store any more".to_owned());
     }
     Ok(Some(state))
-}
-
-impl StartState {
-    /// Reads a content, and notes if it is not there.
-    fn read_content(&mut self, connection: &Connection, hash: &str) -> Result<Vec<u8>, StoreError> {
-        let found = blob_by_hash(connection, hash)?;
-        if found.is_none() && hash != sha256_hex(b"") {
-            self.incomplete = Some("a part of it is not in the store any more".to_owned());
-        }
-        Ok(found.unwrap_or_default())
-    }
 }
 
 /// The prompts of a session, as the user typed them.
@@ -129,7 +112,7 @@ mod tests {
         log.create_session(SessionRow::new(id.clone(), PathBuf::from("/w"))).written().await;
         let state = StartState {
             commit: "c".to_owned(),
-            patch: b"diff".to_vec(),
+            patch: Some(b"diff".to_vec()),
             untracked: vec![("a b".to_owned(), b"x".to_vec()), ("empty".to_owned(), Vec::new())],
             incomplete: None,
         };

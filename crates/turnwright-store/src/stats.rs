@@ -1,23 +1,18 @@
 //! Counts the work of stored sessions by week and model, for statistics and for the trials of an evaluation. Older
 //! sessions have no facts about their turns, so as much as possible is counted from the calls.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeSet;
+use std::time::SystemTime;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use crate::read::{time_from_millis, to_millis};
-use crate::turn_facts::{ProofWord, TurnFacts};
-use turnwright_types::timestamp::rfc3339;
+use crate::read::to_millis;
 
-const DAY: u64 = 24 * 60 * 60;
-/// The first of January 1970 was a Thursday, so this moves the start of a week to Monday.
-const MONDAY_SHIFT: u64 = 3;
-
-/// One row for each turn with requests, in which the last request says what the model was.
-const TURNS: &str = "
+/// A JSON object for each week and model, or one if `?2` is false. The last request of a turn says what its model was.
+/// A newer version may have written facts in another form.
+const WORK: &str = "
 WITH spent AS (
   SELECT usage.session, usage.turn, count(*) AS requests, sum(input) AS input, sum(cached) AS cached,
     sum(output) AS output, sum(usage.cost) AS cost, min(at) AS at, max(usage.id) AS last_id
@@ -32,15 +27,26 @@ WITH spent AS (
   FROM calls JOIN sessions ON sessions.key = calls.session
   WHERE asked_at >= ?1 AND asked_at >= sessions.created_at
   GROUP BY calls.session, calls.turn
+), worked AS (
+  SELECT spent.*, called.calls, failed, reads, edits, failed_edits, loops, usage.model, usage.served,
+    sessions.helper_of IS NULL AS is_task,
+    date(spent.at / 1000, 'unixepoch', '-6 days', 'weekday 1') AS week,
+    CASE WHEN json_valid(turns.facts) THEN turns.facts END AS facts
+  FROM spent JOIN usage ON usage.id = spent.last_id JOIN sessions ON sessions.key = spent.session
+  LEFT JOIN turns ON turns.session = spent.session AND turns.number = spent.turn
+  LEFT JOIN called ON called.session = spent.session AND called.turn = spent.turn
 )
-SELECT spent.at, usage.model, usage.served, spent.session, sessions.helper_of IS NULL, turns.facts,
-  spent.requests, spent.input, spent.cached, spent.output, spent.cost,
-  coalesce(called.calls, 0), coalesce(called.failed, 0), coalesce(called.reads, 0), coalesce(called.edits, 0),
-  coalesce(called.failed_edits, 0), coalesce(called.loops, 0)
-FROM spent JOIN usage ON usage.id = spent.last_id JOIN sessions ON sessions.key = spent.session
-LEFT JOIN turns ON turns.session = spent.session AND turns.number = spent.turn
-LEFT JOIN called ON called.session = spent.session AND called.turn = spent.turn
-ORDER BY spent.at, spent.session, spent.turn";
+SELECT json_object('week', week, 'model', model,
+  'served', json_group_array(DISTINCT served) FILTER (WHERE served IS NOT NULL),
+  'tasks', count(DISTINCT CASE WHEN is_task THEN session END),
+  'counts', json_object('turns', sum(is_task), 'requests', sum(requests), 'input', sum(input), 'cached', sum(cached),
+    'output', sum(output), 'cost', sum(cost), 'calls', coalesce(sum(calls), 0),
+    'failed_calls', coalesce(sum(failed), 0), 'reads', coalesce(sum(reads), 0), 'edits', coalesce(sum(edits), 0),
+    'failed_edits', coalesce(sum(failed_edits), 0),
+    'loops', sum(coalesce(json_extract(facts, '$.loops'), loops, 0)),
+    'judged_turns', sum(is_task AND facts IS NOT NULL),
+    'proven_turns', coalesce(sum(is_task AND json_extract(facts, '$.proof') = 'green'), 0)))
+FROM worked GROUP BY iif(?2, week, 0), iif(?2, model, 0) ORDER BY week, model";
 
 /// Work in numbers. Helpers count, but for the number of turns and of those that were proven.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,29 +75,8 @@ pub struct WorkCounts {
     pub proven_turns: u64,
 }
 
-impl WorkCounts {
-    pub fn add(&mut self, other: &WorkCounts) {
-        self.turns += other.turns;
-        self.requests += other.requests;
-        self.input += other.input;
-        self.cached += other.cached;
-        self.output += other.output;
-        if let Some(cost) = other.cost {
-            *self.cost.get_or_insert_default() += cost;
-        }
-        self.calls += other.calls;
-        self.failed_calls += other.failed_calls;
-        self.reads += other.reads;
-        self.edits += other.edits;
-        self.failed_edits += other.failed_edits;
-        self.loops += other.loops;
-        self.judged_turns += other.judged_turns;
-        self.proven_turns += other.proven_turns;
-    }
-}
-
 /// The work of a model in a week.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WeekOfWork {
     /// The day on which the week begins: Monday, in UTC.
     pub week: String,
@@ -109,91 +94,61 @@ pub fn weeks_of_work(
     connection: &Connection,
     since: SystemTime,
 ) -> Result<Vec<WeekOfWork>, StoreError> {
-    let mut weeks: BTreeMap<(u64, String), WeekOfWork> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    let mut query = connection.prepare(TURNS)?;
-    let mut rows = query.query(params![to_millis(since)])?;
-    while let Some(row) = rows.next()? {
-        let week = week_of(time_from_millis(row.get(0)?));
-        let model: String = row.get(1)?;
-        let session: i64 = row.get(3)?;
-        let is_task = row.get::<_, bool>(4)?;
-        let found = weeks.entry((week, model.clone())).or_insert_with(|| WeekOfWork {
-            week: rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(week))[..10].to_owned(),
-            model: model.clone(),
-            served: BTreeSet::new(),
-            tasks: 0,
-            counts: WorkCounts::default(),
-        });
-        found.served.extend(row.get::<_, Option<String>>(2)?);
-        found.tasks += u64::from(is_task && seen.insert((week, model, session)));
-        found.counts.add(&counts_of_turn(row, is_task)?);
+    count_work(connection, since, true)
+}
+
+/// Counts the work of all sessions as if it were that of one week and model; `None` if there is none.
+pub fn all_work(connection: &Connection) -> Result<Option<WeekOfWork>, StoreError> {
+    Ok(count_work(connection, SystemTime::UNIX_EPOCH, false)?.pop())
+}
+
+fn count_work(
+    connection: &Connection,
+    since: SystemTime,
+    is_split: bool,
+) -> Result<Vec<WeekOfWork>, StoreError> {
+    let mut query = connection.prepare(WORK)?;
+    let rows = query.query_map(params![to_millis(since), is_split], |row| row.get::<_, String>(0))?;
+    let mut weeks = Vec::new();
+    for row in rows {
+        weeks.push(serde_json::from_str(&row?)?);
     }
-    Ok(weeks.into_values().collect())
-}
-
-/// The id of the first session.
-pub fn first_session(connection: &Connection) -> Result<Option<String>, StoreError> {
-    let query = "SELECT id FROM sessions WHERE helper_of IS NULL ORDER BY key LIMIT 1";
-    Ok(connection.query_row(query, [], |row| row.get(0)).optional()?)
-}
-
-/// The seconds from the epoch to the Monday before.
-fn week_of(time: SystemTime) -> u64 {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let days = seconds / DAY;
-    (days - (days + MONDAY_SHIFT) % 7) * DAY
-}
-
-fn counts_of_turn(row: &Row<'_>, is_task: bool) -> Result<WorkCounts, StoreError> {
-    let stored = row.get::<_, Option<String>>(5)?;
-    let told: u64 = row.get(16)?;
-    // A newer version may have written another form.
-    let facts: Option<TurnFacts> = stored.and_then(|text| serde_json::from_str(&text).ok());
-    let is_proven = facts.as_ref().is_some_and(|facts| facts.proof == ProofWord::Green);
-    Ok(WorkCounts {
-        turns: u64::from(is_task),
-        requests: row.get(6)?,
-        input: row.get(7)?,
-        cached: row.get(8)?,
-        output: row.get(9)?,
-        cost: row.get(10)?,
-        calls: row.get(11)?,
-        failed_calls: row.get(12)?,
-        reads: row.get(13)?,
-        edits: row.get(14)?,
-        failed_edits: row.get(15)?,
-        loops: facts.as_ref().map_or(told, |facts| u64::from(facts.loops)),
-        judged_turns: u64::from(is_task && facts.is_some()),
-        proven_turns: u64::from(is_task && is_proven),
-    })
+    Ok(weeks)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::database::open_in_memory;
 
-    /// 2 November 2026, a Monday, in days from the epoch.
-    const MONDAY: u64 = 20_759;
+    /// The seconds of a day, and of Monday, 2 November 2026.
+    const DAY: u64 = 24 * 60 * 60;
+    const MONDAY: u64 = 20_759 * DAY;
 
     #[test]
     fn a_week_begins_on_monday() {
-        for (day, expected) in [
-            (MONDAY, MONDAY),
-            (MONDAY + 6, MONDAY),
-            (MONDAY + 7, MONDAY + 7),
-            (MONDAY - 1, MONDAY - 7),
-        ] {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(day * DAY + 3_600);
-            assert_eq!(week_of(time), expected * DAY, "{day}");
+        let connection = open_in_memory().unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/w', 0, 0)",
+            )
+            .unwrap();
+        let days = [MONDAY - 1, MONDAY, MONDAY + 7 * DAY - 1, MONDAY + 7 * DAY];
+        for (turn, seconds) in days.into_iter().enumerate() {
+            let insert = "INSERT INTO usage (session, turn, at, model, input, output, cached) VALUES (1, ?, ?, 'm', 1, 1, 0)";
+            connection.execute(insert, params![turn, seconds * 1_000]).unwrap();
         }
+        let weeks = weeks_of_work(&connection, SystemTime::UNIX_EPOCH).unwrap();
+        let found: Vec<_> = weeks.iter().map(|week| (&*week.week, week.counts.turns)).collect();
+        assert_eq!(found, [("2026-10-26", 1), ("2026-11-02", 2), ("2026-11-09", 1)]);
     }
 
     #[test]
     fn a_session_that_was_made_by_hand_is_counted() {
         let connection = open_in_memory().unwrap();
-        let begun = MONDAY * DAY * 1_000;
+        let begun = MONDAY * 1_000;
         connection
             .execute_batch(&format!(
                 "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/w', {begun}, {begun});
@@ -234,8 +189,8 @@ mod tests {
             proven_turns: 1,
         };
         assert_eq!(week.counts, expected);
-        assert_eq!(first_session(&connection).unwrap().as_deref(), Some("s"));
-        let later = SystemTime::UNIX_EPOCH + Duration::from_secs((MONDAY + 1) * DAY);
+        assert_eq!(all_work(&connection).unwrap().as_ref(), Some(week));
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(MONDAY + DAY);
         assert!(weeks_of_work(&connection, later).unwrap().is_empty());
     }
 }

@@ -28,7 +28,7 @@ use std::io;
 use tokio::runtime::{Builder, Runtime};
 
 pub use agent_check::check_agent;
-pub use login::{login, logout};
+pub use login::{login, login_search, logout};
 pub use outcome::{CliError, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 #[cfg(unix)]

@@ -49,6 +49,11 @@ pub enum Effect {
         /// The host name or address in lower case, with the port if it is not the scheme's default.
         host: String,
     },
+    /// Searches the web. The service learns what is searched for.
+    Search {
+        /// The name of the service.
+        backend: String,
+    },
     /// Calls a tool of an MCP server. Only the server knows what that does.
     Remote(Box<RemoteCall>),
     /// Changes only state of the session, such as the plan.

@@ -15,20 +15,16 @@ pub enum Verify {
 }
 
 impl Verify {
-    pub const ALL: [Verify; 3] = [Verify::Off, Verify::Auto, Verify::Always];
+    /// The names in settings.
+    pub const NAMES: [&str; 3] = ["off", "auto", "always"];
 
-    /// The name in settings.
-    pub fn id(self) -> &'static str {
-        match self {
-            Verify::Off => "off",
-            Verify::Auto => "auto",
-            Verify::Always => "always",
+    pub fn parse(name: &str) -> Option<Verify> {
+        match name {
+            "off" => Some(Verify::Off),
+            "auto" => Some(Verify::Auto),
+            "always" => Some(Verify::Always),
+            _ => None,
         }
-    }
-
-    /// The inverse of [`Verify::id`].
-    pub fn parse(id: &str) -> Option<Verify> {
-        Verify::ALL.into_iter().find(|verify| verify.id() == id)
     }
 }
 
@@ -43,20 +39,16 @@ pub enum ToolChoice {
 }
 
 impl ToolChoice {
-    pub const ALL: [ToolChoice; 3] = [ToolChoice::Auto, ToolChoice::All, ToolChoice::Few];
+    /// The names in settings.
+    pub const NAMES: [&str; 3] = ["auto", "all", "few"];
 
-    /// The name in settings.
-    pub fn id(self) -> &'static str {
-        match self {
-            ToolChoice::Auto => "auto",
-            ToolChoice::All => "all",
-            ToolChoice::Few => "few",
+    pub fn parse(name: &str) -> Option<ToolChoice> {
+        match name {
+            "auto" => Some(ToolChoice::Auto),
+            "all" => Some(ToolChoice::All),
+            "few" => Some(ToolChoice::Few),
+            _ => None,
         }
-    }
-
-    /// The inverse of [`ToolChoice::id`].
-    pub fn parse(id: &str) -> Option<ToolChoice> {
-        ToolChoice::ALL.into_iter().find(|choice| choice.id() == id)
     }
 }
 
@@ -102,5 +94,17 @@ impl WorkSettings {
     #[must_use]
     pub fn for_helper(&self) -> WorkSettings {
         WorkSettings { verify: Verify::Off, find_checks: false, hints: false, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_in_settings_is_parsed() {
+        assert!(Verify::NAMES.iter().all(|name| Verify::parse(name).is_some()));
+        assert!(ToolChoice::NAMES.iter().all(|name| ToolChoice::parse(name).is_some()));
+        assert_eq!((Verify::parse("perhaps"), ToolChoice::parse("some")), (None, None));
     }
 }

@@ -1,6 +1,6 @@
 //! The commands with which a project is built and checked, as its files name them: manifests, makefiles and the
 //! like. Only the names of files and of well-known scripts and targets count, so a command never has words of the
-//! project in it but the name of a folder.
+//! project in it.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,6 @@ use Purpose::{Build, Check, Lint, Test};
 
 /// The most commands of a project.
 const MAX_COMMANDS: usize = 8;
-/// The most subfolders that are looked at if there is nothing in the project's own folder.
-const MAX_SUBFOLDERS: usize = 20;
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
@@ -34,7 +32,7 @@ pub struct FoundCommand {
     pub purpose: Purpose,
     /// The command line.
     pub command: String,
-    /// The file that names it, relative to the project's folder.
+    /// The file that names it.
     pub marker: String,
 }
 
@@ -73,8 +71,6 @@ const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
 /// The folder of the programs of a project's own virtual environment.
 const OWN_PYTHON: &str = if cfg!(windows) { ".venv\\Scripts\\" } else { ".venv/bin/" };
-/// Folders whose content is made or comes from elsewhere.
-const FOREIGN_FOLDERS: [&str; 3] = ["node_modules", "target", "vendor"];
 const TYPESCRIPT: &str = "tsconfig.json";
 
 /// Lock files and the package managers that write them.
@@ -99,50 +95,10 @@ pub fn lock_files(root: &Path) -> impl Iterator<Item = (&'static str, &'static s
     LOCK_FILES.into_iter().filter(move |(file, _)| root.join(file).is_file())
 }
 
-/// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name. If
-/// nothing is in the folder itself, its subfolders are looked at. Blocks.
-pub fn find_commands(root: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
-    let mut all = commands_of(root, has_program);
-    if all.is_empty() {
-        for folder in subfolders(root) {
-            for mut found in commands_of(&root.join(&folder), has_program) {
-                found.command = format!("cd {folder} && {}", found.command);
-                found.marker = format!("{folder}/{}", found.marker);
-                all.push(found);
-            }
-        }
-    }
-    all.truncate(MAX_COMMANDS);
-    all
-}
-
-/// The subfolders whose names a shell and a person understand as they are, sorted.
-fn subfolders(root: &Path) -> Vec<String> {
-    let folders = fs::read_dir(root).into_iter().flatten().flatten().take(MAX_ENTRIES);
-    let mut names: Vec<_> = folders
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_plain_name(name) && !FOREIGN_FOLDERS.contains(&name.as_str()))
-        .collect();
-    names.sort();
-    names.truncate(MAX_SUBFOLDERS);
-    names
-}
-
-fn is_plain_name(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
-        && name.chars().all(|next| next.is_ascii_alphanumeric() || "._-".contains(next))
-}
-
-/// Returns true if a line of a makefile begins the rule of a target.
-fn is_rule(line: &str, target: &str) -> bool {
-    let rest = line.strip_prefix(target).and_then(|rest| rest.trim_start().strip_prefix(':'));
-    rest.is_some_and(|rest| !rest.starts_with('='))
-}
-
-/// The commands of one folder.
-fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
-    let project = Project { folder, has_program };
+/// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name.
+/// Blocks.
+pub fn find_commands(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
+    let project = Project::open(folder, has_program);
     let mut all = Vec::new();
     for (name, purpose, command) in COMMANDS {
         let marker = project.file_named(name);
@@ -152,21 +108,51 @@ fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCo
     all.extend(project.of_python());
     all.extend(project.of_scripts("composer.json", "composer"));
     all.extend(project.of_makefile());
+    all.truncate(MAX_COMMANDS);
     all
+}
+
+/// Returns true if a line of a makefile begins the rule of a target.
+fn is_rule(line: &str, target: &str) -> bool {
+    let rest = line.strip_prefix(target).and_then(|rest| rest.trim_start().strip_prefix(':'));
+    rest.is_some_and(|rest| !rest.starts_with('='))
 }
 
 /// A folder with the files of a project.
 struct Project<'a> {
     folder: &'a Path,
+    /// The names of its first entries. One listing takes less time than a question about each name.
+    names: Vec<String>,
+    /// True if it has no other entries.
+    is_listed: bool,
     has_program: &'a dyn Fn(&str) -> bool,
 }
 
-impl Project<'_> {
+impl<'a> Project<'a> {
+    fn open(folder: &'a Path, has_program: &'a dyn Fn(&str) -> bool) -> Project<'a> {
+        let listing = fs::read_dir(folder);
+        let is_readable = listing.is_ok();
+        let entries: Vec<_> = listing.into_iter().flatten().take(MAX_ENTRIES).collect();
+        let is_listed =
+            is_readable && entries.len() < MAX_ENTRIES && entries.iter().all(Result::is_ok);
+        let names = entries.into_iter().flatten().map(|entry| entry.file_name().into_string());
+        Project { folder, names: names.filter_map(Result::ok).collect(), is_listed, has_program }
+    }
+
+    /// Returns false if there is nothing of this name. For some file systems upper and lower case are the same.
+    fn may_have(&self, name: &str) -> bool {
+        let first = name.split(['/', '\\']).next().unwrap_or(name);
+        !self.is_listed || self.names.iter().any(|known| known.eq_ignore_ascii_case(first))
+    }
+
     fn has(&self, name: &str) -> bool {
-        self.folder.join(name).exists()
+        self.may_have(name) && self.folder.join(name).exists()
     }
 
     fn read(&self, name: &str) -> String {
+        if !self.may_have(name) {
+            return String::new();
+        }
         let head = read_head(&self.folder.join(name), None, MAX_BYTES);
         head.map(|head| head.text).unwrap_or_default()
     }
@@ -176,9 +162,8 @@ impl Project<'_> {
         if !name.starts_with('.') {
             return self.has(name).then(|| name.to_owned());
         }
-        let entries = fs::read_dir(self.folder).ok()?.flatten().take(MAX_ENTRIES);
-        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.find(|file| file.ends_with(name) && is_plain_name(file))
+        let mut names = self.names.iter();
+        names.find(|file| file.ends_with(name)).cloned()
     }
 
     /// The command, if its program is there. One that the project brings along comes first.
@@ -199,6 +184,9 @@ impl Project<'_> {
     }
 
     fn of_package_json(&self) -> Vec<FoundCommand> {
+        if !["package.json", TYPESCRIPT].iter().any(|name| self.may_have(name)) {
+            return Vec::new();
+        }
         let mut managers = lock_files(self.folder).map(|(_, manager)| manager);
         let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
@@ -340,14 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn subfolders_count_if_there_is_nothing_above_and_their_names_are_plain() {
-        let files = [("b/go.mod", ""), ("a b/go.mod", ""), ("-x/go.mod", ""), (".h/go.mod", "")];
-        let commands = commands_in(&files, &["go"]);
-        assert_eq!(commands[0], "cd b && go build ./... (b/go.mod)");
-        assert_eq!(commands.len(), 3);
-        let names: Vec<_> = (0..9).map(|number| format!("m{number}/go.mod")).collect();
-        let many: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
-        assert_eq!(commands_in(&many, &["go"]).len(), MAX_COMMANDS);
+    fn only_so_many_commands_count() {
+        let scripts = r#"{"scripts":{"build":"a","check":"b","lint":"c","test":"d"}}"#;
+        let files = [("Cargo.toml", ""), ("go.mod", ""), ("package.json", scripts)];
+        assert_eq!(commands_in(&files, &["cargo", "go", "npm"]).len(), MAX_COMMANDS);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Describes a folder and this machine for the model, in a few sorted lines: they are the same bytes as long as nothing
 //! has changed.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::exec::{Environment, dialect};
 use crate::files::read_head;
 use crate::markers::{Purpose, find_commands, lock_files};
 use crate::search::visit_unignored;
-use crate::tool_versions::FoundProgram;
+use crate::tool_versions::find_programs;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::text;
@@ -34,31 +35,27 @@ const MAX_RELEASE_BYTES: usize = 4 * 1024;
 
 const HEADER: &str = "Surroundings when the session began (a snapshot):\n";
 
-/// Describes a folder, whose path has no links. `programs` are those of the user, and `network` says what commands may
-/// reach and write, if they are confined. Blocks.
+/// Describes the programs of the user and a folder, whose path has no links. `versions` is the file with the versions
+/// of programs. Each line is told with its name as soon as it is known. Blocks.
 pub fn describe(
     folder: &Path,
     environment: &Environment,
-    programs: &[FoundProgram],
-    network: Option<String>,
-) -> String {
-    // macOS asks the user about folders of the home folder that are read, and other disks are below the root.
-    let home = environment.get("HOME").filter(|_| cfg!(target_os = "macos"));
-    let is_project = folder.parent().is_some() && home.is_none_or(|home| folder != home);
-    let mut lines = if is_project { project_lines(folder, environment) } else { BTreeMap::new() };
-    lines.insert("network", network.unwrap_or_default());
-    lines.insert("shell", shell());
+    versions: Option<&Path>,
+    tell: &mut dyn FnMut(&'static str, String),
+) {
+    let programs = find_programs(environment, versions);
     let tools = programs.iter().map(|program| match &program.version {
         Some(version) => format!("{} {version}", program.name),
         None => program.name.to_owned(),
     });
-    lines.insert("tools", joined(tools));
-    fitting(lines)
-}
-
-/// The lines about a project.
-fn project_lines(folder: &Path, environment: &Environment) -> BTreeMap<&'static str, String> {
-    let mut lines = folder_lines(folder);
+    tell("tools", joined(tools));
+    // macOS asks the user about folders of the home folder that are read, and other disks are below the root.
+    let home = environment.get("HOME").filter(|_| cfg!(target_os = "macos"));
+    if folder.parent().is_none() || home.is_some_and(|home| folder == home) {
+        return;
+    }
+    let managers = lock_files(folder).map(|(file, manager)| format!("{manager} ({file})"));
+    tell("packages", joined(managers));
     let commands = find_commands(folder, &|program| environment.has_program(program));
     for (name, purpose) in [
         ("build", Purpose::Build),
@@ -68,11 +65,9 @@ fn project_lines(folder: &Path, environment: &Environment) -> BTreeMap<&'static 
     ] {
         let wanted = commands.iter().filter(|found| found.purpose == purpose);
         let all: Vec<_> = wanted.map(|found| found.command.as_str()).collect();
-        lines.insert(name, all.join(" or "));
+        tell(name, all.join(" or "));
     }
-    let managers = lock_files(folder).map(|(file, manager)| format!("{manager} ({file})"));
-    lines.insert("packages", joined(managers));
-    lines
+    describe_files(folder, tell);
 }
 
 /// The lines in a context that begins with them, without the words above them.
@@ -85,7 +80,8 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn shell() -> String {
+/// The shell of commands, and the system. Blocks.
+pub fn shell() -> String {
     let shell = match dialect() {
         ShellDialect::Bash => "bash",
         ShellDialect::Posix => "sh",
@@ -110,9 +106,8 @@ fn shown(name: &str) -> String {
     text::clip(escape_hidden_line(name), MAX_NAME_CHARS)
 }
 
-/// The lines about the branch and the files.
-fn folder_lines(folder: &Path) -> BTreeMap<&'static str, String> {
-    let mut lines = BTreeMap::new();
+/// Tells the branch and the files.
+fn describe_files(folder: &Path, tell: &mut dyn FnMut(&'static str, String)) {
     let mut kinds = BTreeMap::new();
     let until = Instant::now() + COMPARING_TIME;
     if let Some(state) = repository_state(folder, until, |path| count(path, &mut kinds)) {
@@ -123,24 +118,23 @@ fn folder_lines(folder: &Path) -> BTreeMap<&'static str, String> {
             Some(files) => format!(", {files} files with unstaged changes"),
         };
         let branch = state.branch.map(|branch| shown(&branch) + &changes);
-        lines.insert("branch", branch.unwrap_or_default());
+        tell("branch", branch.unwrap_or_default());
     } else {
+        tell("entries", entries(folder).unwrap_or_default());
         let is_complete = visit_unignored(folder, MAX_COUNTED, |path| {
             if !path.is_dir() {
                 count(path, &mut kinds);
             }
         });
         if !is_complete {
-            kinds.clear();
+            return;
         }
-        lines.insert("entries", entries(folder).unwrap_or_default());
     }
     let mut kinds: Vec<_> = kinds.into_iter().collect();
     // Those with the same number stay sorted by name.
-    kinds.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
+    kinds.sort_by_key(|(_, files)| Reverse(*files));
     kinds.truncate(MAX_KINDS);
-    lines.insert("files", joined(kinds.iter().map(|(kind, files)| format!("{files} {kind}"))));
-    lines
+    tell("files", joined(kinds.iter().map(|(kind, files)| format!("{files} {kind}"))));
 }
 
 /// Counts a file by the end of its name.
@@ -167,28 +161,25 @@ fn entries(folder: &Path) -> Option<String> {
     (found.len() <= MAX_LISTED).then(|| names.join(", "))
 }
 
-/// The lines that say something, within their limit. The listing is left out first, and then the end of the last line,
-/// which names the tools.
-fn fitting(mut lines: BTreeMap<&'static str, String>) -> String {
+/// The lines that say something, below their header and within their limit. The listing is left out first, and then
+/// the end of the last line, which names the tools.
+pub fn fitting(mut lines: BTreeMap<&'static str, String>) -> String {
     lines.retain(|_, words| !words.is_empty());
-    if rendered(&lines).len() > MAX_BYTES {
-        lines.remove("entries");
+    let mut all = rendered(&lines);
+    if all.len() > MAX_BYTES && lines.remove("entries").is_some() {
+        all = rendered(&lines);
     }
-    let all = rendered(&lines);
-    if all.len() <= MAX_BYTES {
-        return all;
+    if all.len() > MAX_BYTES {
+        let head = text::prefix(&all, MAX_BYTES - 1);
+        let (kept, _) = head.rsplit_once([',', '\n']).unwrap_or_default();
+        all = format!("{kept}\n");
     }
-    let head = text::prefix(&all, MAX_BYTES - 1);
-    let (kept, _) = head.rsplit_once([',', '\n']).unwrap_or_default();
-    format!("{kept}\n")
+    all
 }
 
 fn rendered(lines: &BTreeMap<&'static str, String>) -> String {
-    let mut text = HEADER.to_owned();
-    for (name, words) in lines {
-        text.push_str(&format!("{name}: {words}\n"));
-    }
-    text
+    let lines = lines.iter().map(|(name, words)| format!("{name}: {words}\n"));
+    HEADER.to_owned() + &lines.collect::<String>()
 }
 
 #[cfg(test)]
@@ -200,6 +191,16 @@ mod tests {
         pairs.iter().map(|(name, words)| (*name, (*words).to_owned())).collect()
     }
 
+    fn described(folder: &Path, network: Option<String>) -> String {
+        let environment = Environment::default().with("PATH", "");
+        let mut lines = BTreeMap::new();
+        lines.insert("network", network.unwrap_or_default());
+        describe(folder, &environment, None, &mut |name, words| {
+            lines.insert(name, words);
+        });
+        fitting(lines)
+    }
+
     #[test]
     fn a_small_folder_without_a_repository_is_listed_and_described_alike_twice() {
         let base = tempfile::tempdir().unwrap();
@@ -209,27 +210,22 @@ mod tests {
             fs::write(folder.join(name), "").unwrap();
         }
         let network = Some("none in commands".to_owned());
-        let described = || describe(&folder, &Environment::default(), &[], network.clone());
-        let text = described();
-        assert!(text.starts_with(HEADER), "{text}");
+        let text = described(&folder, network.clone());
         let expected = "entries: a.py, b/, c.py, go.mod, no kind, x.y-z\nfiles: 3 py, 1 mod\n\
-                        network: none in commands\nshell: ";
-        assert!(text.contains(expected), "{text}");
-        assert!(!text.contains("build:"), "{text}");
-        assert_eq!(described(), text);
+                        network: none in commands\n";
+        assert_eq!(text, format!("{HEADER}{expected}"));
+        assert_eq!(described(&folder, network.clone()), text);
         for number in 0..MAX_LISTED {
             fs::write(folder.join(format!("{number}.rs")), "").unwrap();
         }
-        let text = described();
+        let text = described(&folder, network);
         assert!(text.contains("files: 30 rs, 3 py, 1 mod\n"), "{text}");
         assert!(!text.contains("entries"), "{text}");
     }
 
     #[test]
     fn no_project_is_looked_for_in_the_root() {
-        let text = describe(Path::new("/"), &Environment::default(), &[], None);
-        assert!(text.starts_with(&format!("{HEADER}shell: ")), "{text}");
-        assert_eq!(text.lines().count(), 2, "{text}");
+        assert_eq!(described(Path::new("/"), None), HEADER);
     }
 
     #[test]

@@ -6,14 +6,10 @@ use crate::turn::{Conversation, check_book, proposed_commands};
 use turnwright_policy::permission::KnownCheck;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::text;
 use turnwright_workspace::markers::FoundCommand;
 
 const USAGE: &str = "`/checks forget` asks about refused ones again and measures all anew. Checks of \
                      your own belong in `[checks]` of the settings.";
-
-/// The length of a date without its time.
-const DATE_BYTES: usize = 10;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
@@ -47,14 +43,15 @@ fn show(conversation: &Conversation) -> String {
 fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversation) -> String {
     let command = escape_hidden_line(&check.command);
     let marker = escape_hidden_line(&check.marker);
-    let refused = known.and_then(|known| known.refused_at.as_deref());
-    let state = match (refused, known.and_then(|known| known.last_ms)) {
-        (Some(at), _) => format!("refused {}", text::prefix(at, DATE_BYTES)),
+    let state = match known {
+        Some(known) if known.is_refused => "refused".to_owned(),
         _ if conversation.told.is_dropped_check(&check.command) => {
             "left out in this session".to_owned()
         }
-        (None, Some(millis)) => format!("took {} s last time", millis.div_ceil(1000)),
-        (None, None) => "not run yet".to_owned(),
+        Some(KnownCheck { last_ms: Some(millis), .. }) => {
+            format!("took {} s last time", millis.div_ceil(1000))
+        }
+        _ => "not run yet".to_owned(),
     };
     format!("{command} (found by {marker}, {state})\n")
 }

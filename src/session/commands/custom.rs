@@ -17,7 +17,6 @@ use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
-use turnwright_workspace::markers::find_commands;
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -32,7 +31,6 @@ pub(in crate::session) struct CustomCommands {
 /// The text that a slash command stands for.
 #[derive(Clone, Debug)]
 pub(in crate::session) enum CommandText {
-    /// A task of our own.
     BuiltIn(&'static str),
     File(CustomCommand),
     Skills(Vec<Skill>),
@@ -116,8 +114,6 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
 
-/// The task of `/init`.
-const INIT: &str = include_str!("init_prompt.md");
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
@@ -132,15 +128,14 @@ impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {
-            CommandText::BuiltIn(task) => {
-                let facts = if *task == INIT { candidates(env) } else { String::new() };
+            CommandText::BuiltIn(text) => {
                 let args = if args.is_empty() {
                     String::new()
                 } else {
                     format!("\nThe user adds: {args}\n")
                 };
                 format!(
-                    "The user has run the built-in command `/{name}`, which asks for this:\n{task}{facts}{args}"
+                    "The user has run the built-in command `/{name}`, which asks for this:\n{text}{args}"
                 )
             }
             CommandText::File(command) => {
@@ -173,7 +168,7 @@ fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, INIT)
+    start_task(session, call, include_str!("init_prompt.md"))
 }
 
 pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
@@ -184,23 +179,6 @@ pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWor
 fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
     let CommandCall { prompt, typed, cancel, .. } = call;
     session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
-}
-
-/// The commands that the files of the project name, for the model to try. Blocks.
-fn candidates(env: &ToolEnv) -> String {
-    // A replay reads nothing from the project.
-    if env.shared.process.outside.project().is_some() {
-        return String::new();
-    }
-    let environment = &env.shared.command_environment;
-    let folder = env.files.roots().real_cwd();
-    let found = find_commands(folder, &|program| environment.has_program(program));
-    let lines: Vec<_> =
-        found.iter().map(|found| format!("- `{}` ({})\n", found.command, found.marker)).collect();
-    if lines.is_empty() {
-        return String::new();
-    }
-    format!("Commands that files of the project name, not tried yet:\n{}", lines.concat())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_later};
-use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, mark_failed};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line};
 use crate::turn::NoteOffer;
 
 const NOTHING_OFFERED: &str = "Nothing was written: no note is offered now. `/remember TEXT` keeps words of your \
@@ -17,23 +17,17 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let offer = if words.is_empty() { session.conversation.told.take_offer() } else { None };
     let cancel = call.cancel;
     answer_later(session, message, async move {
-        let writing = async {
-            match offer {
-                Some(NoteOffer::Worked { command, failed }) => {
-                    let evidence = format!("exit 0 after `{failed}` failed");
-                    let words = format!("`{command}`");
-                    keep_line(&env, KEPT_COMMANDS, &words, &evidence, &cancel).await
-                }
-                Some(NoteOffer::Corrected(words)) => {
-                    keep_line(&env, KEPT_CORRECTIONS, &words, "said more than once", &cancel).await
-                }
-                Some(NoteOffer::Failed(command)) => mark_failed(&env, &command, &cancel).await,
-                None if words.is_empty() => Ok(NOTHING_OFFERED.to_owned()),
-                None => {
-                    keep_line(&env, KEPT_CORRECTIONS, &words, "the user's words", &cancel).await
-                }
+        let (note, words, evidence) = match offer {
+            Some(NoteOffer::Worked { command, failed }) => {
+                (KEPT_COMMANDS, format!("`{command}`"), format!("exit 0 after `{failed}` failed"))
             }
+            Some(NoteOffer::Corrected(words)) => {
+                (KEPT_CORRECTIONS, words, "said more than once".to_owned())
+            }
+            None if words.is_empty() => return Some(NOTHING_OFFERED.to_owned()),
+            None => (KEPT_CORRECTIONS, words, "the user's words".to_owned()),
         };
+        let writing = keep_line(&env, note, &words, &evidence, &cancel);
         let written = cancel.run_until_cancelled(writing).await?;
         Some(written.unwrap_or_else(|why| format!("Nothing was written. {why}")))
     })

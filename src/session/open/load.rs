@@ -316,6 +316,7 @@ impl SessionHost {
         let shared = SessionShared {
             process: Arc::clone(&self.process),
             settings,
+            search: (*self.process.search.get()).clone(),
             command_environment: Arc::new(self.environment.clone()),
             mode,
             rules,

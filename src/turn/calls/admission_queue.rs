@@ -198,10 +198,10 @@ fn conflicts(some: &[Effect], others: &[Effect]) -> bool {
 }
 
 fn effects_conflict(one: &Effect, other: &Effect) -> bool {
-    use Effect::{Delete, Exec, Fetch, Input, Read, Remote, SessionState, Signal, Write};
+    use Effect::{Delete, Exec, Fetch, Input, Read, Remote, Search, SessionState, Signal, Write};
     match (one, other) {
-        (Fetch { .. } | Signal { .. } | SessionState, _)
-        | (_, Fetch { .. } | Signal { .. } | SessionState) => false,
+        (Fetch { .. } | Search { .. } | Signal { .. } | SessionState, _)
+        | (_, Fetch { .. } | Search { .. } | Signal { .. } | SessionState) => false,
         // A command or a remote tool may touch anything.
         (Exec(_) | Input { .. } | Remote(_), _) | (_, Exec(_) | Input { .. } | Remote(_)) => true,
         (Read(_), Read(_)) => false,

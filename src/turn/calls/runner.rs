@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,9 @@ const CALL_CANCELLED: &str = "Nothing was executed: the user has cancelled this 
 /// The line that is added to the result of such a call that had begun.
 const CALL_STOPPED: &str = "[the user has cancelled this call, and not your turn: do not repeat it unless the user \
                             asks for that]";
+/// The result of a call that needs a permission which nobody can give.
+const REJECTED_ALONE: &str = "Nobody can answer, so this call was rejected. Do not repeat it or work around it: choose \
+                              another way.";
 /// The result of a call whose paths resolve differently than when the user was asked.
 const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while permission was asked, so \
                                nothing was done. Look again and repeat the call if it is still right.";
@@ -72,8 +76,16 @@ pub(in crate::turn) struct PendingCall {
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
-    /// The title of the question about a call of ours, which says why it is made.
-    pub(in crate::turn) own_title: Option<String>,
+    /// Set for a call of ours.
+    pub(in crate::turn) own: Option<OwnCall>,
+}
+
+/// A call that the model has not made.
+pub(in crate::turn) struct OwnCall {
+    /// The title of the question about it, which says why it is made.
+    pub(in crate::turn) title: String,
+    /// Told when it begins to run.
+    pub(in crate::turn) begins: oneshot::Sender<()>,
 }
 
 /// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
@@ -162,7 +174,7 @@ impl CallRunner {
             plan,
             ctx,
             view,
-            own_title: None,
+            own: None,
         };
         Ok((call, ticket))
     }
@@ -219,6 +231,9 @@ impl CallRunner {
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
         let started = Instant::now();
+        if let Some(own) = call.own.take() {
+            own.begins.send(()).ok();
+        }
         let id = call.ctx.call.clone();
         let name = call.name.clone();
         let view = call.view.clone();
@@ -380,9 +395,14 @@ impl CallRunner {
         let policy = self.env.shared.rules.get();
         let mode = self.env.shared.mode.get();
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
-        resolved.map_err(|refusal| ToolRefusal {
-            for_model: refusal.for_model + &hint,
-            for_user: refusal.for_user + &hint,
+        resolved.map_err(|refusal| {
+            if self.env.is_alone && refusal == ToolRefusal::rejected() {
+                return ToolRefusal { for_model: REJECTED_ALONE.to_owned(), ..refusal };
+            }
+            ToolRefusal {
+                for_model: refusal.for_model + &hint,
+                for_user: refusal.for_user + &hint,
+            }
         })
     }
 }
@@ -463,8 +483,8 @@ impl PendingCall {
         {
             view = shown.clone();
         }
-        if let Some(title) = &self.own_title {
-            view.title.clone_from(title);
+        if let Some(own) = &self.own {
+            view.title.clone_from(&own.title);
         }
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);
@@ -610,6 +630,7 @@ fn is_droppable(effect: &Effect) -> bool {
         | Effect::Exec(_)
         | Effect::Input { .. }
         | Effect::Fetch { .. }
+        | Effect::Search { .. }
         | Effect::Remote(_) => false,
     }
 }

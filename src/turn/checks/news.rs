@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use turnwright_store::CallOutcome;
+use serde::{Deserialize, Serialize};
+
 use turnwright_types::hash::fnv1a_32;
 use turnwright_types::text;
 
@@ -31,80 +32,47 @@ const PROGRESS: &[&str] = &[
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
-/// The run of a check that has ended as a call.
-pub(super) fn check_run(outcome: &CallOutcome) -> CheckRun {
-    let raw = &outcome.raw_output;
-    CheckRun {
-        output: raw["output"].as_str().unwrap_or_default().to_owned(),
-        is_success: outcome.is_success,
-        end: raw["ended"].as_str().unwrap_or_default().to_owned(),
-    }
-}
-
-/// The output of one run of a check, and how it ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CheckRun {
-    pub(super) output: String,
-    pub(super) is_success: bool,
-    /// How it ended, as in `exit status 101`.
-    pub(super) end: String,
-}
-
-impl CheckRun {
-    /// Its lines without their numbers, as hashes.
-    pub(super) fn hashes(&self) -> impl Iterator<Item = u32> {
-        self.output.lines().map(line_hash)
-    }
-}
-
 /// A run of a check that later ones are compared with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Baseline {
     /// The lines that it has printed, as hashes, with the number of times.
     lines: HashMap<u32, usize>,
     is_success: bool,
 }
 
-impl Default for Baseline {
-    fn default() -> Baseline {
-        Baseline::of_success(&[])
-    }
-}
-
 impl Baseline {
-    pub(super) fn of(run: &CheckRun) -> Baseline {
-        let hashes: Vec<_> = run.hashes().collect();
-        Baseline { is_success: run.is_success, ..Baseline::of_success(&hashes) }
-    }
-
-    /// A run that has succeeded with these lines.
-    pub(super) fn of_success(hashes: &[u32]) -> Baseline {
+    pub(super) fn new(hashes: &[u32], is_success: bool) -> Baseline {
         let mut lines = HashMap::new();
         for hash in hashes {
             *lines.entry(*hash).or_default() += 1;
         }
-        Baseline { lines, is_success: true }
+        Baseline { lines, is_success }
     }
 }
 
+/// The lines of an output without their numbers, as hashes.
+pub(super) fn line_hashes(output: &str) -> Vec<u32> {
+    output.lines().map(line_hash).collect()
+}
+
 /// The new lines of the second run, at most twenty; `None` if nothing is new.
-pub(super) fn find_news(before: &Baseline, now: &CheckRun) -> Option<String> {
-    let mut known = before.lines.clone();
+pub(super) fn find_news(
+    before: Option<&Baseline>,
+    output: &str,
+    is_success: bool,
+) -> Option<String> {
+    let mut known = before.map(|run| run.lines.clone()).unwrap_or_default();
     let mut new = Vec::new();
-    for line in now.output.lines() {
-        let is_told = match known.get_mut(&line_hash(line)) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        };
-        if !is_told && !is_noise(line) && (!now.is_success || is_problem(line)) {
+    for line in output.lines() {
+        let left = known.entry(line_hash(line)).or_default();
+        let is_told = *left > 0;
+        *left = left.saturating_sub(1);
+        if !is_told && !is_noise(line) && (!is_success || is_problem(line)) {
             new.push(line);
         }
     }
     if new.is_empty() {
-        let fails_only_now = before.is_success && !now.is_success;
+        let fails_only_now = !is_success && before.is_none_or(|run| run.is_success);
         return fails_only_now.then(|| "(it fails now, and says nothing about why)".to_owned());
     }
     let more = new.len().saturating_sub(MAX_LINES);
@@ -150,10 +118,6 @@ fn is_problem(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn run(output: &str, is_success: bool) -> CheckRun {
-        CheckRun { output: output.to_owned(), is_success, ..CheckRun::default() }
-    }
-
     #[test]
     fn only_what_is_new_is_told() {
         let old = "a.rs:3:5: warning: unused\nb.rs:7:1: error: bad\n";
@@ -171,8 +135,8 @@ mod tests {
             ("x\n", false, "x\n", false, None),
         ];
         for (before, was_success, now, is_success, expected) in table {
-            let baseline = Baseline::of(&run(before, *was_success));
-            let found = find_news(&baseline, &run(now, *is_success));
+            let baseline = Baseline::new(&line_hashes(before), *was_success);
+            let found = find_news(Some(&baseline), now, *is_success);
             assert_eq!(found.as_deref(), *expected, "{before:?} {now:?}");
         }
     }
@@ -182,17 +146,14 @@ mod tests {
         let lines = |count: usize| {
             let all: Vec<_> =
                 (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
-            all.join(
-                "
-",
-            )
+            all.join("\n")
         };
-        let text = find_news(&Baseline::default(), &run(&lines(20), false)).unwrap();
+        let text = find_news(None, &lines(20), false).unwrap();
         assert_eq!(text.lines().count(), 20);
-        let text = find_news(&Baseline::default(), &run(&lines(1_000), false)).unwrap();
+        let text = find_news(None, &lines(1_000), false).unwrap();
         assert_eq!(text.lines().count(), 20);
         assert!(text.ends_with("… and 981 more new lines"), "{text}");
-        let long = find_news(&Baseline::default(), &run(&"é".repeat(9_000), false)).unwrap();
+        let long = find_news(None, &"é".repeat(9_000), false).unwrap();
         assert_eq!(long.chars().count(), MAX_LINE_CHARS);
     }
 }

@@ -87,8 +87,8 @@ impl Turn {
         }
     }
 
-    /// The surroundings, which only the first prompt of a conversation brings. It waits a moment for them; if they come
-    /// later, they are left out of this session.
+    /// The surroundings, which only the first prompt of a conversation brings. It waits a moment for them; what comes
+    /// later is left out of this session.
     async fn surroundings(&self) -> Option<Arc<str>> {
         let gathered = self.conversation.env.shared.surroundings.get()?.clone();
         if self.prompt.first_message > 0 {
@@ -399,6 +399,7 @@ impl ToldFolders {
                 Effect::Input { .. }
                 | Effect::Signal { .. }
                 | Effect::Fetch { .. }
+                | Effect::Search { .. }
                 | Effect::Remote(_)
                 | Effect::SessionState => {}
             }

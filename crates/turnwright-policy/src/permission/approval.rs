@@ -101,6 +101,7 @@ impl ApprovalRequest {
             [Effect::Delete(_)] => "deleting this",
             [Effect::Input { .. }, ..] => "input to this command",
             [Effect::Fetch { .. }, ..] => "requests to this host",
+            [Effect::Search { .. }, ..] => "searches with this service",
             [Effect::Remote(_), ..] => "calls of this tool",
             [_, _, ..] => "exactly this",
             _ => "reading this",
@@ -232,6 +233,9 @@ fn button_label(rule: &str) -> String {
     }
     if let Some(host) = inside("fetch").and_then(|rest| rest.strip_prefix("domain:")) {
         return format!("requests to {host}");
+    }
+    if let Some(service) = inside("search") {
+        return format!("searches with {service}");
     }
     match inside("mcp").and_then(|rest| rest.split_once('/')) {
         Some((server, tool)) => format!("`{tool}` of {server}"),

@@ -5,13 +5,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::project_folder;
 use turnwright_types::private_file::{self, FileLock};
-use turnwright_types::timestamp;
 
 /// The name of the file, in the project's folder below the state folder.
 const FILE_NAME: &str = "checks.json";
@@ -19,8 +18,6 @@ const FILE_NAME: &str = "checks.json";
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The most lines that are kept of one run.
 const MAX_LINES: usize = 2_000;
-/// The most checks in the book, besides those that are refused.
-const MAX_CHECKS: usize = 32;
 
 /// The book of one project.
 #[derive(Clone, Debug)]
@@ -34,8 +31,8 @@ pub struct CheckBook {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KnownCheck {
-    /// When the user has refused it, as an RFC 3339 timestamp.
-    pub refused_at: Option<String>,
+    /// True if the user does not want it.
+    pub is_refused: bool,
     /// The duration of its last run in milliseconds.
     pub last_ms: Option<u64>,
     /// The lines that it printed when it last succeeded, as hashes; `None` if it never did.
@@ -84,8 +81,7 @@ impl CheckBook {
 
     /// Notes that the user does not want a check.
     pub fn refuse(&self, command: &str) {
-        let now = timestamp::rfc3339(SystemTime::now());
-        self.update(command, |known| known.refused_at = Some(now));
+        self.update(command, |known| known.is_refused = true);
     }
 
     /// Forgets everything. Returns true if there was something.
@@ -106,9 +102,6 @@ impl CheckBook {
     fn try_update(&self, command: &str, change: impl FnOnce(&mut KnownCheck)) -> io::Result<()> {
         let _lock = FileLock::acquire(&self.folder.join("checks.lock"))?;
         let mut checks = self.load();
-        if checks.len() >= MAX_CHECKS && !checks.contains_key(command) {
-            checks.retain(|_, known| known.refused_at.is_some());
-        }
         change(checks.entry(command.to_owned()).or_default());
         let file = BookFile { project: self.project.clone(), checks };
         let text = serde_json::to_string(&file)?;
@@ -130,9 +123,9 @@ mod tests {
         book.refuse("ruff check");
         let known = book.load();
         let expected =
-            KnownCheck { refused_at: None, last_ms: Some(2_500), lines: Some(vec![1, 2]) };
+            KnownCheck { is_refused: false, last_ms: Some(2_500), lines: Some(vec![1, 2]) };
         assert_eq!(known["make"], expected);
-        assert!(known["ruff check"].refused_at.is_some());
+        assert!(known["ruff check"].is_refused);
         // Another project with a folder of the same name has none of it.
         let other = CheckBook { project: "/other".into(), ..book.clone() };
         assert!(other.load().is_empty());

@@ -95,10 +95,9 @@ impl Decider<'_> {
             }
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
-            Effect::Fetch { host } => {
-                let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
-                let default = (verdict, Reason::Mode);
-                self.apply_rules(|rule| rule.matches_host(host), Some(effect), None, default)
+            Effect::Fetch { host } => self.request(|rule| rule.matches_host(host), effect),
+            Effect::Search { backend } => {
+                self.request(|rule| rule.matches_search(backend), effect)
             }
             Effect::Remote(call) => self.remote(call, effect),
         };
@@ -140,6 +139,12 @@ impl Decider<'_> {
                 }
             }
         }
+    }
+
+    /// A request tells somebody something, so every mode but `full` asks.
+    fn request(&self, matches: impl Fn(&Rule) -> bool, effect: &Effect) -> Ruling {
+        let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
+        self.apply_rules(matches, Some(effect), None, (verdict, Reason::Mode))
     }
 
     /// Only the server knows what its tool does, so every mode but `full` asks. A tool that claims

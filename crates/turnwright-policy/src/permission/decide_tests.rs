@@ -22,6 +22,7 @@ fn effect(text: &str) -> Effect {
         "exec" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Bash))),
         "cmd" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Cmd))),
         "fetch" => Effect::Fetch { host: object.to_owned() },
+        "search" => Effect::Search { backend: object.to_owned() },
         "input" => Effect::Input {
             job: object.to_owned(),
             is_unsandboxed: object == "open",
@@ -89,6 +90,7 @@ fn each_mode_does_what_its_name_says() {
         ("delete /ws", "deny ask ask ask ask"),
         ("exec make all > x; write /ws/.envrc", "deny ask ask ask ask"),
         ("fetch docs.rs", "ask ask ask ask allow"),
+        ("search brave", "ask ask ask ask allow"),
         ("call notes/add", "deny ask ask ask allow"),
         ("call notes/add!", "deny ask ask ask allow"),
         // The claim of a server to be read-only is not believed.
@@ -271,6 +273,10 @@ fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
         ("allow exec", Mode::Ask, "input p1", "ask"),
         ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
         ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+        ("allow search(brave)", Mode::Ask, "search brave", "allow"),
+        ("allow search(brave); allow fetch", Mode::Ask, "search exa", "ask"),
+        ("allow search; deny search(Brave)", Mode::Full, "search brave", "deny"),
+        ("allow search", Mode::Plan, "fetch docs.rs", "ask"),
         ("allow mcp(notes/get)", Mode::Ask, "call notes/get", "allow"),
         ("allow mcp(notes/get)", Mode::Ask, "call notes/get!", "ask"),
         ("allow mcp(notes/get)", Mode::Ask, "call notes/GET", "ask"),

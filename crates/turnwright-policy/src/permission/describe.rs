@@ -36,6 +36,7 @@ pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
         Effect::Input { job, .. } => format!("give input to {job}"),
         Effect::Signal { job } => format!("signal {job}"),
         Effect::Fetch { host } => format!("request {}", escape_hidden_line(host)),
+        Effect::Search { backend } => format!("search the web with {backend}"),
         Effect::Remote(call) => {
             escape_hidden_line(&format!("call {} of {}", call.tool, call.server))
         }
@@ -327,6 +328,7 @@ impl JudgedCall<'_> {
                 Effect::Input { .. }
                 | Effect::Signal { .. }
                 | Effect::Fetch { .. }
+                | Effect::Search { .. }
                 | Effect::Remote(_)
                 | Effect::SessionState => {}
             }
@@ -372,6 +374,7 @@ fn effect_object(effect: &Effect, bases: &PathBases) -> String {
         Effect::Exec(command) => command.line.clone(),
         Effect::Input { job, .. } | Effect::Signal { job } => job.clone(),
         Effect::Fetch { host } => host.clone(),
+        Effect::Search { backend } => backend.clone(),
         Effect::Remote(call) => format!("{}/{}", call.server, call.tool),
         Effect::SessionState => "the session".to_owned(),
     }

@@ -186,7 +186,7 @@ impl LastingGrant {
         for rule in self.rules() {
             let is_needed = matches!(
                 rule.pattern,
-                Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. }
+                Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Search(_) | Pattern::Mcp { .. }
             );
             if is_needed {
                 grants.allow(Rule { scope: Scope::Session, ..rule });
@@ -335,6 +335,7 @@ impl LastingGrant {
                     Err(_) => self.add_exact(effect, &text),
                 }
             }
+            Effect::Search { backend } => self.add_pattern(Pattern::Search(backend.clone())),
             Effect::Remote(call) => match remote_pattern(call) {
                 Some(pattern) => self.add_pattern(pattern),
                 None => {

@@ -19,8 +19,6 @@ use turnwright_types::update::{CursorPlace, Update};
 
 /// The number of entries that are read at a time.
 const PAGE_SIZE: usize = 64;
-/// The most prompts that [`recent_prompts`] returns.
-const MAX_PROMPTS: u32 = 200;
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
@@ -122,26 +120,6 @@ pub fn list(
         sessions.push(session_row(row)?);
     }
     Ok((sessions, None))
-}
-
-/// The prompts of the sessions of a folder that were used last, without this one and without those of helpers, the
-/// newest first.
-pub fn recent_prompts(
-    connection: &Connection,
-    cwd: &Path,
-    without: &SessionId,
-    sessions: u32,
-) -> Result<Vec<String>, StoreError> {
-    let mut find = connection.prepare_cached(
-        "SELECT prompts.words FROM turns JOIN prompts ON prompts.session = turns.session AND \
-         prompts.number = turns.number WHERE turns.kind = 'prompt' AND turns.session IN (SELECT key \
-         FROM sessions WHERE cwd = ?1 AND id <> ?2 AND helper_of IS NULL ORDER BY updated_at DESC \
-         LIMIT ?3) ORDER BY turns.begun_at DESC LIMIT ?4",
-    )?;
-    let folder = path_to_value(cwd);
-    let values = params![folder, without.as_str(), sessions, MAX_PROMPTS];
-    let prompts = find.query_map(values, |row| row.get(0))?;
-    Ok(prompts.collect::<Result<_, _>>()?)
 }
 
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {

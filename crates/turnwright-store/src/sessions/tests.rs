@@ -253,18 +253,3 @@ fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
     assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
     assert_eq!(listed(&[]), ["s2"]);
 }
-
-#[test]
-fn the_recent_prompts_are_those_of_other_sessions_of_the_folder() {
-    let connection = filled(6);
-    let set = |sql: &str| connection.execute(sql, []).unwrap();
-    set("UPDATE turns SET words = 'prompt of ' || session, begun_at = 1000 + session");
-    set("UPDATE sessions SET updated_at = 1000 + key");
-    set("UPDATE sessions SET helper_of = 's0' WHERE id = 's5'");
-    set("UPDATE sessions SET cwd = '/other' WHERE id = 's3'");
-    set(
-        "INSERT INTO turns (session, number, kind, words, begun_at) VALUES (2, 2, 'command', '/x', 9)",
-    );
-    let prompts = recent_prompts(&connection, Path::new("/link"), &id(4), 2).unwrap();
-    assert_eq!(prompts, ["prompt of 2", "prompt of 1"]);
-}

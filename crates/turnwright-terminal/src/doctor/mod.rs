@@ -81,6 +81,7 @@ impl DoctorReport {
             "audit",
             "hooks",
             "servers",
+            "search",
             "checks",
             "works",
             "profile",

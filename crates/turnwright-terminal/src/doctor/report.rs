@@ -171,6 +171,7 @@ impl DoctorReport {
         self.add_disk(&config.paths.state);
         self.add_editor(client);
         self.add_settings(config);
+        self.add_search(config);
     }
 
     fn add_platform(&mut self) {
@@ -234,6 +235,22 @@ impl DoctorReport {
             label = "";
         }
         self.set("in_force", json!(settings));
+    }
+
+    /// Prints the service that searches the web, if the settings name one. It is not asked.
+    fn add_search(&mut self, config: &Config) {
+        let snapshot = config.snapshot();
+        let Some(name) = &snapshot.values.web.search else { return };
+        let shown = match snapshot.search() {
+            None => format!("! {name} cannot be used; SearXNG needs `web.search_url`"),
+            Some((service, origin)) => match (service.check_key(), origin) {
+                (Err(why), _) => format!("! {why}"),
+                (Ok(()), None) => format!("{name} at {}", service.host()),
+                (Ok(()), Some(place)) => format!("{name} at {}, key in {place}", service.host()),
+            },
+        };
+        self.print_field("search", &shown);
+        self.set("search", shown);
     }
 }
 

@@ -4,6 +4,7 @@
 //! On a terminal, a login asks for a provider from a list, its key, and a model from its list; from a pipe it reads the
 //! lines in an order that scripts and clients rely on.
 
+mod search;
 mod target;
 
 use std::fmt::Write;
@@ -17,6 +18,7 @@ use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
+pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
 use crate::{CliError, block_on, prompt};
 

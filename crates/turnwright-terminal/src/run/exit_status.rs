@@ -18,8 +18,9 @@ pub(super) enum TurnEnd {
     Refused = 4,
     /// The answer was cut off, or a limit of tokens is reached.
     TokenLimit = 5,
-    /// A limit of requests, cost or time is reached, or the model went round in circles.
-    Limit = 6,
+    /// A limit of requests, cost or time is reached, the model went round in circles, or a goal is not met. The agent
+    /// has said which.
+    Unfinished = 6,
     /// The user has cancelled the turn, or reads the output no longer.
     Cancelled = 130,
     /// The system ends the program (SIGTERM).
@@ -35,7 +36,7 @@ impl TurnEnd {
             "end_turn" => TurnEnd::Done,
             "refusal" => TurnEnd::Refused,
             "max_tokens" => TurnEnd::TokenLimit,
-            "max_turn_requests" => TurnEnd::Limit,
+            "max_turn_requests" => TurnEnd::Unfinished,
             "cancelled" => TurnEnd::Cancelled,
             _ => TurnEnd::Failed,
         }
@@ -59,7 +60,7 @@ impl TurnEnd {
         match self {
             TurnEnd::Refused => Some("The model has refused."),
             TurnEnd::TokenLimit => Some("Stopped: a limit of tokens is reached."),
-            TurnEnd::Limit => Some("Stopped: a limit is reached."),
+            TurnEnd::Unfinished => Some("Stopped before the work was done."),
             TurnEnd::Cancelled => Some("Cancelled."),
             TurnEnd::Terminated => Some("Terminated."),
             TurnEnd::Done | TurnEnd::Failed | TurnEnd::Unusable | TurnEnd::ModelFailed => None,
@@ -162,5 +163,8 @@ mod tests {
             assert_eq!(end as u8, status, "{end:?}");
             assert!(documented.contains(&format!("\n| {status} |")), "{status} is documented");
         }
+        // It is also the end of a goal that could not begin.
+        let note = TurnEnd::of_stop_reason("max_turn_requests").note();
+        assert_eq!(note, Some("Stopped before the work was done."));
     }
 }

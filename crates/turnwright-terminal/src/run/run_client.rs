@@ -24,6 +24,8 @@ const GRACE: Duration = Duration::from_secs(30);
 
 const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
 const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
+/// Tells the user that a turn has not heeded its time.
+const TIME_IS_UP: &str = "The limit of time is reached. Cancelling …";
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -122,7 +124,7 @@ impl RunClient {
         let (end, answer) = match answer {
             // Nobody has answered the question whether it goes on.
             Ok(result) if result.pointer("/_meta/turnwright/stopped").is_some() => {
-                (TurnEnd::Limit, Some(Ok(result)))
+                (TurnEnd::Unfinished, Some(Ok(result)))
             }
             Ok(result) => {
                 (TurnEnd::of_stop_reason(&string(&result["stopReason"])), Some(Ok(result)))
@@ -391,7 +393,8 @@ impl RunClient {
         if let TurnState::Cancelled(reason, _) = self.turn {
             return Err(RequestFailure::Ended(reason));
         }
-        self.cancel_turn(TurnEnd::Limit, Some(Instant::now() + GRACE));
+        self.screen.note(TIME_IS_UP);
+        self.cancel_turn(TurnEnd::Unfinished, Some(Instant::now() + GRACE));
         Ok(())
     }
 
@@ -460,7 +463,7 @@ mod tests {
         };
         let ((end, answer), ()) = tokio::join!(turn, sent);
         assert!(answer.is_none());
-        assert_eq!((end, began.elapsed().as_secs()), (TurnEnd::Limit, 660));
+        assert_eq!((end, began.elapsed().as_secs()), (TurnEnd::Unfinished, 660));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Fetches web pages: decides which addresses may be reached (`address_guard`), fetches a URL, and converts
 //! the response to text for a model (`page`, `html`). Redirects are followed here so that each hop is checked, and
-//! everything that a server sends is bounded. Knows nothing of tools and permissions.
+//! everything that a server sends is bounded. `search` asks services that search the web. Knows nothing of tools and
+//! permissions.
 
 mod html;
 mod address_guard;
 mod page;
+pub mod search;
 
 use std::error::Error as _;
 use std::fmt;

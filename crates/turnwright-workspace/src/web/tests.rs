@@ -10,6 +10,7 @@ use super::address_guard::LookupFn;
 use super::html::markdown::to_markdown;
 use super::html::read_page;
 use super::page::{PageCache, WebPage, to_page, wrap_untrusted};
+use super::search::SearchService;
 use super::{FetchError, FetchLimits, FetchedBody, WebFetcher, address_guard, parse_url};
 
 /// Starts a server that answers each request with `play`, which gets its path. Returns its address
@@ -104,6 +105,22 @@ async fn refused_hosts_are_not_connected_to() {
         assert!(error.to_string().contains(&format!(":{port}\"]` in `[web]`")), "{error}");
     }
     assert_eq!(requests.lock().len(), 0);
+}
+
+#[tokio::test]
+async fn a_service_with_its_usual_address_must_be_public_and_its_key_is_not_sent_in_the_open() {
+    let web = WebFetcher::with(FetchLimits::default(), answering("127.0.0.1"));
+    for (address, key, expected) in [
+        (None, Some("k"), "a loopback address"),
+        (None, None, "exa needs a key"),
+        (Some("http://10.0.0.7/search"), Some("k"), "only with encryption"),
+        (Some("http://127.0.0.1:9/search"), Some("k"), "nothing answers at 127.0.0.1:9"),
+    ] {
+        let mut service = SearchService::new("exa", address).unwrap();
+        service.key = key.map(Into::into);
+        let error = service.search(&web, "x", 1).await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -85,6 +85,8 @@ pub enum Pattern {
     Edit(Glob),
     /// Requests to a host, to the hosts below a domain (`*.rust-lang.org`), or to any host (`*`).
     Fetch(String),
+    /// Searches of the web with a service. In its name, `*` stands for any characters.
+    Search(String),
     /// The tools of an MCP server. In names, `*` stands for any characters.
     Mcp {
         /// The name of the server.
@@ -194,6 +196,12 @@ impl Rule {
         matches!(&self.pattern, Pattern::Read(glob) if glob.names_secret(path, bases))
     }
 
+    /// True if the rule is about searches of the web with this service. The names of services are in lower case.
+    pub(crate) fn matches_search(&self, backend: &str) -> bool {
+        let Pattern::Search(wanted) = &self.pattern else { return false };
+        matches_name(&wanted.to_lowercase(), backend)
+    }
+
     /// True if the rule is about requests to this host (`name` or `name:port`). A pattern without a
     /// port means every port.
     pub fn matches_host(&self, host: &str) -> bool {
@@ -258,6 +266,8 @@ impl fmt::Display for Pattern {
             Pattern::Edit(glob) => write!(formatter, "edit({glob})"),
             Pattern::Fetch(domain) if domain == "*" => write!(formatter, "fetch"),
             Pattern::Fetch(domain) => write!(formatter, "fetch(domain:{domain})"),
+            Pattern::Search(name) if name == "*" => write!(formatter, "search"),
+            Pattern::Search(name) => write!(formatter, "search({name})"),
             Pattern::Mcp { server, tool: Some(tool) } => write!(formatter, "mcp({server}/{tool})"),
             Pattern::Mcp { server, tool: None } => write!(formatter, "mcp({server})"),
             Pattern::Skill(name) => write!(formatter, "skill({name})"),
@@ -356,8 +366,8 @@ fn rule_for_all(tool: &str, action: RuleAction, scope: Scope, why: &str) -> Rule
 /// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
 /// rather than denied: without reading, nothing could be fixed.
 fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
-    [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
-        .into_iter()
+    let read = (action.max(RuleAction::Ask), "read");
+    ["exec", "edit", "fetch", "search"].map(|tool| (action, tool)).into_iter().chain([read])
 }
 
 impl LoadedRules {
@@ -431,6 +441,7 @@ fn matches_example(rule: &Rule, sample: &str, context: RuleContext<'_>) -> bool 
             rule.matches_path(&path, matches!(rule.pattern, Pattern::Edit(_)), context.bases)
         }
         Pattern::Fetch(_) => rule.matches_host(&sample.to_lowercase()),
+        Pattern::Search(_) => rule.matches_search(&sample.to_lowercase()),
         Pattern::Mcp { .. } => {
             sample.split_once('/').is_some_and(|(server, tool)| rule.matches_remote(server, tool))
         }
@@ -590,9 +601,12 @@ mod tests {
             (spec(RuleAction::Ask, "fetch(x)"), &["ask fetch"]),
             (
                 spec(RuleAction::Deny, "bash(rm)"),
-                &["deny exec", "deny edit", "deny fetch", "ask read"],
+                &["deny exec", "deny edit", "deny fetch", "deny search", "ask read"],
             ),
-            (spec(RuleAction::Ask, "bash(rm)"), &["ask exec", "ask edit", "ask fetch", "ask read"]),
+            (
+                spec(RuleAction::Ask, "bash(rm)"),
+                &["ask exec", "ask edit", "ask fetch", "ask search", "ask read"],
+            ),
             (RuleSpec { action: None, ..allow }, &["deny exec"]),
         ];
         for (wrong, instead) in table {
@@ -622,6 +636,7 @@ mod tests {
             ("deny read(~/.ssh)", "~/.ssh/id", "id", true),
             ("allow fetch(domain:*.rs)", "docs.rs|Docs.RS", "rs", true),
             ("allow fetch(domain:docs.rs)", "a.docs.rs", "", false),
+            ("allow search(brave)", "brave|Brave", "exa", true),
         ];
         let list = |text: &str| -> Vec<String> {
             text.split('|').filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -643,11 +658,11 @@ mod tests {
         let texts: Vec<_> = (0..=MAX_RULES).map(|index| format!("exec(a{index})")).collect();
         let specs: Vec<_> = texts.iter().map(|text| spec(RuleAction::Deny, text)).collect();
         let (rules, problems) = load_sample(&specs);
-        assert_eq!(rules.len(), MAX_RULES + 4);
+        assert_eq!(rules.len(), MAX_RULES + 5);
         assert_eq!(problems.len(), 1);
         let wrong: Vec<_> = (0..100).map(|_| spec(RuleAction::Deny, "\u{1b}[2Knonsense")).collect();
         let (rules, problems) = load_sample(&wrong);
-        assert_eq!((rules.len(), problems.len()), (4, MAX_PROBLEMS + 1));
+        assert_eq!((rules.len(), problems.len()), (5, MAX_PROBLEMS + 1));
         assert!(!problems.concat().contains('\u{1b}'), "{problems:?}");
     }
 }

@@ -11,7 +11,8 @@ use crate::shell::{SimpleCommand, Word};
 const MAX_RULE_BYTES: usize = 4096;
 
 /// The tools that a rule can be about.
-pub(super) const TOOLS: [&str; 7] = ["exec", "read", "edit", "fetch", "mcp", "skill", "agent"];
+pub(super) const TOOLS: [&str; 8] =
+    ["exec", "read", "edit", "fetch", "search", "mcp", "skill", "agent"];
 
 impl Rule {
     /// Parses a rule such as `exec(cargo test)`.
@@ -59,6 +60,7 @@ pub(super) fn pattern_for_all(tool: &str) -> Pattern {
         "read" => Pattern::Read(Glob::everything()),
         "edit" => Pattern::Edit(Glob::everything()),
         "fetch" => Pattern::Fetch("*".to_owned()),
+        "search" => Pattern::Search("*".to_owned()),
         "skill" => Pattern::Skill("*".to_owned()),
         "agent" => Pattern::Agent("*".to_owned()),
         _ => Pattern::Mcp { server: "*".to_owned(), tool: None },
@@ -72,6 +74,7 @@ fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, Str
         "read" => Ok(Pattern::Read(Glob::parse(spec, ignore_case)?)),
         "edit" => Ok(Pattern::Edit(Glob::parse(spec, ignore_case)?)),
         "fetch" => fetch(spec),
+        "search" => Ok(Pattern::Search(name(spec)?)),
         "skill" => Ok(Pattern::Skill(name(spec)?)),
         "agent" => Ok(Pattern::Agent(name(spec)?)),
         _ => match spec.split_once('/') {
@@ -281,6 +284,9 @@ mod tests {
             ("fetch(domain:*.rust-lang.org)", "fetch(domain:*.rust-lang.org)"),
             ("fetch(domain:localhost:3000)", "fetch(domain:localhost:3000)"),
             ("fetch(domain:[::1]:80)", "fetch(domain:[::1]:80)"),
+            ("search", "search"),
+            ("search(*)", "search"),
+            ("search(brave)", "search(brave)"),
             ("mcp", "mcp(*)"),
             ("mcp(files)", "mcp(files)"),
             ("mcp(files/read)", "mcp(files/read)"),
@@ -303,7 +309,7 @@ mod tests {
         for (text, expected) in [
             (&*"x".repeat(4097), "it is longer than 4096 bytes"),
             ("exec(ls", "it does not end with `)`"),
-            ("x", "unknown tool; the tools are exec, read, edit, fetch, mcp, skill, agent"),
+            ("x", "unknown tool; the tools are exec, read, edit, fetch, search, mcp, skill, agent"),
             ("exec()", "the brackets are empty; `exec` alone means everything"),
             ("exec(=)", "`=` must be followed by all words of the command, without `*`"),
             ("exec('')", "the name of the program is empty"),
@@ -349,6 +355,8 @@ mod tests {
             "fetch(domain:*.*.rs)",
             "fetch(domain:http://x/)",
             "fetch(url:x)",
+            "search()",
+            "search(a/b)",
             "mcp(/x)",
             "mcp(a/b/c)",
             "skill(a/b)",

@@ -1,0 +1,358 @@
+//! Searches the web with a service that the user's settings name. A service that is throttled, refuses or fails gives an
+//! error, and never an empty list of results. No redirect is followed, because the request has the key and the query.
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{
+    FetchError, FetchedBody, WebFetcher, header, host_and_port, is_loopback, parse_url,
+    request_failed,
+};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::patience::timeout;
+use turnwright_types::secret::Secret;
+use turnwright_types::text;
+
+/// The most bytes of an answer. The largest ones of these services have some hundred kilobytes.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_EXCERPT_CHARS: usize = 400;
+
+/// The names that the services have for the date and the excerpt of a result, the best first.
+const DATE: &[&str] = &["date", "publishedDate", "page_age", "publish_date"];
+const EXCERPT: &[&str] = &["highlights", "snippet", "description", "summary", "content", "text"];
+
+/// A service that searches the web: what it is sent, and where the results are in its answer.
+#[derive(Debug)]
+struct SearchBackend {
+    name: &'static str,
+    /// The address of its API; empty if it runs on a server of the user's own, and needs no key.
+    address: &'static str,
+    /// The header of the key, and what precedes the key in it.
+    key_header: (&'static str, &'static str),
+    /// The fields are the query of a GET, as opposed to the body of a POST.
+    is_get: bool,
+    /// The field for the words.
+    words: &'static str,
+    /// The field for the number of results. SearXNG has none, and ignores it.
+    count: &'static str,
+    /// Further fields, as JSON.
+    more: &'static str,
+    /// The place of the results in the answer.
+    list: &'static str,
+}
+
+/// All services. The last three belong to providers of models.
+const BACKENDS: &[SearchBackend] = &[
+    backend("searxng", "").get(r#"{"format":"json"}"#).fields(["q", "count", "/results"]),
+    backend("brave", "https://api.search.brave.com/res/v1/web/search")
+        .get(r#"{"text_decorations":false}"#)
+        .key_header("x-subscription-token")
+        .fields(["q", "count", "/web/results"]),
+    backend("tavily", "https://api.tavily.com/search"),
+    backend("exa", "https://api.exa.ai/search")
+        .more(r#"{"contents":{"highlights":true}}"#)
+        .key_header("x-api-key")
+        .fields(["query", "numResults", "/results"]),
+    backend("perplexity", "https://api.perplexity.ai/search"),
+    backend("serper", "https://google.serper.dev/search")
+        .key_header("x-api-key")
+        .fields(["q", "num", "/organic"]),
+    backend("deepseek", "https://api.deepseek.com/v1/tools/search")
+        .fields(["query", "count", "/results"]),
+    backend("zai", "https://api.z.ai/api/paas/v4/web_search")
+        .more(r#"{"search_engine":"search-prime"}"#)
+        .fields(["search_query", "count", "/search_result"]),
+    backend("ollama", "https://ollama.com/api/web_search"),
+];
+
+/// A service with the most frequent fields and the usual header.
+const fn backend(name: &'static str, address: &'static str) -> SearchBackend {
+    SearchBackend {
+        name,
+        address,
+        key_header: ("authorization", "Bearer "),
+        is_get: false,
+        words: "query",
+        count: "max_results",
+        more: "{}",
+        list: "/results",
+    }
+}
+
+impl SearchBackend {
+    const fn get(self, more: &'static str) -> SearchBackend {
+        SearchBackend { is_get: true, more, ..self }
+    }
+
+    const fn more(self, more: &'static str) -> SearchBackend {
+        SearchBackend { more, ..self }
+    }
+
+    const fn key_header(self, name: &'static str) -> SearchBackend {
+        SearchBackend { key_header: (name, ""), ..self }
+    }
+
+    /// Names the fields for the words and the number of results, and the place of the results in the answer.
+    const fn fields(self, [words, count, list]: [&'static str; 3]) -> SearchBackend {
+        SearchBackend { words, count, list, ..self }
+    }
+
+    /// The fields of a request.
+    fn request(&self, words: &str, count: usize) -> Map<String, Value> {
+        let mut fields: Map<String, Value> = serde_json::from_str(self.more).unwrap_or_default();
+        fields.insert(self.words.to_owned(), words.into());
+        fields.insert(self.count.to_owned(), count.into());
+        fields
+    }
+
+    /// Reads the results in an answer.
+    ///
+    /// # Errors
+    /// If the answer does not say for certain that there are none.
+    fn results(&self, answer: &Value, count: usize) -> Result<Vec<String>, String> {
+        let name = self.name;
+        let list = answer.pointer(self.list).and_then(Value::as_array);
+        let found = list.into_iter().flatten().filter_map(read_result);
+        let results: Vec<_> = found.take(count).collect();
+        // The search engines that SearXNG asks.
+        let silent = answer["unresponsive_engines"].as_array().filter(|all| !all.is_empty());
+        match list {
+            _ if !results.is_empty() => Ok(results),
+            Some(_) if silent.is_some() => {
+                Err(format!("{name} has nothing, because search engines did not answer it"))
+            }
+            Some(list) if list.is_empty() && answer["error"].is_null() => Ok(results),
+            // It leaves out a list without entries.
+            None if name == "brave" && answer["type"] == "search" => Ok(results),
+            _ => Err(format!("{name} has answered with something else than results")),
+        }
+    }
+}
+
+/// Reads a result: its title, address, date and excerpt in a line each. One without an address that can be fetched is
+/// none.
+fn read_result(entry: &Value) -> Option<String> {
+    let address = entry["url"].as_str().or_else(|| entry["link"].as_str())?;
+    let lines = [
+        line(entry, &["title"], MAX_TITLE_CHARS),
+        Some(parse_url(address).ok()?.to_string()),
+        line(entry, DATE, MAX_TITLE_CHARS),
+        line(entry, EXCERPT, MAX_EXCERPT_CHARS),
+    ];
+    Some(lines.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+}
+
+/// The first of these fields that has words, in one line.
+fn line(entry: &Value, names: &[&str], most: usize) -> Option<String> {
+    names.iter().find_map(|name| {
+        let list = entry[*name].as_array().map_or(&[][..], Vec::as_slice);
+        let parts = list.iter().chain([&entry[*name]]).filter_map(Value::as_str);
+        let words = text::one_line(&parts.collect::<Vec<_>>().join(" … "));
+        (!words.is_empty()).then(|| text::clip(escape_hidden_line(&words), most))
+    })
+}
+
+/// The names of the services.
+pub fn search_names() -> Vec<&'static str> {
+    BACKENDS.iter().map(|backend| backend.name).collect()
+}
+
+/// A service as the user's settings name it.
+#[derive(Clone, Debug)]
+pub struct SearchService {
+    backend: &'static SearchBackend,
+    url: Url,
+    pub key: Option<Secret>,
+}
+
+impl SearchService {
+    /// The service of this name at its usual address, or at the one that the settings have. `None` if there is no such
+    /// service, or it has no address.
+    pub fn new(name: &str, address: Option<&str>) -> Option<SearchService> {
+        let backend = BACKENDS.iter().find(|backend| backend.name == name)?;
+        let mut url = parse_url(address.unwrap_or(backend.address)).ok()?;
+        if backend.address.is_empty() && !url.path().ends_with("/search") {
+            url.path_segments_mut().ok()?.pop_if_empty().push("search");
+        }
+        Some(SearchService { backend, url, key: None })
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.backend.name
+    }
+
+    /// The host that learns what is searched for.
+    pub fn host(&self) -> String {
+        host_and_port(&self.url)
+    }
+
+    pub fn needs_key(&self) -> bool {
+        !self.backend.address.is_empty()
+    }
+
+    /// Asks the service. Returns the results, of several lines each, which are a stranger's words. Cancel safe.
+    ///
+    /// # Errors
+    /// Why there are none, as the end of a sentence.
+    pub async fn search(
+        &self,
+        web: &WebFetcher,
+        words: &str,
+        count: usize,
+    ) -> Result<Vec<String>, String> {
+        self.check_key()?;
+        let limit = web.limits.total;
+        let answered = timeout(limit, web.ask_service(self, words, count)).await;
+        let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
+        let (body, retry_after) = answer.map_err(|error| error.to_string())?;
+        if body.status != 200 {
+            return Err(self.refusal(body.status, retry_after.as_deref()));
+        }
+        if body.is_truncated || body.bytes.len() > MAX_ANSWER_BYTES {
+            return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
+        }
+        let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
+            format!("{} has not answered with JSON; is {} its API?", self.name(), self.host())
+        })?;
+        self.backend.results(&answer, count)
+    }
+
+    /// Checks what can be checked of the key before anything is sent.
+    pub fn check_key(&self) -> Result<(), String> {
+        let why = match &self.key {
+            None if self.needs_key() => "needs a key; `turnwright login search` stores one",
+            Some(_) if self.url.scheme() == "http" && !is_loopback(&self.url) => {
+                "gets its key only with encryption; `web.search_url` must begin with https"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("{} {why}", self.name()))
+    }
+
+    /// Says what an answer with another status than 200 means.
+    fn refusal(&self, status: u16, retry_after: Option<&str>) -> String {
+        let why = match status {
+            403 if !self.needs_key() => {
+                "does not answer with JSON: add `json` to `search.formats` in its settings.yml"
+            }
+            401 | 403 => "refuses the key",
+            402 | 432 | 433 => "has no searches left for this key or its plan",
+            202 | 429 => "has had too many searches",
+            400 | 413 | 414 | 422 => "refuses this query; a shorter one may help",
+            300..400 => "redirects to another address, which is not followed",
+            _ => "has failed",
+        };
+        let seconds = retry_after.and_then(|text| text.trim().parse::<u32>().ok());
+        let wait = seconds.map(|wait| format!("; try again in {wait} s")).unwrap_or_default();
+        format!("{} {why} (status {status}){wait}", self.name())
+    }
+}
+
+impl WebFetcher {
+    /// Sends a query to a service. Returns the answer, and when to ask again.
+    async fn ask_service(
+        &self,
+        service: &SearchService,
+        words: &str,
+        count: usize,
+    ) -> Result<(FetchedBody, Option<String>), FetchError> {
+        let backend = service.backend;
+        let mut url = service.url.clone();
+        // An address in the settings may be of any network, as a host that the user has allowed.
+        let built = if url.as_str() == backend.address {
+            self.get_or_build_client(&self.public_client, true).await
+        } else {
+            self.get_or_build_client(&self.allowed_client, false).await
+        };
+        let client = built.map_err(|reason| request_failed(&url, reason))?;
+        let fields = backend.request(words, count);
+        let mut request = if backend.is_get {
+            for (name, value) in &fields {
+                let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                url.query_pairs_mut().append_pair(name, &shown);
+            }
+            client.get(url.clone())
+        } else {
+            let body = Value::Object(fields).to_string();
+            client.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body)
+        };
+        if let Some(key) = &service.key {
+            let (name, before) = backend.key_header;
+            request = request.header(name, format!("{before}{}", key.expose()));
+        }
+        let sent = request.header(ACCEPT, "application/json").send().await;
+        let response = sent.map_err(|error| self.classify_error(&url, &error))?;
+        let retry_after = header(&response, RETRY_AFTER);
+        Ok((self.read_body(url, response).await?, retry_after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn backend_of(name: &str) -> &'static SearchBackend {
+        SearchService::new(name, Some("https://a.example/")).unwrap().backend
+    }
+
+    #[test]
+    fn only_results_that_can_be_fetched_are_left() {
+        let answer = json!({ "results": [
+            { "url": "https://docs.rs/a", "title": " A\n\u{202e}title ", "highlights": ["one", "two"],
+              "text": "x", "publishedDate": "2026-10-02" },
+            { "url": "javascript:alert(1)", "title": "no" },
+            { "url": "https://me:word@docs.rs/", "title": "no" },
+            { "url": format!("https://docs.rs/{}", "x".repeat(9_000)), "title": "no" },
+            { "title": "no" },
+            { "link": "http://b.docs.rs/", "title": "", "text": "é".repeat(1_000) },
+            { "url": "https://docs.rs/one-too-many" },
+        ] });
+        let results = backend_of("exa").results(&answer, 2).unwrap();
+        assert_eq!(results[0], "A \\u{202e}title\nhttps://docs.rs/a\n2026-10-02\none … two");
+        assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 2);
+        assert!(results[1].chars().count() < MAX_EXCERPT_CHARS + 30, "{}", results[1]);
+    }
+
+    #[test]
+    fn only_a_list_without_entries_means_that_nothing_was_found() {
+        let silent = json!({ "results": [], "unresponsive_engines": [["google", "CAPTCHA"]] });
+        for (name, answer, expected) in [
+            ("tavily", json!({ "results": [] }), ""),
+            ("tavily", json!({ "results": [], "error": null }), ""),
+            ("brave", json!({ "type": "search", "query": {} }), ""),
+            ("brave", json!({ "type": "ErrorResponse" }), "something else than results"),
+            ("tavily", json!({ "results": [], "error": "busy" }), "something else than results"),
+            ("tavily", json!({ "detail": { "error": "no" } }), "something else than results"),
+            ("tavily", json!({ "results": "none" }), "something else than results"),
+            ("zai", json!({ "code": 1211, "msg": "no" }), "something else than results"),
+            ("serper", json!([]), "something else than results"),
+            ("exa", json!({ "results": [{ "id": 1 }] }), "something else than results"),
+            ("searxng", silent, "search engines did not answer it"),
+            ("searxng", json!({ "results": [], "unresponsive_engines": [] }), ""),
+        ] {
+            match backend_of(name).results(&answer, 3) {
+                Ok(results) => assert!(results.is_empty() && expected.is_empty(), "{answer}"),
+                Err(why) => {
+                    assert!(!expected.is_empty() && why.ends_with(expected), "{name}: {why}");
+                    assert!(why.starts_with(name), "{why}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_address_of_searxng_is_that_of_its_page() {
+        let address = |text: &str| Some(SearchService::new("searxng", Some(text))?.url.to_string());
+        for text in ["http://box:8080/", "http://box:8080", "http://box:8080/search"] {
+            assert_eq!(address(text).as_deref(), Some("http://box:8080/search"));
+        }
+        assert_eq!(address("https://a.example/sx/").as_deref(), Some("https://a.example/sx/search"));
+        assert_eq!(address("http://me:word@box/"), None);
+        assert!(SearchService::new("searxng", None).is_none());
+        assert!(SearchService::new("google", Some("http://box/")).is_none());
+    }
+}

@@ -3,6 +3,7 @@
 
 mod config;
 mod doctor;
+mod document;
 mod eval;
 mod hooks;
 mod mcp;
@@ -18,6 +19,7 @@ mod stats;
 mod stored;
 
 use std::io::{self, Write, stderr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -162,6 +164,12 @@ enum CliCommand {
         #[command(subcommand)]
         probe: sandbox::SandboxProbe,
     },
+    /// Write the text of the document on stdin as JSON; the agent starts it.
+    #[command(hide = true)]
+    DocumentText {
+        #[arg(long, value_parser = turnwright_documents::parse_range)]
+        pages: Option<RangeInclusive<usize>>,
+    },
     /// Run a recorded session again, and say what has changed
     ///
     /// No model, file or command is touched: all of them are in the recording.
@@ -300,6 +308,9 @@ pub fn run() -> ExitCode {
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
         return sandbox::run_probe(probe);
     }
+    if let Some(CliCommand::DocumentText { pages }) = &arguments.command {
+        return document::run(pages.as_ref());
+    }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
     let paths = Paths::find();
@@ -385,6 +396,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Trust(args) => rules::run_trust(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
+        CliCommand::DocumentText { pages } => document::run(pages.as_ref()),
         CliCommand::Replay { file } => replay::run(&file, config),
         CliCommand::Policy { dir, action } => rules::run_policy(dir, action, &config),
         CliCommand::Sessions { action } => stored::run_sessions(action, &config),

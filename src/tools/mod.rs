@@ -6,6 +6,7 @@ mod apply_patch;
 mod arguments;
 mod ask_user;
 mod delete_path;
+mod document;
 mod edit_common;
 mod edit_file;
 mod exec;
@@ -58,6 +59,7 @@ pub(crate) use apply_patch::patch_call;
 pub(crate) use arguments::{
     ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, repair_arguments,
 };
+pub(crate) use document::read_document;
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use hooks::{

@@ -9,18 +9,20 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
+use super::document::read_document;
 use super::{
     CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
     list_dir, locations,
 };
 use tokio::task::spawn_blocking;
+use turnwright_documents::DocumentText;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::files::{
-    BinaryFile, Excerpt, FileError, Files, LineWindow, ReadContent, Roots,
+    BinaryFile, Excerpt, FileError, Files, LineWindow, ReadContent, Roots, may_be_document,
 };
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
@@ -45,7 +47,7 @@ const MAX_OUTLINE_CHARS: usize = 120;
 /// Definitions that are indented more are details.
 const MAX_INDENT: usize = 8;
 
-/// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines; their
+/// Read text files, images, PDF and office documents: `path` for one, `paths` for up to 20. At most 2000 lines; their
 /// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFile {
@@ -67,6 +69,9 @@ pub(super) struct ReadFile {
     limit: Option<i64>,
     #[serde(default)]
     show_line_numbers: Option<bool>,
+    /// Of a PDF, slides, sheets or cells of a notebook, such as 1-5; at most 20
+    #[serde(default)]
+    pages: Option<String>,
 }
 
 impl ReadFile {
@@ -136,10 +141,11 @@ impl Tool for ReadFile {
             max_width: MAX_LINE_CHARS,
             max_bytes: MAX_CALL_BYTES,
         };
+        let pages = self.pages.as_deref().filter(|pages| !pages.trim().is_empty());
         let mut looks = Vec::new();
         for (name, effect) in self.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                looks.push(find(name, (pass, target), window, ctx));
+                looks.push(find(name, (pass, target), window, pages, ctx));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
@@ -181,6 +187,8 @@ enum ReadResult {
         bytes: usize,
         text: String,
     },
+    /// The lines of the text of a document, and what it is.
+    Document(Excerpt, String),
     Binary(BinaryFile),
     /// With its entries.
     Folder(String),
@@ -191,12 +199,19 @@ async fn find<'a>(
     name: &'a str,
     (pass, target): (&Pass, &'a ResolvedPath),
     window: LineWindow,
+    pages: Option<&str>,
     ctx: &ToolCtx,
 ) -> (&'a str, &'a ResolvedPath, ReadResult) {
     let files = &ctx.env.files;
     let found = match files.read_window(target, window, &ctx.cancel).await {
-        Ok(look) => text(name, target, look, window, files).await,
-        Err(FileError::Binary(_)) => files.describe_binary(target).await.map(ReadResult::Binary),
+        Ok(look) => {
+            let is_document = is_document_text(&look, pages);
+            match document(is_document, target, window, pages, ctx).await.transpose() {
+                None => text(name, target, look, window, files).await,
+                Some(read) => read,
+            }
+        }
+        Err(FileError::Binary(_)) => binary(target, window, pages, ctx).await,
         Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
             Ok(tree) => Ok(ReadResult::Folder(list_dir::show(&tree))),
             Err(why) => Err(why),
@@ -204,6 +219,44 @@ async fn find<'a>(
         Err(error) => Err(error),
     };
     (name, target, found.unwrap_or_else(ReadResult::Failed))
+}
+
+/// Returns true if the text is that of a PDF, which may be written in ASCII, or of a notebook of which cells are asked for.
+fn is_document_text(look: &ReadContent, pages: Option<&str>) -> bool {
+    let ReadContent::Whole(text) = look else { return false };
+    text.text.starts_with("%PDF-") || pages.is_some() && text.text.starts_with('{')
+}
+
+async fn binary(
+    target: &ResolvedPath,
+    window: LineWindow,
+    pages: Option<&str>,
+    ctx: &ToolCtx,
+) -> Result<ReadResult, FileError> {
+    let binary = ctx.env.files.describe_binary(target).await?;
+    let is_document = may_be_document(&binary.head);
+    let read = document(is_document, target, window, pages, ctx).await?;
+    Ok(read.unwrap_or(ReadResult::Binary(binary)))
+}
+
+/// The text of a document, if the file may be one and is.
+async fn document(
+    may_be_one: bool,
+    target: &ResolvedPath,
+    window: LineWindow,
+    pages: Option<&str>,
+    ctx: &ToolCtx,
+) -> Result<Option<ReadResult>, FileError> {
+    if !may_be_one {
+        return Ok(None);
+    }
+    let bytes = ctx.env.files.read_bytes(target).await?;
+    // Boxed, because few files are documents.
+    let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(bytes, pages)));
+    let read = reading.await.ok_or(FileError::ReadCancelled)?.map_err(FileError::System)?;
+    Ok(read.map(|DocumentText { about, text }| {
+        ReadResult::Document(Excerpt::of(&text, &window), about)
+    }))
 }
 
 /// Records that the model reads the file and selects the part that is shown, off the runtime's
@@ -254,6 +307,10 @@ impl ReadReport {
             ReadResult::Lines(excerpt) => {
                 show_lines(&mut self.text, name, &excerpt, self.numbered, room);
                 self.text.push_str(&ctx.env.files.conflict_note(target));
+            }
+            ReadResult::Document(excerpt, about) => {
+                let header = format!("{name} | {about}");
+                show_lines(&mut self.text, &header, &excerpt, false, room);
             }
             ReadResult::Outline { lines, bytes, text } => {
                 show_outline(&mut self.text, name, lines, bytes, &text);

@@ -33,6 +33,7 @@ mod docs;
 mod doctor;
 mod doctor_acp;
 mod doctor_report;
+mod documents;
 mod editors;
 mod endurance;
 mod error_texts;

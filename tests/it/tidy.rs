@@ -32,6 +32,7 @@ const EVERYTHING: &[&str] = &["*"];
 /// The crates that each crate may depend on, as in the diagram of `ARCHITECTURE.md`.
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
+    ("turnwright-documents", &[]),
     ("turnwright-http", &[]),
     ("turnwright-rpc", &[]),
     ("turnwright-sandbox", &[]),

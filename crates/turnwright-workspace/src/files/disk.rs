@@ -29,6 +29,13 @@ pub(super) fn file_size(path: &Path) -> Result<u64, FileError> {
 
 /// Reads the text of a regular file. Blocks.
 pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
+    let bytes = read_bytes(path)?;
+    let size = bytes.len() as u64;
+    FileText::decode(bytes).ok_or(FileError::Binary(size))
+}
+
+/// Reads a regular file that is not too large. Blocks.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let file = nofollow::open_file(path)?;
     let metadata = file.metadata()?;
     // Checked on the open file, because the path may lead to another file by now.
@@ -44,7 +51,7 @@ pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
     if bytes.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(bytes.len() as u64));
     }
-    FileText::decode(bytes).ok_or(FileError::Binary(metadata.len()))
+    Ok(bytes)
 }
 
 /// Like [`read_text`], on a blocking thread.

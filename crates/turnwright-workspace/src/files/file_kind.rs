@@ -17,6 +17,10 @@ pub struct FileKind {
     pub size: Option<(u32, u32)>,
 }
 
+/// It says what to do, because nothing reads it.
+const OLD_OFFICE_FILE: &str = "Office file of the time before .docx, or with a password: to read it, convert it, for \
+                               example with `soffice --headless --convert-to`";
+
 /// Offset, magic bytes at that offset, name of the format.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -34,6 +38,7 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\x1aE\xdf\xa3", "Matroska media"),
     (0, b"%PDF-", "PDF"),
     (0, b"PK\x03\x04", "ZIP archive"),
+    (0, b"\xd0\xcf\x11\xe0", OLD_OFFICE_FILE),
     (0, b"\x1f\x8b", "gzip"),
     (0, b"BZh", "bzip2"),
     (0, b"\xfd7zXZ\0", "xz"),
@@ -69,6 +74,12 @@ pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
         _ => (None, None),
     };
     Some(FileKind { name, image_mime, size })
+}
+
+/// Returns true if a file that begins with these bytes may be a document of which the text can be read: a PDF, or the
+/// archive that the files of office programs are.
+pub fn may_be_document(head: &[u8]) -> bool {
+    head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04")
 }
 
 /// The MIME type of a picture that begins with these bytes, whether all models accept it or only some.

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use buffers::UnsavedFiles;
 pub use disk::{BinaryFile, FileHead, read_head};
 pub use entries::EntryInfo;
-pub use file_kind::{FileKind, PictureFault, picture_mime, read_picture, usual_base64};
+pub use file_kind::{
+    FileKind, PictureFault, may_be_document, picture_mime, read_picture, usual_base64,
+};
 pub use roots::Roots;
 pub use save::remove_left_files;
 pub(crate) use save::{is_temporary_name, remove_left_file};
@@ -163,6 +165,11 @@ impl Files {
         let reading =
             disk::run_at(&target.path, move |path| stream::read_excerpt(path, &window, &cancel));
         Ok(ReadContent::Excerpt(reading.await?))
+    }
+
+    /// Reads a file as it is on the disk.
+    pub async fn read_bytes(&self, target: &ResolvedPath) -> Result<Vec<u8>, FileError> {
+        self.unless_moved(target, disk::read_bytes).await
     }
 
     /// Describes a file that is not text.

@@ -1,0 +1,202 @@
+//! The files of office programs: archives of XML. A tokenizer of HTML reads that XML, because it fails at nothing, reads
+//! the entities of XML as well, and the program has it. It makes names lower case.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+
+use html5gum::{StartTag, Token, Tokenizer};
+use zip::ZipArchive;
+
+use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
+
+/// A cell further to the right follows the one before it.
+const MAX_COLUMNS: usize = 256;
+/// Ends each of the texts to which the cells of a workbook refer.
+const END_OF_STRING: char = '\u{1e}';
+
+type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
+
+/// Opens the file of an office program; `None` for another archive.
+pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
+    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return Ok(None) };
+    let manifest = read(&mut archive, "META-INF/manifest.xml").unwrap_or_default();
+    if String::from_utf8_lossy(&manifest).contains("encryption-data") {
+        return Err(crate::PASSWORD.to_owned());
+    }
+    let is_word = archive.index_for_name("word/document.xml").is_some();
+    let is_open = !manifest.is_empty() && archive.index_for_name("content.xml").is_some();
+    let (format, unit, parts) = if is_word || is_open {
+        let path = if is_word { "word/document.xml" } else { "content.xml" };
+        ("office document", "", vec![(String::new(), path.to_owned())])
+    } else if archive.index_for_name("xl/workbook.xml").is_some() {
+        let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
+        ("Excel workbook; its dates are numbers of days", "sheet", sheets)
+    } else if archive.index_for_name("ppt/presentation.xml").is_some() {
+        let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
+        ("PowerPoint presentation", "slide", slides)
+    } else {
+        return Ok(None);
+    };
+    let strings = read(&mut archive, "xl/sharedStrings.xml").unwrap_or_default();
+    let strings = flow(&strings, &[b"t"], &[]);
+    let labels = parts.iter().map(|(name, _)| name.clone()).collect();
+    let part = Box::new(move |index: usize| match read(&mut archive, &parts[index].1) {
+        Ok(xml) if is_open => flow(&xml, &[b"p", b"h"], &[]),
+        Ok(xml) => {
+            let shared: Vec<_> = strings.split(END_OF_STRING).collect();
+            flow(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared)
+        }
+        Err(why) => format!("[cannot be read: {why}]"),
+    });
+    Ok(Some(OpenedDocument { format, unit, title: None, labels, part }))
+}
+
+/// Unpacks a file of the archive.
+fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
+    let file = archive.by_name(name).map_err(|error| format!("{name}: {error}"))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_UNPACKED_BYTES as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("{name}: {error}"))?;
+    if bytes.len() > MAX_UNPACKED_BYTES {
+        return Err(format!("{name} unpacks to more than 64 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The name and path of each sheet or slide, in their order. The main file names the relations that lead to them.
+fn listed_parts(
+    archive: &mut Archive<'_>,
+    folder: &str,
+    main: &str,
+    element: &[u8],
+) -> Result<Vec<(String, String)>, String> {
+    let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
+    let mut paths = BTreeMap::new();
+    for tag in start_tags(&relations) {
+        if let (Some(id), Some(target)) = (attribute(&tag, b"id"), attribute(&tag, b"target")) {
+            let path = target.strip_prefix('/').map(str::to_owned);
+            paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
+        }
+    }
+    let list = read(archive, &format!("{folder}/{main}.xml"))?;
+    let listed = start_tags(&list).filter(|tag| local_name(&tag.name) == element);
+    let found = listed.filter_map(|tag| {
+        let path = paths.get(&attribute(&tag, b":id")?)?.clone();
+        Some((attribute(&tag, b"name").unwrap_or_default(), path))
+    });
+    Ok(found.collect())
+}
+
+fn start_tags(xml: &[u8]) -> impl Iterator<Item = StartTag<()>> {
+    Tokenizer::new(xml).flatten().filter_map(|token| match token {
+        Token::StartTag(tag) => Some(tag),
+        _ => None,
+    })
+}
+
+/// The name without its namespace.
+fn local_name(name: &[u8]) -> &[u8] {
+    name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
+}
+
+/// The first attribute whose name ends like this.
+fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
+    let (_, value) = tag.attributes.iter().find(|(name, _)| name.ends_with(end))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// The text, a line for each paragraph and each row of a table, with tabs between cells. Only the text in these elements
+/// counts. Cells of a workbook refer to texts that all its sheets share.
+fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
+    let mut text = String::new();
+    let mut open = 0_usize;
+    let mut table_cells = 0_usize;
+    let mut is_in_tab_stops = false;
+    let mut cell = WorkbookCell::default();
+    for token in Tokenizer::new(xml).flatten() {
+        match token {
+            Token::StartTag(tag) => {
+                let name = local_name(&tag.name);
+                open += usize::from(!tag.self_closing && elements.contains(&name));
+                match name {
+                    b"tabs" => is_in_tab_stops = true,
+                    b"tab" if !is_in_tab_stops => text.push('\t'),
+                    b"br" | b"cr" | b"line-break" => text.push('\n'),
+                    b"s" => text.push(' '),
+                    b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
+                    b"tc" | b"table-cell" => table_cells += 1,
+                    b"c" if !tag.self_closing => cell.begin(&tag, &mut text),
+                    _ => {}
+                }
+            }
+            Token::EndTag(tag) => {
+                let name = local_name(&tag.name);
+                open = open.saturating_sub(usize::from(elements.contains(&name)));
+                match name {
+                    b"tabs" => is_in_tab_stops = false,
+                    b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
+                    b"tr" | b"table-row" => text.push('\n'),
+                    b"tc" | b"table-cell" => {
+                        table_cells = table_cells.saturating_sub(1);
+                        text.push('\t');
+                    }
+                    b"si" => text.push(END_OF_STRING),
+                    b"c" => cell.end(shared, &mut text),
+                    b"row" => {
+                        text.push('\n');
+                        cell.column = 0;
+                    }
+                    _ => {}
+                }
+            }
+            Token::String(words) if open > 0 => text.push_str(&String::from_utf8_lossy(&words)),
+            _ => {}
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            break;
+        }
+    }
+    text
+}
+
+/// The cell of a workbook that is being read.
+#[derive(Default)]
+struct WorkbookCell {
+    column: usize,
+    /// Its value is the index of a shared text.
+    is_shared: bool,
+    /// Where its value begins in the text.
+    start: usize,
+}
+
+impl WorkbookCell {
+    /// Adds a tab for each cell that was left out.
+    fn begin(&mut self, tag: &StartTag<()>, text: &mut String) {
+        let column = attribute(tag, b"r").map_or(0, |place| column_of(&place));
+        while self.column < column.min(MAX_COLUMNS) {
+            text.push('\t');
+            self.column += 1;
+        }
+        self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+        self.start = text.len();
+    }
+
+    fn end(&mut self, shared: &[&str], text: &mut String) {
+        let value = text.get(self.start..).unwrap_or_default();
+        if let Some(index) = value.trim().parse::<usize>().ok().filter(|_| self.is_shared) {
+            text.truncate(self.start);
+            text.push_str(&shared.get(index).unwrap_or(&"[not read]").replace('\n', " "));
+        }
+        text.push('\t');
+        self.column += 1;
+    }
+}
+
+/// The index of the column of a cell, such as 27 for `AB12`.
+fn column_of(place: &str) -> usize {
+    let letters = place.bytes().take_while(u8::is_ascii_uppercase);
+    let number = letters.fold(0_usize, |sum, letter| {
+        sum.saturating_mul(26).saturating_add(usize::from(letter - b'A') + 1)
+    });
+    number.saturating_sub(1)
+}

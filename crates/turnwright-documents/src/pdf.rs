@@ -1,0 +1,348 @@
+//! PDF: the text of each page, in the order in which the page draws it. Where words and lines end follows from where the
+//! next text is drawn. This is the only file that knows `lopdf`.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::{array, slice};
+
+use lopdf::content::{Content, Operation};
+use lopdf::{
+    Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream, decode_text_string,
+};
+
+use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
+
+/// Stands for a page without text that draws a picture.
+pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned]";
+const TOO_LARGE: &str = "[this page cannot be read: it unpacks to more than 64 MiB]";
+const UNREADABLE: &str =
+    "\n[Text shown as \u{fffd} cannot be read: its font does not say which characters it has.]";
+
+/// How deep forms, which are pages within pages, may be nested.
+const MAX_FORM_DEPTH: usize = 4;
+/// Parts of the text's height that tell a new paragraph, a new line and a new word.
+const PARAGRAPH_GAP: f32 = 1.9;
+const LINE_GAP: f32 = 0.5;
+const WORD_GAP: f32 = 0.16;
+/// The same for a word in fonts of which no widths are read: those of several bytes for a character.
+const WIDE_WORD_GAP: f32 = 1.0;
+
+/// Opens a document. One that is encrypted without a password is decrypted, and a broken table of its objects is made
+/// anew.
+pub(crate) fn open(bytes: &[u8]) -> Result<OpenedDocument<'static>, String> {
+    let limit = Some(MAX_UNPACKED_BYTES);
+    let options = LoadOptions { max_decompressed_size: limit, ..LoadOptions::default() };
+    let document = Document::load_mem_with_options(bytes, options)
+        .map_err(|error| format!("is a PDF that cannot be read: {error}"))?;
+    if document.trailer.has(b"Encrypt") {
+        return Err(crate::PASSWORD.to_owned());
+    }
+    let pages: Vec<_> = document.page_iter().collect();
+    let title = title(&document);
+    let labels = vec![String::new(); pages.len()];
+    let part = Box::new(move |index: usize| page_text(&document, pages[index]));
+    Ok(OpenedDocument { format: "PDF", unit: "page", title, labels, part })
+}
+
+fn title(document: &Document) -> Option<String> {
+    let facts = document.trailer.get_deref(b"Info", document).ok()?.as_dict().ok()?;
+    decode_text_string(facts.get_deref(b"Title", document).ok()?).ok()
+}
+
+fn page_text(document: &Document, page: ObjectId) -> String {
+    let Ok(content) = document.get_page_content_with_limit(page, MAX_UNPACKED_BYTES) else {
+        return TOO_LARGE.to_owned();
+    };
+    let (own, inherited) = document.get_page_resources(page).unwrap_or_default();
+    let inherited = inherited.into_iter().filter_map(|id| document.get_dictionary(id).ok());
+    let resources: Vec<_> = own.into_iter().chain(inherited).collect();
+    let mut reader = PageReader {
+        document,
+        to_page: IDENTITY,
+        saved: Vec::new(),
+        font: None,
+        size: 1.0,
+        leading: 0.0,
+        line: IDENTITY,
+        pen: IDENTITY,
+        end: None,
+        text: String::new(),
+        has_picture: false,
+        is_unreadable: false,
+    };
+    reader.run(&content, &resources, 0);
+    match reader.text.trim() {
+        "" if reader.has_picture => PICTURE.to_owned(),
+        "" => "[an empty page]".to_owned(),
+        text if reader.is_unreadable => format!("{text}{UNREADABLE}"),
+        text => text.to_owned(),
+    }
+}
+
+/// An affine transformation, as PDF writes it.
+type Matrix = [f32; 6];
+
+const IDENTITY: Matrix = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+
+/// The first transformation followed by the second one.
+fn times(first: Matrix, second: Matrix) -> Matrix {
+    array::from_fn(|index| {
+        let column = index % 2;
+        let row = index - column;
+        let moved = if row == 4 { second[4 + column] } else { 0.0 };
+        first[row] * second[column] + first[row + 1] * second[2 + column] + moved
+    })
+}
+
+fn matrix(numbers: &[Object]) -> Matrix {
+    array::from_fn(|index| {
+        numbers.get(index).and_then(|number| number.as_float().ok()).unwrap_or(IDENTITY[index])
+    })
+}
+
+fn number(operation: &Operation, index: usize) -> f32 {
+    operation.operands.get(index).and_then(|number| number.as_float().ok()).unwrap_or(0.0)
+}
+
+struct Font<'a> {
+    encoding: Option<Encoding<'a>>,
+    /// Each character has several bytes.
+    is_wide: bool,
+    first_code: usize,
+    /// The widths of its characters in thousandths of an em.
+    widths: &'a [Object],
+}
+
+impl<'a> Font<'a> {
+    fn new(font: &'a Dictionary, document: &'a Document) -> Font<'a> {
+        let subtype = font.get_deref(b"Subtype", document).and_then(Object::as_name);
+        let is_wide = subtype.is_ok_and(|name| name == b"Type0");
+        let encoding = encoding(font, document);
+        let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
+        let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
+        Font {
+            // For lack of a map a wide font is taken for one of single bytes.
+            encoding: encoding.filter(|encoding| match encoding {
+                Encoding::UnicodeMapEncoding(_) | Encoding::SimpleEncoding(_) => true,
+                Encoding::OneByteEncoding(_) | Encoding::Differences(_) => !is_wide,
+            }),
+            is_wide,
+            first_code: usize::try_from(first.unwrap_or(0)).unwrap_or(0),
+            widths: widths.map(Vec::as_slice).unwrap_or_default(),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Option<String> {
+        match self.encoding.as_ref()? {
+            Encoding::SimpleEncoding(name) => {
+                Some(charset(name)?.decode_without_bom_handling(bytes).0.into_owned())
+            }
+            encoding => encoding.bytes_to_string(bytes).ok(),
+        }
+    }
+
+    /// The width of a string in ems, roughly if the font does not tell.
+    fn width(&self, bytes: &[u8], text: &str) -> f32 {
+        if self.widths.is_empty() {
+            return text.chars().map(|char| if char < '\u{2e80}' { 0.5 } else { 1.0 }).sum();
+        }
+        let widths = bytes.iter().map(|byte| {
+            let index = usize::from(*byte).checked_sub(self.first_code);
+            let width = index.and_then(|index| self.widths.get(index)?.as_float().ok());
+            width.unwrap_or(500.0) / 1000.0
+        });
+        widths.sum()
+    }
+}
+
+/// The encoding of a font. Its map to Unicode comes first, because the codes of a part of a font are often arbitrary.
+fn encoding<'a>(font: &'a Dictionary, document: &'a Document) -> Option<Encoding<'a>> {
+    let mut with_map = font.clone();
+    with_map.remove(b"Encoding");
+    match with_map.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES) {
+        // This one borrows nothing.
+        Ok(Encoding::UnicodeMapEncoding(map)) => Some(Encoding::UnicodeMapEncoding(map)),
+        _ => font.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES).ok(),
+    }
+}
+
+/// The character set of an encoding of Chinese, Japanese or Korean that every reader knows.
+fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
+    let name = str::from_utf8(name).ok()?;
+    let known = [
+        ("UCS2", encoding_rs::UTF_16BE),
+        ("UTF16", encoding_rs::UTF_16BE),
+        ("GB", encoding_rs::GBK),
+        ("B5", encoding_rs::BIG5),
+        ("RKSJ", encoding_rs::SHIFT_JIS),
+        ("KSC", encoding_rs::EUC_KR),
+        ("EUC", encoding_rs::EUC_JP),
+    ];
+    known.into_iter().find(|(part, _)| name.contains(part)).map(|(_, charset)| charset)
+}
+
+/// Reads the text of one page.
+struct PageReader<'a> {
+    document: &'a Document,
+    to_page: Matrix,
+    /// What `q` saves and `Q` restores.
+    saved: Vec<Matrix>,
+    font: Option<Rc<Font<'a>>>,
+    size: f32,
+    leading: f32,
+    /// The beginning of the current line.
+    line: Matrix,
+    /// The place of the next text.
+    pen: Matrix,
+    /// Where the text so far ends on the page.
+    end: Option<[f32; 2]>,
+    text: String,
+    has_picture: bool,
+    is_unreadable: bool,
+}
+
+impl<'a> PageReader<'a> {
+    /// Follows the operations of a page or of a form.
+    fn run(&mut self, content: &[u8], resources: &[&'a Dictionary], depth: usize) {
+        let mut fonts: HashMap<Vec<u8>, Option<Rc<Font<'a>>>> = HashMap::new();
+        for operation in Content::decode_iter(content).map_while(Result::ok) {
+            if self.text.len() > MAX_TEXT_BYTES {
+                return;
+            }
+            let named = operation.operands.first().and_then(|operand| operand.as_name().ok());
+            match (operation.operator.as_str(), named) {
+                ("Tf", Some(name)) => {
+                    let font = fonts.entry(name.to_vec()).or_insert_with(|| {
+                        let font = self.resource(resources, b"Font", name)?.as_dict().ok()?;
+                        Some(Rc::new(Font::new(font, self.document)))
+                    });
+                    self.font.clone_from(font);
+                    self.size = number(&operation, 1);
+                }
+                ("Do", Some(name)) => {
+                    let object = self.resource(resources, b"XObject", name);
+                    if let Some(stream) = object.and_then(|object| object.as_stream().ok()) {
+                        self.draw(stream, resources, depth);
+                    }
+                }
+                ("BI", _) => self.has_picture = true,
+                _ => self.apply(&operation),
+            }
+        }
+    }
+
+    fn resource(&self, all: &[&'a Dictionary], kind: &[u8], name: &[u8]) -> Option<&'a Object> {
+        let document = self.document;
+        let mut of_kind = all.iter().filter_map(|all| all.get_deref(kind, document).ok());
+        of_kind.find_map(|found| found.as_dict().ok()?.get_deref(name, document).ok())
+    }
+
+    /// Draws a picture or a form.
+    fn draw(&mut self, stream: &'a Stream, resources: &[&'a Dictionary], depth: usize) {
+        let document = self.document;
+        let subtype = stream.dict.get_deref(b"Subtype", document).and_then(Object::as_name);
+        let is_form = subtype.is_ok_and(|name| name == b"Form");
+        self.has_picture |= !is_form;
+        if !is_form || depth == MAX_FORM_DEPTH {
+            return;
+        }
+        let content = stream.decompressed_content_with_limit(MAX_UNPACKED_BYTES);
+        let own = stream.dict.get_deref(b"Resources", document).and_then(Object::as_dict).ok();
+        let resources: Vec<_> = own.into_iter().chain(resources.iter().copied()).collect();
+        let before = self.to_page;
+        if let Ok(Object::Array(numbers)) = stream.dict.get_deref(b"Matrix", document) {
+            self.to_page = times(matrix(numbers), before);
+        }
+        self.run(&content.unwrap_or_default(), &resources, depth + 1);
+        self.to_page = before;
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        let operands = operation.operands.as_slice();
+        match operation.operator.as_str() {
+            "q" => self.saved.push(self.to_page),
+            "Q" => self.to_page = self.saved.pop().unwrap_or(self.to_page),
+            "cm" => self.to_page = times(matrix(operands), self.to_page),
+            "BT" => self.move_to(IDENTITY),
+            "Tm" => self.move_to(matrix(operands)),
+            "TL" => self.leading = number(operation, 0),
+            "Td" => self.next_line(number(operation, 0), number(operation, 1)),
+            "TD" => {
+                self.leading = -number(operation, 1);
+                self.next_line(number(operation, 0), number(operation, 1));
+            }
+            "T*" => self.next_line(0.0, -self.leading),
+            "Tj" => self.show_all(operands),
+            "TJ" => {
+                if let Some(Object::Array(items)) = operands.first() {
+                    self.show_all(items);
+                }
+            }
+            "'" | "\"" => {
+                self.next_line(0.0, -self.leading);
+                self.show_all(operands.last().map(slice::from_ref).unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    fn move_to(&mut self, place: Matrix) {
+        self.line = place;
+        self.pen = place;
+    }
+
+    fn next_line(&mut self, x: f32, y: f32) {
+        self.move_to(times([1.0, 0.0, 0.0, 1.0, x, y], self.line));
+    }
+
+    fn move_pen(&mut self, ems: f32) {
+        self.pen = times([1.0, 0.0, 0.0, 1.0, ems * self.size, 0.0], self.pen);
+    }
+
+    /// Shows strings. Numbers between them move the pen back by thousandths of an em.
+    fn show_all(&mut self, items: &[Object]) {
+        for item in items {
+            if let Ok(number) = item.as_float() {
+                let ems = -number / 1000.0;
+                self.move_pen(ems);
+                if ems > WORD_GAP && !self.text.ends_with(char::is_whitespace) {
+                    self.text.push(' ');
+                }
+            } else if let Ok(bytes) = item.as_str() {
+                self.show(bytes);
+            }
+        }
+    }
+
+    fn show(&mut self, bytes: &[u8]) {
+        let Some(font) = self.font.clone() else { return };
+        self.separate(times(self.pen, self.to_page), font.is_wide);
+        let decoded = font.decode(bytes);
+        self.is_unreadable |= decoded.is_none();
+        let text = decoded.as_deref().unwrap_or("\u{fffd}");
+        self.text.push_str(text);
+        self.move_pen(font.width(bytes, text));
+        let end = times(self.pen, self.to_page);
+        self.end = Some([end[4], end[5]]);
+    }
+
+    /// Separates the next text from what precedes it on the page.
+    fn separate(&mut self, place: Matrix, is_wide: bool) {
+        let Some([x, y]) = self.end else { return };
+        let height = self.size.abs() * place[2].hypot(place[3]);
+        let length = place[0].hypot(place[1]);
+        let right = place[4] - x;
+        let up = place[5] - y;
+        let along = (right * place[0] + up * place[1]) / length;
+        let across = ((right * place[1] - up * place[0]) / length).abs();
+        let word_gap = height * if is_wide { WIDE_WORD_GAP } else { WORD_GAP };
+        let is_elsewhere = along > word_gap || along < -8.0 * word_gap;
+        if across > PARAGRAPH_GAP * height {
+            self.text.push_str("\n\n");
+        } else if across > LINE_GAP * height {
+            self.text.push('\n');
+        } else if is_elsewhere && !self.text.ends_with(char::is_whitespace) {
+            self.text.push(' ');
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use std::io::{Cursor, Write};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use lopdf::{Document, EncryptionState, EncryptionVersion, Permissions};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::*;
+
+/// Maps three codes to Chinese characters and one beyond the first 65 536.
+const UNICODE_MAP: &str = "\
+/CIDInit /ProcSet findresource begin
+12 dict begin
+begincmap
+/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) /Supplement 0 >> def
+/CMapName /Adobe-Identity-UCS def
+/CMapType 2 def
+1 begincodespacerange
+<0000> <FFFF>
+endcodespacerange
+3 beginbfchar
+<0001> <4F60>
+<0002> <597D>
+<0003> <D83DDE00>
+endbfchar
+endcmap
+CMapName currentdict /CMap defineresource pop
+end
+end
+";
+
+fn stream(facts: &str, data: &[u8]) -> Vec<u8> {
+    let begin = format!("<< {facts} /Length {} >>\nstream\n", data.len());
+    [begin.as_bytes(), data, b"\nendstream"].concat()
+}
+
+/// The objects of a PDF with these content streams.
+fn objects(contents: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let pages = (0..contents.len()).map(|index| 11 + 2 * index);
+    let kids: String = pages.clone().map(|number| format!("{number} 0 R ")).collect();
+    let wide = "<< /Type /Font /Subtype /Type0 /BaseFont /A /Encoding";
+    let mut objects = vec![
+        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
+        format!(
+            "<< /Type /Pages /Kids [{kids}] /Count {} /Resources << /Font << /F1 4 0 R /F2 5 0 R \
+             /F3 6 0 R /F4 7 0 R >> /XObject << /I 9 0 R /X 10 0 R >> >> >>",
+            contents.len()
+        )
+        .into_bytes(),
+        b"<< /Title (A title) >>".to_vec(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+            .to_vec(),
+        format!("{wide} /Identity-H /ToUnicode 8 0 R >>").into_bytes(),
+        format!("{wide} /GBK-EUC-H >>").into_bytes(),
+        format!("{wide} /Identity-H >>").into_bytes(),
+        stream("", UNICODE_MAP.as_bytes()),
+        stream(
+            "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray \
+             /BitsPerComponent 8",
+            b"x",
+        ),
+        stream(
+            "/Type /XObject /Subtype /Form /BBox [0 0 99 99]",
+            b"BT /F1 12 Tf (in a form) Tj ET",
+        ),
+    ];
+    for (content, page) in contents.iter().zip(pages) {
+        let facts = "/Type /Page /Parent 2 0 R /MediaBox [0 0 612 792]";
+        objects.push(format!("<< {facts} /Contents {} 0 R >>", page + 1).into_bytes());
+        objects.push(content.clone());
+    }
+    objects
+}
+
+fn pdf_of(contents: &[Vec<u8>]) -> Vec<u8> {
+    let objects = objects(contents);
+    let mut bytes = b"%PDF-1.7\n".to_vec();
+    let mut table = format!("xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1);
+    for (object, number) in objects.iter().zip(1..) {
+        table.push_str(&format!("{:010} 00000 n \n", bytes.len()));
+        bytes.extend(format!("{number} 0 obj\n").into_bytes());
+        bytes.extend(object);
+        bytes.extend(b"\nendobj\n");
+    }
+    let trailer = format!(
+        "{table}trailer\n<< /Size {} /Root 1 0 R /Info 3 0 R /ID [<00> <00>] >>\nstartxref\n{}\n%%EOF\n",
+        objects.len() + 1,
+        bytes.len()
+    );
+    bytes.extend(trailer.into_bytes());
+    bytes
+}
+
+fn pdf(contents: &[&str]) -> Vec<u8> {
+    pdf_of(&contents.iter().map(|text| stream("", text.as_bytes())).collect::<Vec<_>>())
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    extract(bytes, None).unwrap().unwrap().text
+}
+
+#[test]
+fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
+    let hint = format!("{}\n\n{SCAN_HINT}", pdf::PICTURE);
+    for (content, expected) in [
+        (
+            "BT /F1 12 Tf 72 700 Td (Hello) Tj 0 -14 Td (second line) Tj 0 -40 Td (next) Tj ET",
+            "Hello\nsecond line\n\nnext\n\n",
+        ),
+        ("BT /F1 12 Tf [(Wor) 20 (d) -300 (next)] TJ ET", "Word next\n\n"),
+        (
+            "BT /F1 12 Tf 1 0 0 1 72 700 Tm (left) Tj 1 0 0 1 300 700 Tm (right) Tj ET",
+            "left right\n\n",
+        ),
+        ("BT /F1 12 Tf (caf\\351) Tj ET", "café\n\n"),
+        ("BT /F1 12 Tf 14 TL (a) Tj T* (b) Tj (c) ' ET", "a\nb\nc\n\n"),
+        (
+            "q 2 0 0 2 0 0 cm BT /F1 6 Tf (a) Tj ET Q BT /F1 12 Tf 0 -14 Td (b) Tj ET",
+            "a\nb\n\n",
+        ),
+        ("/X Do", "in a form\n\n"),
+        ("BT /F2 12 Tf <000100020003> Tj ET", "你好😀\n\n"),
+        ("BT /F3 12 Tf <C4E3BAC3> Tj ET", "你好\n\n"),
+        ("/I Do", hint.as_str()),
+        (" ", "[an empty page]\n\n"),
+    ] {
+        assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");
+    }
+    let unreadable = text_of(&pdf(&["BT /F4 12 Tf <00010002> Tj ET"]));
+    assert!(unreadable.contains("\u{fffd}\n[Text shown as"), "{unreadable}");
+}
+
+#[test]
+fn a_range_of_at_most_20_pages_is_read() {
+    let bytes = pdf_of(&vec![stream("", b"BT /F1 9 Tf (x) Tj ET"); 5_000]);
+    let first = extract(&bytes, None).unwrap().unwrap();
+    let about = "PDF, 5000 pages, here 1–20; for others set `pages`, titled “A title”";
+    assert_eq!(first.about, about);
+    assert!(first.text.contains("--- page 20 ---\nx\n") && !first.text.contains("page 21"));
+    let last = extract(&bytes, Some(&(4_999..=usize::MAX))).unwrap().unwrap();
+    assert_eq!(last.text, "--- page 4999 ---\nx\n\n--- page 5000 ---\nx\n\n");
+    let none = extract(&bytes, Some(&(5_001..=5_002))).unwrap_err();
+    assert_eq!(none, "has no page 5001: the last one is 5000");
+}
+
+#[test]
+fn an_encrypted_document_is_read_if_it_needs_no_password() {
+    for (password, expected) in [("", Ok("--- page 1 ---\nx\n\n")), ("secret", Err(PASSWORD))] {
+        let mut document = Document::load_mem(&pdf(&["BT /F1 9 Tf (x) Tj ET"])).unwrap();
+        let version = EncryptionVersion::V2 {
+            document: &document,
+            owner_password: "owner",
+            user_password: password,
+            key_length: 128,
+            permissions: Permissions::all(),
+        };
+        let state = EncryptionState::try_from(version).unwrap();
+        document.encrypt(&state).unwrap();
+        let mut bytes = Vec::new();
+        document.save_to(&mut bytes).unwrap();
+        let read = extract(&bytes, None).map(|read| read.unwrap().text);
+        assert_eq!(read.as_deref().map_err(String::as_str), expected);
+    }
+}
+
+#[test]
+fn a_broken_document_is_mended_or_refused_in_words() {
+    let mut broken = pdf(&["BT /F1 9 Tf (x) Tj ET"]);
+    let table = broken.windows(9).rposition(|bytes| bytes == b"startxref").unwrap();
+    broken.truncate(table);
+    broken.extend(b"startxref\n99999999\n%%EOF\n");
+    assert_eq!(text_of(&broken), "--- page 1 ---\nx\n\n");
+    let why = extract(b"%PDF-1.7 and nothing else", None).unwrap_err();
+    assert!(why.starts_with("is a PDF that cannot be read: "), "{why}");
+}
+
+#[test]
+fn what_unpacks_to_too_much_is_not_read() {
+    let spaces = vec![b' '; MAX_UNPACKED_BYTES + 1];
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&spaces).unwrap();
+    let bomb = stream("/Filter /FlateDecode", &packed.finish().unwrap());
+    let text = text_of(&pdf_of(&[bomb, stream("", b"BT /F1 9 Tf (x) Tj ET")]));
+    assert!(text.contains("unpacks to more than 64 MiB]\n\n--- page 2 ---\nx\n"), "{text}");
+    let text = text_of(&workbook(&String::from_utf8(spaces).unwrap()));
+    assert!(text.contains("sheet1.xml unpacks to more than 64 MiB]"), "{text}");
+}
+
+fn archive(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in files {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn workbook(sheet: &str) -> Vec<u8> {
+    archive(&[
+        (
+            "xl/workbook.xml",
+            "<sheets><sheet name=\"Numbers &lt;1>\" sheetId=\"1\" r:id=\"rId7\"/></sheets>",
+        ),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<Relationship Id=\"rId7\" Type=\"x\" Target=\"worksheets/sheet1.xml\"/>",
+        ),
+        (
+            "xl/sharedStrings.xml",
+            "<sst><si><t>Name</t></si><si><r><t>two</t></r><r><t> runs</t></r></si></sst>",
+        ),
+        ("xl/worksheets/sheet1.xml", sheet),
+    ])
+}
+
+#[test]
+fn paragraphs_and_tables_of_a_text_are_lines() {
+    let word = archive(&[(
+        "word/document.xml",
+        "<?xml version=\"1.0\"?><w:p><w:pPr><w:tabs><w:tab w:val=\"left\"/></w:tabs></w:pPr><w:r>\
+         <w:t>One &amp; two</w:t><w:tab/><w:t xml:space=\"preserve\"> three</w:t></w:r></w:p>\
+         <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>你</w:t>\
+         </w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:delText>gone</w:delText></w:r></w:p>",
+    )]);
+    let read = extract(&word, Some(&(3..=4))).unwrap().unwrap();
+    assert_eq!(read.about, "office document");
+    assert_eq!(read.text, "One & two\t three\na \t你\n\n");
+    let content = "<office:text><text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
+                   b<text:line-break/>c<text:s/>d</text:p></office:text>";
+    let manifest = "META-INF/manifest.xml";
+    let open = archive(&[("content.xml", content), (manifest, "<manifest:manifest/>")]);
+    assert_eq!(text_of(&open), "Title\na\tb\nc d\n\n");
+    let locked = [("content.xml", content), (manifest, "<manifest:encryption-data/>")];
+    assert_eq!(extract(&archive(&locked), None), Err(PASSWORD.to_owned()));
+}
+
+#[test]
+fn sheets_and_slides_are_read_in_their_order() {
+    let sheet = "<sheetData><row r=\"1\"><c r=\"A1\" t=\"s\"><v>0</v></c><c r=\"C1\" t=\"s\"><v>1</v></c>\
+                 </row><row r=\"2\"><c r=\"A2\" s=\"1\"/><c r=\"B2\"><f>1+1</f><v>2</v></c>\
+                 <c r=\"C2\" t=\"inlineStr\"><is><t>in</t></is></c><c r=\"D2\" t=\"s\"><v>9</v></c></row>\
+                 </sheetData>";
+    let read = extract(&workbook(sheet), None).unwrap().unwrap();
+    assert_eq!(read.about, "Excel workbook; its dates are numbers of days, 1 sheet");
+    let expected = "--- sheet 1 Numbers <1> ---\nName\t\ttwo runs\n\t2\tin\t[not read]\n\n";
+    assert_eq!(read.text, expected);
+    let slide = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let slides = archive(&[
+        (
+            "ppt/presentation.xml",
+            "<p:sldId id=\"256\" r:id=\"rId2\"/><p:sldId id=\"257\" r:id=\"rId1\"/>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            "<Relationship Id=\"rId1\" Target=\"slides/slide1.xml\"/>\
+             <Relationship Id=\"rId2\" Target=\"/ppt/slides/slide2.xml\"/>",
+        ),
+        ("ppt/slides/slide1.xml", &slide("end")),
+        ("ppt/slides/slide2.xml", &slide("begin")),
+    ]);
+    assert_eq!(text_of(&slides), "--- slide 1 ---\nbegin\n\n--- slide 2 ---\nend\n\n");
+}
+
+#[test]
+fn cells_of_a_notebook_are_read_with_their_outputs() {
+    let notebook = br#"{"nbformat":4,"cells":[{"cell_type":"code","source":["a\n","b"],"outputs":[
+        {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
+    let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
+    assert_eq!(text_of(notebook), expected);
+}
+
+#[test]
+fn other_files_are_no_documents() {
+    for bytes in [&archive(&[("a.txt", "x")])[..], b"PK\x03\x04", b"{\"a\":1}", b"", b"text"] {
+        assert_eq!(extract(bytes, None), Ok(None), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_range_is_read_in_each_form() {
+    for (text, expected) in [
+        ("3", Some(3..=3)),
+        ("1-5", Some(1..=5)),
+        (" 2 – 4 ", Some(2..=4)),
+        ("7-", Some(7..=usize::MAX)),
+        ("-3", Some(1..=3)),
+        ("", Some(1..=usize::MAX)),
+        ("0", None),
+        ("5-1", None),
+        ("1,2", None),
+        ("all", None),
+    ] {
+        assert_eq!(parse_range(text).ok(), expected, "{text}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Has the text of a document read by a process of its own: this program again, with little memory and time, and in a
+//! sandbox in which it reads nothing but itself and what it is given. Whatever a document does to its reader costs that
+//! reading only.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use turnwright_documents::DocumentText;
+use turnwright_sandbox::SandboxProfile;
+use turnwright_types::error_text::io_error_text;
+use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+
+const MAX_TIME: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_millis(200);
+/// JSON may have six bytes for one of the text.
+const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
+
+const CRASHED: &str = "cannot be read: its reader crashed, or needed more than 512 MiB. Try other `pages`, or convert it \
+                       with exec";
+
+/// The readers that may run at the same time in this process.
+static PLACES: Semaphore = Semaphore::const_new(2);
+
+/// Reads the text of a document, or of some of its pages. `None` if it is no document.
+///
+/// # Errors
+/// What is wrong, and what to do, in words that follow the document's name.
+pub(crate) async fn read_document(
+    bytes: Vec<u8>,
+    pages: Option<&str>,
+) -> Result<Option<DocumentText>, String> {
+    if let Some(pages) = pages {
+        turnwright_documents::parse_range(pages)?;
+    }
+    let _place = PLACES.acquire().await.map_err(|error| error.to_string())?;
+    let program = reader(pages).map_err(|error| not_started(&error))?;
+    let started = ProcessGroup::start_piped(&program).await;
+    let (mut group, pipes) = started.map_err(|error| not_started(&error))?;
+    let mut stdin = pipes.stdin;
+    let mut output = pipes.stdout.take(MAX_ANSWER_BYTES);
+    let mut answer = Vec::new();
+    let writing = async move {
+        // A reader that has ended is no fault of the writer.
+        stdin.write_all(&bytes).await.ok();
+    };
+    let work = future::join(writing, output.read_to_end(&mut answer));
+    let is_late = timeout(MAX_TIME, work).await.is_err();
+    group.stop(GRACE).await;
+    if is_late {
+        return Err("cannot be read: it takes longer than 20 seconds".to_owned());
+    }
+    serde_json::from_slice(&answer).unwrap_or_else(|_| Err(CRASHED.to_owned()))
+}
+
+fn not_started(error: &io::Error) -> String {
+    format!("cannot be read, because its reader was not started: {}", io_error_text(error))
+}
+
+fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
+    let program = std::env::current_exe()?;
+    let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
+    if let Some(pages) = pages {
+        command_line.push(format!("--pages={pages}").into());
+    }
+    // Where nothing can be confined, its limits are all that it has.
+    let sandbox = turnwright_sandbox::can_confine()
+        .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });
+    let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });
+    Ok(PipedProgram { command_line, workdir, environment: Environment::default(), sandbox })
+}

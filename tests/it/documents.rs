@@ -1,0 +1,106 @@
+//! The text of documents: `read_file` and prompts have it read by a process of its own, which a hostile document may
+//! bring down.
+
+use std::fs;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, says};
+
+/// A PDF of one page that shows this text in a font with this map to Unicode.
+fn pdf(text: &str, unicode_map: &str) -> Vec<u8> {
+    let content = format!("BT /F 12 Tf {text} Tj ET");
+    let stream = |text: &str| format!("<< /Length {} >>\nstream\n{text}\nendstream", text.len());
+    let objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>"
+            .to_owned(),
+        stream(&content),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 6 0 R >>".to_owned(),
+        stream(unicode_map),
+    ];
+    let mut pdf = "%PDF-1.7\n".to_owned();
+    let mut table = "xref\n0 7\n0000000000 65535 f \n".to_owned();
+    for (number, object) in (1..).zip(objects) {
+        table.push_str(&format!("{:010} 00000 n \n", pdf.len()));
+        pdf.push_str(&format!("{number} 0 obj\n{object}\nendobj\n"));
+    }
+    let start = pdf.len();
+    format!("{pdf}{table}trailer\n<< /Size 7 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n")
+        .into_bytes()
+}
+
+/// A map of all codes of four bytes, which its reader writes out in memory.
+const HOSTILE_MAP: &str = "\
+/CIDInit /ProcSet findresource begin
+12 dict begin
+begincmap
+/CMapType 2 def
+1 begincodespacerange
+<00000000> <FFFFFFFF>
+endcodespacerange
+1 beginbfrange
+<00000000> <FFFFFFFF> <0041>
+endbfrange
+endcmap
+CMapName currentdict /CMap defineresource pop
+end
+end
+";
+
+#[test]
+fn a_document_that_brings_down_its_reader_costs_only_that_call() {
+    let mut agent = TestAgent::builder().start();
+    fs::write(agent.path("a.pdf"), pdf("(Hello)", "")).unwrap();
+    fs::write(agent.path("bomb.pdf"), pdf("(Hello)", HOSTILE_MAP)).unwrap();
+    fs::write(agent.path("broken.pdf"), b"%PDF-1.7\n\0\xff").unwrap();
+    fs::write(agent.path("old.doc"), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0").unwrap();
+    fs::write(agent.path("a.ipynb"), r#"{"nbformat":4,"cells":[{"source":"x = 1"}]}"#).unwrap();
+    let all = [
+        json!({ "path": "bomb.pdf" }),
+        json!({ "path": "a.pdf" }),
+        json!({ "path": "a.pdf", "pages": "2" }),
+        json!({ "path": "a.pdf", "pages": "all" }),
+        json!({ "path": "broken.pdf" }),
+        json!({ "path": "old.doc" }),
+        json!({ "path": "a.ipynb" }),
+        json!({ "path": "a.ipynb", "pages": "1" }),
+    ];
+    let results = cards::run_each(&mut agent, "read_file", &all);
+    assert!(results[0].contains("bomb.pdf | Error: cannot be read: "), "{}", results[0]);
+    let text = "[File: a.pdf | PDF, 1 page | Lines: 3]\n--- page 1 ---\nHello\n";
+    assert!(results[1].starts_with(text), "{}", results[1]);
+    assert!(results[2].contains("has no page 2: the last one is 1"), "{}", results[2]);
+    assert!(results[3].contains("is a page or a range"), "{}", results[3]);
+    assert!(results[4].contains("is a PDF that cannot be read: "), "{}", results[4]);
+    assert!(results[5].contains("convert it"), "{}", results[5]);
+    assert!(results[6].contains("    1| {\"nbformat\""), "{}", results[6]);
+    assert!(results[7].contains("notebook, 1 cell | Lines: "), "{}", results[7]);
+    assert!(results[7].contains("\nx = 1\n"), "{}", results[7]);
+}
+
+#[test]
+fn an_attached_document_reaches_the_model_as_text() {
+    let mut agent = TestAgent::builder().model(json!([says("Read."), says("Read.")])).start();
+    let attached = |bytes: &[u8]| {
+        let blob = BASE64.encode(bytes);
+        json!({ "type": "resource", "resource": { "uri": "file:///x/a.pdf", "blob": blob } })
+    };
+    for (bytes, expected) in [
+        (pdf("(Hello)", ""), "[PDF, 1 page]\n--- page 1 ---\nHello"),
+        (b"PK\x03\x04 is no document".to_vec(), "[binary content that is no document, not shown]"),
+    ] {
+        let text = json!({ "type": "text", "text": "Look" });
+        let prompt = json!({ "sessionId": agent.session, "prompt": [text, attached(&bytes)] });
+        assert_eq!(agent.call("session/prompt", &prompt)["result"]["stopReason"], "end_turn");
+        let number = usize::from(bytes.starts_with(b"PK"));
+        let request = agent.model_request(number)["messages"].to_string();
+        let expected = json!(expected).to_string();
+        assert!(request.contains(expected.trim_matches('"')), "{request}");
+        assert!(!request.contains("base64,"), "{request}");
+    }
+}

@@ -9,6 +9,7 @@ mod hidden_secrets;
 mod hooks;
 pub(super) mod records;
 pub(super) mod runner;
+mod stopping;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

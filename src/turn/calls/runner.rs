@@ -14,7 +14,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
@@ -27,6 +26,7 @@ use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::hooks::{HookWish, HookedCall};
 use super::records::{RecordedCall, abridged_arguments};
+use super::stopping::{unless_cancelled, unless_stopped};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
 };
@@ -42,8 +42,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 use turnwright_workspace::checkpoint::CallChanges;
 
-/// How long a tool with side effects may take to stop after a cancel.
-const GRACE: Duration = Duration::from_secs(2);
 /// The result of a call that did not run because the user cancelled.
 pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
 /// The result when only this call was cancelled.
@@ -577,44 +575,6 @@ pub(super) async fn make_plan(
         Some(Err(_)) => Err(CRASHED.into()),
         None => Err(cancelled()),
     }
-}
-
-/// Runs `work` until the token is cancelled, and does not poll it once more after that: withdrawing
-/// one question must not let the next one start.
-async fn unless_cancelled<T>(
-    cancel: &CancellationToken,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => None,
-        done = work => Some(done),
-    }
-}
-
-/// Waits for a call that runs, or until a cancel has ended it. One that only reads is dropped at once.
-async fn unless_stopped<T>(
-    running: impl Future<Output = T>,
-    ctx: &ToolCtx,
-    reads_only: bool,
-    runs_calls: bool,
-) -> Option<T> {
-    if reads_only && !runs_calls {
-        return unless_cancelled(&ctx.cancel, running).await;
-    }
-    // A call with side effects is notified of the cancel and awaited; dropping it is the
-    // last resort. One that runs other calls ends after the last of these.
-    let grace = if runs_calls { 2 * GRACE } else { GRACE };
-    tokio::select! {
-        biased;
-        outcome = running => Some(outcome),
-        () = grace_elapsed(&ctx.cancel, grace) => None,
-    }
-}
-
-async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
-    cancel.cancelled().await;
-    tokio::time::sleep(grace).await;
 }
 
 /// Catches a panic of the tool: a bug in a tool must not end the turn.

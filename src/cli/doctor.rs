@@ -90,6 +90,7 @@ fn examine(
     }
     report.add_facts(&config, client);
     report.audit_log(&config);
+    super::hooks::report_to_doctor(report, &config);
     let provider = config.snapshot().provider();
     if let Ok(Provider::Endpoint(endpoint)) = &provider {
         report.introduce(endpoint);

@@ -5,6 +5,7 @@ mod config;
 mod doctor;
 mod document;
 mod eval;
+mod hooks;
 mod mcp;
 mod replay;
 mod rules;
@@ -239,6 +240,12 @@ enum CliCommand {
     #[command(after_help = "Example: turnwright stats --weeks 12\n\
                             turnwright stats --model gpt-5-mini --json")]
     Stats(stats::StatsCliArgs),
+    /// List hooks, or try those of an event
+    #[command(after_help = "Example: turnwright hooks test PreToolUse --tool Bash --input '{\"command\": \"ls\"}'")]
+    Hooks {
+        #[command(subcommand)]
+        action: hooks::HooksCommand,
+    },
     /// Log in to or out of MCP servers
     Mcp {
         #[command(subcommand)]
@@ -403,6 +410,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Eval { action } => eval::run(action, &config),
         CliCommand::Stats(args) => stats::run(&args, &config),
+        CliCommand::Hooks { action } => hooks::run(action, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer { root, mode } => mcp::serve(root, mode, config),
         CliCommand::Config { action } => config::run(&action, &config),

@@ -119,6 +119,7 @@ impl McpHandler {
     pub(super) async fn close(&self) {
         let runner = self.state.lock().runner.take();
         if let Some(runner) = runner {
+            runner.env.end_hooks().await;
             runner.env.jobs.close().await;
             runner.env.shared.guard.close().await;
         }

@@ -487,6 +487,7 @@ impl SessionActor {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
         }
+        Box::pin(self.conversation.env.end_hooks()).await;
         // Subscriptions end before their connections, which would wait for them.
         self.conversation.env.follow_resource(None);
         if let Some(servers) = self.servers.take() {

@@ -6,6 +6,7 @@ mod checks;
 mod context;
 pub(super) mod custom;
 mod goal;
+mod hooks;
 mod mcp;
 mod permissions;
 pub(super) mod record;
@@ -126,6 +127,7 @@ const COMMANDS: &[BuiltInCommand] = &[
         Hint("forget"),
         checks::run,
     ),
+    command("hooks", "List the hooks of this session, and how each ended last", Refused, hooks::run),
     command(
         "mcp",
         "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",

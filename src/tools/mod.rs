@@ -15,6 +15,7 @@ mod exit_plan;
 mod find_files;
 mod grep;
 mod history;
+mod hooks;
 mod list_dir;
 mod live_output;
 mod memory;
@@ -61,6 +62,9 @@ pub(crate) use arguments::{
 pub(crate) use document::read_document;
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
+pub(crate) use hooks::{
+    HelperOfHooks, SessionHooks, confine_site, occasion, unconfined_site,
+};
 pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,

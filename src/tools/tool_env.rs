@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{HelperRunner, HelperSet};
+use super::{HelperOfHooks, HelperRunner, HelperSet, SessionHooks};
 use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
@@ -74,6 +74,8 @@ pub struct ToolEnv {
     pub client: Arc<dyn Client>,
     /// Nobody can answer a question.
     pub is_alone: bool,
+    /// The helper that has the conversation, if one has.
+    pub(crate) helper: Option<HelperOfHooks>,
     /// The terminals in which the client runs commands. Without them it is sent their output: for a terminal that it
     /// draws, if it does so when the command starts, and otherwise as text in the call's card.
     pub terminals: Option<Arc<dyn ClientTerminals>>,
@@ -115,6 +117,7 @@ impl ToolEnv {
             jobs,
             client,
             is_alone: false,
+            helper: None,
             terminals,
             skills: SkillSet::default(),
             pages: PageCache::default(),
@@ -147,7 +150,7 @@ impl ToolEnv {
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.
-    pub(super) fn ask_in_conversation(&self, question: String) {
+    pub(crate) fn ask_in_conversation(&self, question: String) {
         self.open_questions.lock().push(question);
     }
 
@@ -343,6 +346,8 @@ pub struct SessionShared {
     pub(crate) network: Arc<CommandNetwork>,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: Arc<ChangeTracker>,
+    /// The hooks of the user and of the project.
+    pub(crate) hooks: SessionHooks,
     /// The surroundings, of which the model is told, as soon as they are gathered; not set if it is told nothing.
     pub(crate) surroundings: OnceLock<GatheredSurroundings>,
     /// Set when the state of the project before the first change is kept, or cannot be.

@@ -6,8 +6,10 @@
 pub(super) mod admission_queue;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
+mod hooks;
 pub(super) mod records;
 pub(super) mod runner;
+mod stopping;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
-use crate::tools::{HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome};
+use crate::tools::{HelperOfHooks, HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::in_same_session;
@@ -135,7 +135,9 @@ impl Conversation {
         };
         written.written().await;
         let prefix = format!("{}p", short_id(&client.call));
-        let env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
+        let mut env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
+        let kind = task.kind.name.clone();
+        env.helper = Some(HelperOfHooks { session: self.env.session.to_string(), kind });
         let conversation = self.for_helper(env, selection, &task.kind);
         let finished = converse(conversation.clone(), &client, &task).await;
         // Nothing that the helper has left running goes on.

@@ -11,6 +11,7 @@ pub(crate) mod fuzzing;
 mod goal;
 mod helper;
 mod hints;
+mod hooks;
 mod limits;
 mod loop_guard;
 mod next_step;
@@ -92,6 +93,8 @@ pub(crate) struct Turn {
     meter: SpendingMeter,
     steering: SteeringQueue,
     checks: TurnChecks,
+    /// The number of times that hooks have kept the turn from ending.
+    hook_stops: u32,
     /// The goal that the turn works towards.
     goal: Option<Box<GoalRun>>,
     /// The log entry of the last message that only the model gets.
@@ -221,6 +224,7 @@ impl Turn {
             meter,
             steering: SteeringQueue::default(),
             checks: TurnChecks::new(known_changes),
+            hook_stops: 0,
             goal: None,
             last_hidden: None,
             session_turn: None,
@@ -242,6 +246,9 @@ impl Turn {
         self.read_documents().await;
         self.add_project_context().await;
         self.log_prompt();
+        if self.conversation.env.has_any_hooks() && Box::pin(self.run_first_hooks()).await {
+            return self.finish(Ok(StopReason::EndTurn)).await;
+        }
         let mut step = match self.first_step() {
             TurnStep::Sample if self.goal.is_some() => Box::pin(self.begin_goal()).await,
             step => step,
@@ -301,12 +308,16 @@ impl Turn {
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
                 // A goal asks for its own proof.
-                let closing =
-                    if self.goal_status().is_some() { None } else { self.closing().await };
-                let next = match closing {
-                    Some(step) => Some(step),
-                    None => self.step_after_answer().await,
-                };
+                let mut next = None;
+                if self.goal_status().is_none() {
+                    next = self.closing().await;
+                    if next.is_none() && self.conversation.env.has_any_hooks() {
+                        next = Box::pin(self.stop_step()).await;
+                    }
+                }
+                if next.is_none() {
+                    next = self.step_after_answer().await;
+                }
                 match next {
                     Some(step) => step,
                     None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
@@ -352,6 +363,9 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();
+        if !self.is_helper() {
+            self.conversation.env.begin_idle_time();
+        }
         if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
             let offers_note = self.offer_note().await;
             self.suggest_prompts(offers_note).await;

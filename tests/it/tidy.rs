@@ -45,6 +45,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-guard",
         &["turnwright-policy", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
     ),
+    ("turnwright-hooks", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-mcp",
         &[
@@ -72,6 +73,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-config",
         &[
             "turnwright-guard",
+            "turnwright-hooks",
             "turnwright-http",
             "turnwright-llm",
             "turnwright-mcp",

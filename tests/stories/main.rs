@@ -43,6 +43,7 @@ mod harbor;
 mod helpers;
 mod hidden_secrets;
 mod history;
+mod hooks;
 mod initialize;
 mod instructions;
 mod learned;

@@ -2,6 +2,7 @@
 //! tighten it until the user trusts exactly the content of its file.
 
 mod helper_files;
+mod hook_files;
 mod project_servers;
 
 use std::fs;
@@ -29,9 +30,11 @@ use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
+pub use hook_files::{HOOK_FILES, SessionHookFiles};
 pub use project_servers::SERVERS_FILE;
 
 use helper_files::HelperFiles;
+use hook_files::FoundHooks;
 
 /// The project's settings file.
 pub const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -64,6 +67,8 @@ pub struct EffectivePolicy {
     pub checks: Vec<Check>,
     /// The types of helpers that the user and the trusted files of the project define.
     pub helper_types: Vec<HelperType>,
+    /// The hooks of the user, and the project's if they are trusted.
+    pub hooks: SessionHookFiles,
 }
 
 /// A settings file of the project, or all files of a kind.
@@ -96,6 +101,11 @@ impl EffectivePolicy {
 }
 
 impl ProjectFile {
+    fn of_settings(text: String, is_trusted: bool, requests: Vec<String>) -> ProjectFile {
+        let name = PROJECT_FILE;
+        ProjectFile { name, text, is_trusted, requests, full_requests: Vec::new() }
+    }
+
     /// Returns true if the file has settings that wait for the user's trust.
     pub fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
@@ -139,9 +149,7 @@ pub fn resolve_policy_with(
         let home = settings.config.home();
         let cwd = roots.real_cwd();
         requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
-        let name = PROJECT_FILE;
-        let full_requests = Vec::new();
-        project_files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+        project_files.push(ProjectFile::of_settings(text, is_trusted, requests));
     }
     let (servers_file, servers) =
         project_servers::find(settings, trust, project_folder, &mut layers.problems);
@@ -149,11 +157,13 @@ pub fn resolve_policy_with(
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
+    let found_hooks = FoundHooks::find(settings, trust, project_folder);
+    let hooks = found_hooks.add_to(&mut layers.problems, &mut project_files);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
         rules: PolicyRules {
             rules,
-            protected: protected_paths(&bases, &sandbox.protect),
+            protected: protected_paths(&bases, &hooks.protected(&sandbox.protect)),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
@@ -169,13 +179,15 @@ pub fn resolve_policy_with(
         servers,
         checks,
         helper_types: helpers.types,
+        hooks,
     }
 }
 
 /// Returns true if a problem is about files that can be trusted.
 pub fn is_about_project_files(problem: &str) -> bool {
     let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
-    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
+    let files = [PROJECT_FILE, SERVERS_FILE];
+    files.iter().chain(&folders).chain(&HOOK_FILES).any(|name| problem.contains(name))
 }
 
 fn path_bases(config: &Config, roots: &Roots) -> PathBases {

@@ -108,6 +108,9 @@ settings! {
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
         pub(crate) goal: GoalSection {} "How long the agent works towards a goal.";
+        pub hooks: Map<String, Value> {}
+            "Programs that run at certain moments, by event in the format of Claude Code; read = [\"claude\"] also \
+             runs those of its files.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
             examples: [{
                 "mine": {

@@ -30,6 +30,7 @@ pub(super) fn clear(session: &mut SessionActor, call: CommandCall) -> PromptWork
         history.learned_window = LearnedWindow::default();
         conversation.forget_told_context();
         conversation.log().add_entry(Entry::Cleared);
+        conversation.env.shared.hooks.forget_begin();
         "Conversation cleared. Files were not changed.".to_owned()
     })
 }

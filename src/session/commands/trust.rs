@@ -9,10 +9,11 @@ use crate::session::SessionHost;
 use crate::tools::SharedValue;
 use crate::turn::Conversation;
 use turnwright_config::effective_policy::{
-    EffectivePolicy, HELPER_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files,
-    resolve_policy,
+    EffectivePolicy, HELPER_FILES, HOOK_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE,
+    is_about_project_files, resolve_policy,
 };
 use turnwright_config::trust::Fingerprint;
+use turnwright_hooks::HookSet;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::error_text::io_error_text;
 
@@ -99,6 +100,7 @@ impl TrustCommand {
         let effect = match file.name {
             SERVERS_FILE => "Its servers are started in new sessions.",
             name if HELPER_FILES.contains(&name) => "Its helpers can be used in new sessions.",
+            name if HOOK_FILES.contains(&name) => "Its hooks run from now on.",
             _ => {
                 "Its rules and checks apply from now on; its mode and sandbox settings apply to new \
                  sessions."
@@ -109,9 +111,16 @@ impl TrustCommand {
             file.name
         );
         add_problems(&mut text, &policy);
+        self.apply(policy);
+        text
+    }
+
+    /// Applies what does not wait for the next session.
+    fn apply(&self, policy: EffectivePolicy) {
         self.conversation.checks.set(policy.checks);
         self.conversation.rules().set(policy.rules);
-        text
+        let hooks = HookSet::new(policy.hooks.handlers);
+        self.conversation.env.shared.hooks.set.set(hooks);
     }
 
     fn forget(&self) -> String {
@@ -121,13 +130,11 @@ impl TrustCommand {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),
             Ok(_) => "Nothing of this project is trusted any more, and its rules allow nothing. \
                       From the next session on its mode and sandbox settings are ignored, and its \
-                      MCP servers are not started and its helpers cannot be used."
+                      MCP servers are not started and its helpers cannot be used. Its hooks do not run."
                 .to_owned(),
             Err(error) => format!("That could not be removed: {}.", io_error_text(&error)),
         };
-        let policy = self.resolve();
-        self.conversation.checks.set(policy.checks);
-        self.conversation.rules().set(policy.rules);
+        self.apply(self.resolve());
         text
     }
 }

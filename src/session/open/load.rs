@@ -14,7 +14,7 @@ use super::{ClientSide, SessionOrigin, WantedSession};
 use crate::error::Error;
 use crate::session::SessionHost;
 use crate::session::servers::ServerLaunch;
-use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
+use crate::tools::{HelperSet, SessionHooks, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
     CallRunner, CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
     SpendingLimits, Submissions, Told, system_prompt,
@@ -25,6 +25,7 @@ use turnwright_config::effective_policy::{
 use turnwright_config::project_facts::{project_facts, restore_project, roots_elsewhere};
 use turnwright_config::{ConfigFile, SettingsSnapshot};
 use turnwright_guard::{ConfinementSettings, report_unfinished};
+use turnwright_hooks::HookSet;
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{SessionLock, SessionLog};
@@ -145,6 +146,7 @@ impl SessionHost {
         );
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
         if !is_elsewhere && opened.is_some() {
+            notices.extend(policy.hooks.news(settings, project_folder));
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)
@@ -307,6 +309,7 @@ impl SessionHost {
         settings: Arc<ConfigFile>,
         ClientSide { client, buffers, terminals }: ClientSide,
     ) -> ToolEnv {
+        let hooks = SessionHooks::new(HookSet::new(policy.hooks.handlers));
         let mode = SharedMode::new(policy.mode, policy.max_mode);
         let rules = SharedValue::new(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
@@ -321,6 +324,7 @@ impl SessionHost {
             guard: Arc::default(),
             network: Arc::default(),
             checkpoint: Arc::default(),
+            hooks,
             surroundings: OnceLock::new(),
             start: OnceCell::new(),
             has_reported_audit_loss: AtomicBool::new(false),

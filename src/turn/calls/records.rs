@@ -266,6 +266,15 @@ impl CallRunner {
         });
     }
 
+    /// Records what hooks have decided about a call.
+    pub(super) fn audit_hook(&self, effects: &[Effect], decision: &Decision, is_allowed: bool) {
+        let event = if is_allowed { AuditEvent::Asked } else { AuditEvent::Denied };
+        self.record(event, effects, decision, |entry| {
+            let word = if is_allowed { "allowed by a hook" } else { "denied by a hook" };
+            entry.answer = Some(word.to_owned());
+        });
+    }
+
     fn record(
         &self,
         event: AuditEvent,

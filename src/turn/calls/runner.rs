@@ -5,7 +5,7 @@
 //! 2. Plan the call: how it is shown, and what it may touch.
 //! 3. Queue it behind the calls that came before.
 //! 4. Wait until no earlier call can affect it. If it had to wait, plan it again.
-//! 5. Judge the plan. What is denied ends here.
+//! 5. Judge the plan. What is denied ends here. Hooks may deny it too, or change it; then it is judged anew.
 //! 6. Preview the change that it would make.
 //! 7. Ask the user, if it needs a yes.
 //! 8. After a yes, plan it again. It runs only if the plan still has the effects that were allowed.
@@ -14,7 +14,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
@@ -25,7 +24,9 @@ use tokio_util::sync::CancellationToken;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
+use super::hooks::{HookWish, HookedCall};
 use super::records::{RecordedCall, abridged_arguments};
+use super::stopping::{unless_cancelled, unless_stopped};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
 };
@@ -41,8 +42,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 use turnwright_workspace::checkpoint::CallChanges;
 
-/// How long a tool with side effects may take to stop after a cancel.
-const GRACE: Duration = Duration::from_secs(2);
 /// The result of a call that did not run because the user cancelled.
 pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
 /// The result when only this call was cancelled.
@@ -65,8 +64,10 @@ pub(in crate::turn) struct PendingCall {
     pub(super) name: String,
     pub(super) raw_input: Value,
     /// The arguments, if the answers to the call are recorded or replayed.
-    arguments: Option<Value>,
-    placeholders: FoundPlaceholders,
+    pub(super) arguments: Option<Value>,
+    pub(super) placeholders: FoundPlaceholders,
+    /// The call as hooks see it; `None` if there are none for it.
+    pub(super) hooked: Option<HookedCall>,
     pub(super) prepared: Box<dyn PreparedCall>,
     /// How it is shown and what it may touch.
     pub(in crate::turn) plan: CallPlan,
@@ -155,6 +156,7 @@ impl CallRunner {
         let source = self.env.shared.process.outside.answer_source(&name);
         let recorded = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
+        let hooked = HookedCall::of(&self.env, &tool, &arguments);
         let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
@@ -165,6 +167,7 @@ impl CallRunner {
             raw_input,
             arguments: recorded,
             placeholders,
+            hooked,
             prepared,
             plan,
             ctx,
@@ -206,14 +209,16 @@ impl CallRunner {
         // 4. Wait.
         let mut call = self.admit(call, &ticket).await?;
         // 5. Judge.
-        let judged = self.judge(&call.plan);
-        if let Judgement::Denied(denial) = judged.judgement {
-            return Err(self.deny(denial));
+        let mut judged = self.judge_undenied(&call.plan)?;
+        let mut wish = HookWish::default();
+        if call.hooked.is_some() {
+            (call, wish) = Box::pin(self.ask_hooks(call, &ticket)).await?;
+            judged = self.judge_undenied(&call.plan)?;
         }
         // 6. Preview.
         let preview = call.preview().await?;
         // 7. Ask.
-        let authorised = self.authorise(&call, judged, &preview, &ticket).await;
+        let authorised = self.authorise(&call, judged, &wish, &preview, &ticket).await;
         *planned = call.planned_change(preview);
         let (pass, was_asked) = authorised?;
         ticket.start_running(call.prepared.runs_calls());
@@ -234,6 +239,7 @@ impl CallRunner {
         let (mut outcome, changes) =
             executed.unwrap_or_else(|why| (ToolOutcome::failed(why), CallChanges::default()));
         let duration = Some(started.elapsed());
+        wish.add_to(&mut outcome);
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned.drain(..));
@@ -251,7 +257,7 @@ impl CallRunner {
     }
 
     /// Waits until the call may start. It is planned again if it had to wait.
-    async fn admit(
+    pub(super) async fn admit(
         &self,
         mut call: PendingCall,
         ticket: &AdmissionTicket,
@@ -271,6 +277,15 @@ impl CallRunner {
             if ticket.readmit(&call.plan.effects) {
                 return Ok(call);
             }
+        }
+    }
+
+    /// Judges a call. One that is denied ends.
+    fn judge_undenied(&self, plan: &CallPlan) -> Result<Judged, ToolRefusal> {
+        let judged = self.judge(plan);
+        match judged.judgement {
+            Judgement::Denied(denial) => Err(self.deny(denial)),
+            _ => Ok(judged),
         }
     }
 
@@ -296,6 +311,7 @@ impl CallRunner {
         &self,
         call: &PendingCall,
         mut judged: Judged,
+        wish: &HookWish,
         preview: &[CallContent],
         ticket: &AdmissionTicket,
     ) -> Result<(Pass, bool), ToolRefusal> {
@@ -303,19 +319,31 @@ impl CallRunner {
             // The rules may have become stricter during the preview.
             judged = self.judge_again(judged, &call.plan);
         }
-        if matches!(judged.judgement, Judgement::NeedsApproval(_)) {
+        if matches!(judged.judgement, Judgement::NeedsApproval(_)) || wish.asks() {
             let turn = unless_cancelled(&call.ctx.cancel, ticket.wait_to_ask());
             turn.await.ok_or_else(cancelled)?;
             // The answer to an earlier question may decide this call.
             judged = self.judge_again(judged, &call.plan);
         }
-        match judged.judgement {
-            Judgement::Allowed(pass) => Ok((pass, false)),
-            Judgement::Denied(denial) => Err(self.deny(denial)),
-            Judgement::NeedsApproval(request) => {
-                Ok((self.ask(call, request, preview.to_vec()).await?, true))
-            }
+        let request = match judged.judgement {
+            Judgement::Denied(denial) => return Err(self.deny(denial)),
+            Judgement::Allowed(pass) if !wish.asks() => return Ok((pass, wish.has_run())),
+            Judgement::Allowed(pass) => ApprovalRequest::on_demand(pass),
+            Judgement::NeedsApproval(request) => request,
+        };
+        if wish.allows() && self.may_hook_allow(&request) {
+            return Ok((self.allow_for_hook(request)?, true));
         }
+        let reason = wish.question().map(CallContent::Text);
+        let content = preview.iter().cloned().chain(reason).collect();
+        Ok((self.ask(call, request, content).await?, true))
+    }
+
+    /// Returns true if mode `auto` would not ask.
+    pub(super) fn is_bounded(&self, request: &ApprovalRequest) -> bool {
+        let policy = self.env.shared.rules.get();
+        let max_mode = self.env.shared.mode.max_mode();
+        request.auto_mode_allows(&policy, max_mode, &self.grants.lock())
     }
 
     /// Asks the user about a call.
@@ -328,9 +356,13 @@ impl CallRunner {
         let cancel = &call.ctx.cancel;
         let policy = self.env.shared.rules.get();
         let mode = self.env.shared.mode.get();
-        let max_mode = self.env.shared.mode.max_mode();
-        let is_bounded = request.auto_mode_allows(&policy, max_mode, &self.grants.lock());
+        let is_bounded = self.is_bounded(&request);
+        let may_allow = is_bounded && mode != Mode::Plan;
+        if call.hooked.is_some() && Box::pin(self.hooks_allow(call, may_allow)).await? {
+            return self.allow_for_hook(request);
+        }
         let question = call.question(&request, content, &policy, mode);
+        self.env.notify_hooks("permission_prompt", &question.view.title);
         let asking =
             self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
         let answered = unless_cancelled(cancel, asking).await;
@@ -478,7 +510,7 @@ impl PendingCall {
             self = self.plan_unchanged(&pass).await?;
         }
         // 9. Run.
-        let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
+        let PendingCall { name, arguments, mut prepared, ctx, view, hooked, .. } = self;
         let recorded = RecordedCall::of(&ctx, &name, arguments.as_ref());
         let is_played = recorded.as_ref().is_some_and(RecordedCall::is_played);
         let effects = pass.effects().to_vec();
@@ -493,24 +525,14 @@ impl PendingCall {
             ctx.env.client.update(update.into());
         }
         let runs_calls = prepared.runs_calls();
+        let started = Instant::now();
         let running = catch_panic(async {
             match &recorded {
                 Some(recorded) if is_played => recorded.recorded_outcome().await,
                 _ => prepared.run(pass, &ctx).await,
             }
         });
-        let outcome = if reads_only && !runs_calls {
-            unless_cancelled(&ctx.cancel, running).await
-        } else {
-            // A call with side effects is notified of the cancel and awaited; dropping it is the
-            // last resort. One that runs other calls ends after the last of these.
-            let grace = if runs_calls { 2 * GRACE } else { GRACE };
-            tokio::select! {
-                biased;
-                outcome = running => Some(outcome),
-                () = grace_elapsed(&ctx.cancel, grace) => None,
-            }
-        };
+        let outcome = unless_stopped(running, &ctx, reads_only, runs_calls).await;
         let mut outcome = match outcome {
             Some(Ok(outcome)) => outcome,
             Some(Err(refusal)) => ToolOutcome::failed(refusal),
@@ -518,6 +540,11 @@ impl PendingCall {
         };
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);
+        }
+        if let Some(hooked) = hooked.filter(|_| !is_played) {
+            // Their changes in the files of the call belong to its change.
+            let about = (started.elapsed(), view.is_some());
+            Box::pin(hooked.after(&ctx, &effects, &mut outcome, about)).await;
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
@@ -530,7 +557,7 @@ impl PendingCall {
 }
 
 /// Plans a call on a blocking thread. A cancel does not wait for a disk that does not answer.
-async fn make_plan(
+pub(super) async fn make_plan(
     mut prepared: Box<dyn PreparedCall>,
     ctx: &ToolCtx,
 ) -> Result<(Box<dyn PreparedCall>, CallPlan), ToolRefusal> {
@@ -547,26 +574,8 @@ async fn make_plan(
     }
 }
 
-/// Runs `work` until the token is cancelled, and does not poll it once more after that: withdrawing
-/// one question must not let the next one start.
-async fn unless_cancelled<T>(
-    cancel: &CancellationToken,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => None,
-        done = work => Some(done),
-    }
-}
-
-async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
-    cancel.cancelled().await;
-    tokio::time::sleep(grace).await;
-}
-
 /// Catches a panic of the tool: a bug in a tool must not end the turn.
-async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| CRASHED.into())
 }
 

@@ -12,6 +12,7 @@ use super::handoff::{self, KeptTail};
 use super::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
+use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::{add_cost, used_up_limit};
 use crate::turn::{Conversation, ModelSelection};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
@@ -80,6 +81,16 @@ pub(super) enum CompactionReason<'a> {
     Asked(&'a str),
 }
 
+impl CompactionReason<'_> {
+    /// The user's wish of what to keep; `None` if the user has not asked for the compaction.
+    fn focus(&self) -> Option<&str> {
+        match self {
+            CompactionReason::Asked(focus) => Some(focus),
+            CompactionReason::NearlyFull | CompactionReason::Overflow => None,
+        }
+    }
+}
+
 /// How a compaction ended.
 #[derive(Debug)]
 pub(super) enum CompactionOutcome {
@@ -129,6 +140,9 @@ impl Compactor<'_> {
         if !is_worth_it {
             return CompactionOutcome::Nothing;
         }
+        if self.is_refused(reason).await {
+            return CompactionOutcome::Nothing;
+        }
         self.show(&id, CompactionState::InProgress, None);
         let summary = match self.summary(&id, reason, tools, &budget, is_only_prompt).await {
             None => {
@@ -158,8 +172,22 @@ impl Compactor<'_> {
         let after = self.history.meter.estimate(&self.history.messages, || fixed);
         let done = what_was_done(summary.is_some(), is_only_prompt);
         let notice = format!("{done}: about {before} tokens became {after}.");
+        let text = summary.clone().unwrap_or_default();
         self.report(&id, notice, after, summary);
+        self.tell_hooks(reason, &text).await;
         CompactionOutcome::Done { kept: tail.count }
+    }
+
+    /// Returns true if hooks want the conversation to stay as it is, and it can.
+    async fn is_refused(&self, reason: CompactionReason<'_>) -> bool {
+        let is_needed = reason == CompactionReason::Overflow;
+        let asking = refuse_compaction(self.conversation, reason.focus(), is_needed, self.cancel);
+        Box::pin(asking).await
+    }
+
+    async fn tell_hooks(&self, reason: CompactionReason<'_>, summary: &str) {
+        let is_asked_for = reason.focus().is_some();
+        Box::pin(note_compaction(self.conversation, is_asked_for, summary, self.cancel)).await;
     }
 
     /// Makes the change in the history and in the log.

@@ -39,6 +39,13 @@ impl ApprovalRequest {
         ApprovalRequest { effects, decision, lasting }
     }
 
+    /// A request about a call that is allowed, because somebody besides the rules wants the user to be asked. Only this
+    /// call is answered.
+    pub fn on_demand(pass: Pass) -> ApprovalRequest {
+        let Pass { effects, decision, .. } = pass;
+        ApprovalRequest { effects, decision, lasting: Vec::new() }
+    }
+
     /// The effects of the call, all of which an approval would allow.
     pub fn effects(&self) -> &[Effect] {
         &self.effects
@@ -70,6 +77,9 @@ impl ApprovalRequest {
             choices.push(choice(*kind, session_button(&lasting.describe(button_label))));
         }
         choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
+        if self.decision.verdict() != Verdict::Ask {
+            return choices;
+        }
         let never = format!("Reject {} in this session", self.rejection_subject());
         choices.push(choice(ChoiceKind::RejectSession, never));
         choices

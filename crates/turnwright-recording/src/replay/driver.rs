@@ -22,6 +22,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// Commands whose answers say what is on the disk. Their turns are run, and not compared.
 const DISK_COMMANDS: [&str; 13] = [
     "/checks",
+    "/hooks",
     "/diff",
     "/init",
     "/mcp",

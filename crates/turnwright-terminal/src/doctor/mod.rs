@@ -79,6 +79,7 @@ impl DoctorReport {
             "key",
             "sandbox",
             "audit",
+            "hooks",
             "servers",
             "search",
             "checks",
@@ -225,6 +226,17 @@ impl DoctorReport {
         }
         let lost = loss.map_or(0, |loss| loss.count);
         self.set("audit", json!({ "lost": lost, "error": error }));
+    }
+
+    /// Reports the hooks of this folder: those that run, and the files whose hooks wait for trust.
+    pub fn hooks(&mut self, running: &[String], untrusted: &[&str]) {
+        for line in running {
+            self.print_field("hook", line);
+        }
+        for file in untrusted {
+            self.print_field("hook", &format!("! {file}: not trusted, so its hooks do not run"));
+        }
+        self.set("hooks", json!({ "running": running, "untrusted": untrusted }));
     }
 
     /// Reports settings that cannot be used.

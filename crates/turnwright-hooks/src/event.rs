@@ -1,0 +1,109 @@
+//! The events at which hooks run, and what distinguishes them.
+
+use std::time::Duration;
+
+/// Defines the events by their names.
+macro_rules! events {
+    ($($name:ident)+) => {
+        /// A moment of a session at which hooks run. The names are those of Claude Code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum HookEvent {
+            $($name,)+
+        }
+
+        impl HookEvent {
+            /// All events.
+            pub const ALL: [HookEvent; 13] = [$(HookEvent::$name),+];
+
+            /// The name in hook files and in the input of handlers.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(HookEvent::$name => stringify!($name),)+
+                }
+            }
+        }
+    };
+}
+
+events! {
+    PreToolUse PermissionRequest PostToolUse PostToolUseFailure UserPromptSubmit SessionStart
+    SessionEnd Stop SubagentStart SubagentStop PreCompact PostCompact Notification
+}
+
+/// The time limit of a handler that names none.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// The same while the user waits for the answer to a prompt.
+const PROMPT_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// The longest time of any handler at the end of a session.
+pub(crate) const END_TIME_LIMIT: Duration = Duration::from_millis(1_500);
+
+impl HookEvent {
+    /// The event with this name.
+    pub fn parse(name: &str) -> Option<HookEvent> {
+        HookEvent::ALL.into_iter().find(|event| event.name() == name)
+    }
+
+    /// Returns true if the event is about a tool call, whose name matchers look at.
+    pub fn is_about_tool(self) -> bool {
+        matches!(
+            self,
+            HookEvent::PreToolUse
+                | HookEvent::PermissionRequest
+                | HookEvent::PostToolUse
+                | HookEvent::PostToolUseFailure
+        )
+    }
+
+    /// Returns true if matchers have something to look at.
+    pub(crate) fn has_subject(self) -> bool {
+        !matches!(self, HookEvent::UserPromptSubmit | HookEvent::Stop)
+    }
+
+    /// Returns true if a handler can keep from happening what is about to happen.
+    pub(crate) fn can_block(self) -> bool {
+        matches!(
+            self,
+            HookEvent::PreToolUse
+                | HookEvent::PermissionRequest
+                | HookEvent::UserPromptSubmit
+                | HookEvent::Stop
+                | HookEvent::SubagentStop
+                | HookEvent::PreCompact
+        )
+    }
+
+    /// Returns true if what a handler prints, and is no JSON, is told to the model.
+    pub(crate) fn takes_plain_text(self) -> bool {
+        matches!(self, HookEvent::UserPromptSubmit | HookEvent::SessionStart)
+    }
+
+    /// The time limit of a handler.
+    pub(crate) fn time_limit(self, wanted: Option<Duration>) -> Duration {
+        match self {
+            HookEvent::SessionEnd => wanted.unwrap_or(END_TIME_LIMIT).min(END_TIME_LIMIT),
+            HookEvent::UserPromptSubmit => wanted.unwrap_or(PROMPT_TIME_LIMIT),
+            _ => wanted.unwrap_or(TIME_LIMIT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_is_found_by_its_name() {
+        for event in HookEvent::ALL {
+            assert_eq!(HookEvent::parse(event.name()), Some(event));
+        }
+        assert_eq!(HookEvent::parse("preToolUse"), None);
+    }
+
+    #[test]
+    fn the_end_of_a_session_is_never_delayed_for_long() {
+        let long = Some(Duration::from_secs(60));
+        assert_eq!(HookEvent::SessionEnd.time_limit(long), END_TIME_LIMIT);
+        assert_eq!(HookEvent::Stop.time_limit(long), Duration::from_secs(60));
+        assert_eq!(HookEvent::Stop.time_limit(None), TIME_LIMIT);
+    }
+}

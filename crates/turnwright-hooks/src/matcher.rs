@@ -1,0 +1,191 @@
+//! Which calls a handler is for: the matcher of its group, and its own condition.
+
+use regex_automata::meta::{Config, Regex};
+use serde_json::Value;
+
+/// The largest compiled pattern.
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
+
+/// The matcher of a group of handlers.
+#[derive(Clone, Debug)]
+pub(crate) enum Matcher {
+    Everything,
+    /// One of these names, exactly.
+    Names(Vec<String>),
+    /// A regular expression that matches a part of the name.
+    Pattern(Box<Regex>),
+}
+
+impl Matcher {
+    /// Parses a matcher.
+    ///
+    /// # Errors
+    /// Why it is no regular expression.
+    pub(crate) fn parse(text: &str) -> Result<Matcher, String> {
+        let text = text.trim();
+        if matches!(text, "" | "*") {
+            return Ok(Matcher::Everything);
+        }
+        if text.chars().all(|char| char.is_alphanumeric() || "_- ,|".contains(char)) {
+            let names = text.split([',', '|']).map(|name| name.trim().to_owned());
+            return Ok(Matcher::Names(names.filter(|name| !name.is_empty()).collect()));
+        }
+        let config = Config::new()
+            .nfa_size_limit(Some(MAX_PATTERN_BYTES))
+            .onepass_size_limit(Some(MAX_PATTERN_BYTES))
+            .dfa_size_limit(Some(MAX_PATTERN_BYTES))
+            .hybrid_cache_capacity(MAX_PATTERN_BYTES);
+        let compiled = Regex::builder().configure(config).build(text);
+        let regex = compiled.map_err(|error| error.to_string())?;
+        Ok(Matcher::Pattern(Box::new(regex)))
+    }
+
+    /// Returns true if one of the names fits. Without a name only a matcher for everything fits.
+    pub(crate) fn fits(&self, names: &[String]) -> bool {
+        match self {
+            Matcher::Everything => true,
+            Matcher::Names(wanted) => names.iter().any(|name| wanted.contains(name)),
+            Matcher::Pattern(regex) => names.iter().any(|name| regex.is_match(name.as_str())),
+        }
+    }
+}
+
+/// The condition of a handler, such as `Bash(git push *)`. It only spares a handler that would not care, so it holds
+/// rather too often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    tool: String,
+    pattern: Option<String>,
+}
+
+/// The fields of an input that a pattern is compared with.
+const COMPARED_FIELDS: [&str; 5] = ["command", "file_path", "path", "url", "pattern"];
+
+impl Condition {
+    /// Parses a condition; `None` if it is no permission rule.
+    pub(crate) fn parse(text: &str) -> Option<Condition> {
+        let text = text.trim();
+        let (tool, pattern) = match text.split_once('(') {
+            Some((tool, rest)) => (tool, Some(rest.strip_suffix(')')?)),
+            None => (text, None),
+        };
+        let is_name = !tool.is_empty() && !tool.contains(char::is_whitespace);
+        let pattern = pattern.filter(|pattern| !pattern.is_empty() && *pattern != "*");
+        is_name.then(|| Condition { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
+    }
+
+    /// Returns true if it holds for a call with one of these names and this input.
+    pub(crate) fn holds(&self, names: &[String], input: &Value) -> bool {
+        if !names.iter().any(|name| fits_wildcard(name, &self.tool)) {
+            return false;
+        }
+        let Some(pattern) = &self.pattern else { return true };
+        let pattern = pattern.strip_prefix("domain:").map_or_else(
+            || pattern.replace(":*", " *"),
+            |domain| format!("*{domain}*"),
+        );
+        let mut texts =
+            COMPARED_FIELDS.iter().filter_map(|field| input.get(field)?.as_str()).peekable();
+        texts.peek().is_none() || texts.any(|text| fits_command(text, &pattern))
+    }
+}
+
+/// Returns true if a line, or a command in it, fits.
+fn fits_command(line: &str, pattern: &str) -> bool {
+    let parts = line.split(|char: char| ";&|\n(){}`$".contains(char));
+    let mut trimmed = std::iter::once(line).chain(parts).map(str::trim).filter(|part| !part.is_empty());
+    trimmed.any(|part| {
+        fits_wildcard(part, pattern)
+            || fits_wildcard(part, &format!("*/{}", pattern.trim_start_matches(['/', '.'])))
+            || pattern.strip_suffix(" *").is_some_and(|words| part == words)
+    })
+}
+
+/// Returns true if a text fits a pattern in which `*` stands for any characters.
+fn fits_wildcard(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_plain_matcher_is_a_list_of_names_and_any_other_an_unanchored_pattern() {
+        for (matcher, name, expected) in [
+            ("", "Bash", true),
+            ("*", "Bash", true),
+            ("Bash", "Bash", true),
+            ("Bash", "BashOutput", false),
+            ("bash", "Bash", false),
+            ("Edit|Write", "Write", true),
+            ("Edit, Write", "Write", true),
+            ("Edit|Write", "MultiEdit", false),
+            ("Edit.*", "MultiEdit", true),
+            ("^Edit$", "MultiEdit", false),
+            ("mcp__notes", "mcp__notes__search", false),
+            ("mcp__notes__.*", "mcp__notes__search", true),
+            ("Web.*|Bash", "WebFetch", true),
+        ] {
+            let parsed = Matcher::parse(matcher).unwrap();
+            assert_eq!(parsed.fits(&names(&[name])), expected, "{matcher} {name}");
+        }
+        assert!(Matcher::parse("(Edit").is_err());
+        assert!(Matcher::parse("a{1000}{1000}{1000}").is_err());
+        assert!(Matcher::parse("Task").unwrap().fits(&names(&["Agent", "Task"])));
+    }
+
+    #[test]
+    fn a_condition_holds_for_each_command_of_a_line() {
+        for (condition, input, expected) in [
+            ("Bash", json!({ "command": "ls" }), true),
+            ("Bash(*)", json!({ "command": "ls" }), true),
+            ("Bash(git push *)", json!({ "command": "git push origin" }), true),
+            ("Bash(git push *)", json!({ "command": "git push" }), true),
+            ("Bash(git push:*)", json!({ "command": "git push -f" }), true),
+            ("Bash(git push *)", json!({ "command": "cd x && git push -f" }), true),
+            ("Bash(git push *)", json!({ "command": "x=$(git push -f)" }), true),
+            ("Bash(git push *)", json!({ "command": "git status" }), false),
+            ("Edit(src/**)", json!({ "file_path": "/ws/src/a/b.rs" }), false),
+            ("B*(ls)", json!({ "command": "ls" }), true),
+            ("Bash(ls)", json!({ "odd": 1 }), true),
+        ] {
+            let parsed = Condition::parse(condition).unwrap();
+            assert_eq!(parsed.holds(&names(&["Bash"]), &input), expected, "{condition} {input}");
+        }
+        let edit = Condition::parse("Edit(src/**)").unwrap();
+        let input = json!({ "file_path": "/ws/src/a/b.rs" });
+        assert!(edit.holds(&names(&["Edit"]), &input));
+        assert_eq!(Condition::parse("Bash(git"), None);
+        assert_eq!(Condition::parse("two words"), None);
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_any_characters() {
+        for (text, pattern, expected) in [
+            ("abc", "abc", true),
+            ("abcd", "abc", false),
+            ("abc", "a*c", true),
+            ("ac", "a*c", true),
+            ("acb", "a*c", false),
+            ("a/b/c.rs", "a/**.rs", true),
+            ("ab", "ab*b", false),
+        ] {
+            assert_eq!(fits_wildcard(text, pattern), expected, "{text} {pattern}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The occasions of a turn at which hooks run: the start of the session, the prompt, a compaction and the end.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Conversation, Turn, TurnStep};
+use crate::tools::occasion;
+use tokio_util::sync::CancellationToken;
+use turnwright_hooks::HookEvent;
+use turnwright_store::Entry;
+use turnwright_types::message::{PromptPart, within_context};
+
+/// The most times that hooks may keep one turn from ending.
+const MAX_STOPS: u32 = 8;
+/// The reason for a compaction that the user has not asked for.
+const AUTO: &str = "auto";
+
+impl Turn {
+    /// Runs the hooks before the first request. Returns true if they refuse the prompt, so that the turn is over.
+    pub(super) async fn run_first_hooks(&mut self) -> bool {
+        let env = Arc::clone(&self.conversation.env);
+        if let Some(helper) = &env.helper {
+            if env.has_hooks(HookEvent::SubagentStart) {
+                let started = occasion(HookEvent::SubagentStart, &helper.kind, json!({}));
+                let verdict = env.run_hooks(&started, &self.cancel).await;
+                self.tell_context(&verdict.context);
+            }
+            return false;
+        }
+        env.end_idle_time();
+        let is_new = self.prompt.first_message == 0;
+        if env.shared.hooks.begin() {
+            let source = if is_new { "startup" } else { "resume" };
+            let context = start_context(&self.conversation, source, &self.cancel).await;
+            self.tell_context(&context);
+        }
+        if !env.has_hooks(HookEvent::UserPromptSubmit) {
+            return false;
+        }
+        let fields = json!({ "prompt": self.prompt_text() });
+        let submitted = occasion(HookEvent::UserPromptSubmit, "", fields);
+        let verdict = env.run_hooks(&submitted, &self.cancel).await;
+        if let Some(why) = verdict.block.or(verdict.stop) {
+            self.refuse_prompt(&why).await;
+            return true;
+        }
+        self.tell_context(&verdict.context);
+        false
+    }
+
+    fn prompt_text(&self) -> String {
+        let prompt = self.history.messages.get(self.prompt.first_message);
+        let parts = prompt.and_then(|message| message.as_user()).map(|user| &user.parts);
+        let typed = parts.into_iter().flatten().filter_map(|part| match part {
+            PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
+            _ => None,
+        });
+        typed.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Leaves the prompt out of the conversation.
+    async fn refuse_prompt(&mut self, why: &str) {
+        self.report_prompt().await;
+        self.say(format!("A hook has refused this prompt, so the model does not get it. {why}"));
+        self.history.messages.truncate(self.prompt.first_message);
+        self.conversation.log().add_entry(Entry::Refused);
+        self.conversation.forget_told_context();
+        // The context of the session's start is gone with the prompt.
+        self.conversation.env.shared.hooks.forget_begin();
+    }
+
+    fn tell_context(&mut self, context: &str) {
+        if !context.is_empty() {
+            self.push_context(said_by_hook(context));
+        }
+    }
+
+    /// Asks the hooks if a turn may end whose model says that it is done. Returns the next step if not.
+    pub(super) async fn stop_step(&mut self) -> Option<TurnStep> {
+        let env = Arc::clone(&self.conversation.env);
+        let event = if self.is_helper() { HookEvent::SubagentStop } else { HookEvent::Stop };
+        if self.cancel.is_cancelled() || !env.has_hooks(event) {
+            return None;
+        }
+        let last = self.history.messages.last().and_then(|message| message.as_assistant());
+        let answer = last.filter(|answer| answer.calls.is_empty())?.text.clone();
+        let kind = env.helper.as_ref().map_or("", |helper| helper.kind.as_str());
+        let fields = json!({
+            "stop_hook_active": self.hook_stops > 0,
+            "last_assistant_message": answer,
+            "background_tasks": [],
+        });
+        let verdict = env.run_hooks(&occasion(event, kind, fields), &self.cancel).await;
+        if let Some(why) = verdict.stop {
+            self.conversation.notify(format!("A hook ends the turn: {why}"));
+            return None;
+        }
+        let context = Some(verdict.context).filter(|context| !context.is_empty());
+        let why = verdict.block.or(context)?;
+        if self.cancel.is_cancelled() {
+            return None;
+        }
+        if self.hook_stops >= MAX_STOPS {
+            self.conversation.notify(format!(
+                "Hooks have kept this turn from ending {MAX_STOPS} times. Now it ends all the same. \
+                 The last one: {why}"
+            ));
+            return None;
+        }
+        if self.budget.take_request().is_err() {
+            self.conversation.notify(format!(
+                "A hook wants the turn to go on, but a limit is reached: {why}"
+            ));
+            return None;
+        }
+        self.hook_stops += 1;
+        self.conversation.notify(format!("A hook wants the turn to go on: {why}"));
+        let told = format!("A hook of the user keeps you from ending your turn here:\n{why}\n");
+        self.push_context(within_context(&told));
+        Some(TurnStep::Sample)
+    }
+}
+
+fn said_by_hook(context: &str) -> String {
+    within_context(&format!("A hook of the user says:\n{context}\n"))
+}
+
+/// Runs the hooks of the start of a session. Returns what they want the model to know.
+async fn start_context(
+    conversation: &Conversation,
+    source: &str,
+    cancel: &CancellationToken,
+) -> String {
+    let env = &conversation.env;
+    if !env.has_hooks(HookEvent::SessionStart) {
+        return String::new();
+    }
+    let fields = json!({ "source": source, "model": conversation.selection.get().model.name() });
+    let started = occasion(HookEvent::SessionStart, source, fields);
+    env.run_hooks(&started, cancel).await.context
+}
+
+/// Returns true if hooks refuse to have the conversation compacted, which the user is told. `focus` is what the user
+/// has asked for; `None` if nobody has asked.
+pub(super) async fn refuse_compaction(
+    conversation: &Conversation,
+    focus: Option<&str>,
+    must_compact: bool,
+    cancel: &CancellationToken,
+) -> bool {
+    let env = &conversation.env;
+    if !env.has_hooks(HookEvent::PreCompact) {
+        return false;
+    }
+    let trigger = if focus.is_some() { "manual" } else { AUTO };
+    let fields = json!({ "trigger": trigger, "custom_instructions": focus.unwrap_or_default() });
+    let compacting = occasion(HookEvent::PreCompact, trigger, fields);
+    let verdict = env.run_hooks(&compacting, cancel).await;
+    let Some(why) = verdict.block.or(verdict.stop) else { return false };
+    let end = if must_compact { ", but the window is full" } else { "" };
+    conversation
+        .notify(format!("A hook refuses to have the conversation compacted{end}. {why}"));
+    !must_compact
+}
+
+/// Tells the hooks that the conversation was compacted. The next prompt brings what they want the model to know.
+pub(super) async fn note_compaction(
+    conversation: &Conversation,
+    was_asked: bool,
+    summary: &str,
+    cancel: &CancellationToken,
+) {
+    let env = &conversation.env;
+    if env.has_hooks(HookEvent::PostCompact) {
+        let trigger = if was_asked { "manual" } else { AUTO };
+        let fields = json!({ "trigger": trigger, "compact_summary": summary });
+        env.run_hooks(&occasion(HookEvent::PostCompact, trigger, fields), cancel).await;
+    }
+    let context = start_context(conversation, "compact", cancel).await;
+    if !context.is_empty() {
+        conversation.told.add_unsent([said_by_hook(&context)]);
+    }
+}

@@ -328,6 +328,13 @@ pub fn inspect(
     }
     command.edits = shell::edited_files(script, workdir, &Disk(roots));
     command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
+    command.has_ssh_remote = script.commands.iter().any(|simple| {
+        let class = (simple.program() == "git").then(|| shell::classify(simple));
+        class.filter(|class| class.fails_offline).is_some_and(|class| {
+            let folder = simple.folder.clone().unwrap_or_default().join(class.git_folder);
+            repository::has_ssh_remote(&real_path(workdir.join(folder)).unwrap_or_default())
+        })
+    });
     (command, is_incomplete)
 }
 

@@ -374,7 +374,8 @@ pub fn effects(
         command.reads.push(workdir.clone());
     }
     command.extra_access = escalation.access(writes);
-    shell::effects_with_files(command, files)
+    let hosts = escalation.hosts.iter().map(|host| Effect::Fetch { host: host.clone() });
+    shell::effects_with_files(command, files).into_iter().chain(hosts).collect()
 }
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use turnwright_workspace::web::local_name_kind;
 use url::Host;
 
 /// Ports that are not named. An entry without a port means these.
@@ -55,6 +56,11 @@ impl Target {
             host => host,
         };
         (port != 0).then_some(Target { host, port })
+    }
+
+    /// Returns true for a name that is no word of this machine or its network.
+    pub fn is_public_name(&self) -> bool {
+        self.name().is_some_and(|name| local_name_kind(name).is_none())
     }
 
     /// The name, unless it is an address.

@@ -13,7 +13,7 @@ use crate::trust::{self, TrustStore};
 use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
-use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
+use turnwright_guard::{ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
@@ -158,6 +158,7 @@ pub fn resolve_policy_with(
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
             has_network: sandbox.network == NetworkSetting::On,
+            asks_about_hosts: host_proxies(&sandbox),
             protected_exposed: is_protected_exposed,
             bases,
         },
@@ -219,6 +220,18 @@ fn is_protected_exposed() -> bool {
     turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
 }
 
+/// Returns true if commands can have a proxy through which they reach hosts one by one. On macOS they share the loopback
+/// interface of the machine with everybody, so they have one only if hosts are listed.
+fn host_proxies(sandbox: &SandboxSettings) -> fn() -> bool {
+    match sandbox.network {
+        NetworkSetting::Loopback if cfg!(target_os = "linux") => || {
+            turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().network
+        },
+        NetworkSetting::Off if cfg!(target_os = "macos") && !sandbox.hosts.is_empty() => || true,
+        _ => || false,
+    }
+}
+
 /// Returns true if a path may contain a symlink below a folder whose path is real. A project's file may
 /// have hundreds of paths, most of which do not exist; each of those takes one lookup.
 fn has_link(path: &Path, bases: &PathBases) -> bool {
@@ -258,6 +271,7 @@ pub fn command_confinement(
             NetworkSetting::Loopback => Network::Loopback,
             NetworkSetting::On => Network::On,
         },
+        hosts: HostList::parse(&settings.hosts),
         writable: settings.write,
         caches: settings.caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),

@@ -14,6 +14,7 @@ mod exit_plan;
 mod find_files;
 mod grep;
 mod history;
+mod host_questions;
 mod kept_notes;
 mod list_dir;
 mod live_output;
@@ -59,6 +60,7 @@ pub(crate) use arguments::{
 };
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
+pub(crate) use host_questions::HostConsent;
 pub(crate) use kept_notes::{
     KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, keep_line, kept_lines, mark_failed,
 };

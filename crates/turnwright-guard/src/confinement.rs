@@ -27,7 +27,7 @@ use package_managers::{EnvironmentUse, environment_use};
 use sandbox_profile::{SSH_AGENT_VARIABLE, SessionAccess, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
-use turnwright_proxy::{CommandHosts, CommandProxy, HostList};
+use turnwright_proxy::{CommandProxy, HostList, RefusedHosts};
 use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
@@ -173,8 +173,8 @@ pub struct CommandConfinement {
     pub network: Option<Arc<SessionNetwork>>,
     /// The proxy that is to be served while it runs.
     pub proxy: Option<CommandProxy>,
-    /// The hosts that it reaches through the proxy.
-    pub hosts: Option<Arc<CommandHosts>>,
+    /// The hosts that the proxy refuses.
+    pub refused_hosts: Option<Arc<RefusedHosts>>,
     /// Lets only this command see places in the machine's `/tmp`.
     pub(crate) shown: Option<ShownOnce>,
 }
@@ -332,7 +332,7 @@ impl ConfinementBuilder<'_> {
             signing,
             network,
             proxy,
-            hosts: None,
+            refused_hosts: None,
             shown,
         })
     }

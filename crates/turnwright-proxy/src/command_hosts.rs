@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -56,7 +57,7 @@ impl HostRefusal {
     pub(crate) fn reason(self) -> String {
         match self {
             HostRefusal::Rejected => "the user has refused it".to_owned(),
-            HostRefusal::Denied => "a rule denies it".to_owned(),
+            HostRefusal::Denied => "a rule denies it, or it is rejected for the session".to_owned(),
             HostRefusal::Unanswered => "it is not allowed, and nobody could be asked".to_owned(),
             HostRefusal::Address(kind) => format!("it is {kind} address"),
         }
@@ -70,26 +71,23 @@ pub struct HostReport {
     pub for_user: String,
 }
 
+/// The hosts that were refused to a command: how often, and why at last.
 #[derive(Debug, Default)]
-struct HostState {
-    /// The answers of the user for this command.
-    answers: BTreeMap<String, bool>,
-    /// How often each host was refused, and why at last.
-    refused: BTreeMap<String, (HostRefusal, u32)>,
-}
+pub struct RefusedHosts(Mutex<BTreeMap<String, (HostRefusal, u32)>>);
 
 /// The hosts of one command.
 pub struct CommandHosts {
     listed: HostList,
     judge: HostJudge,
     questions: mpsc::Sender<HostQuestion>,
-    // Held only to look something up.
-    state: Mutex<HostState>,
+    /// The answers of the user for this command. Held only to look something up.
+    answers: Mutex<BTreeMap<String, bool>>,
+    refused: Arc<RefusedHosts>,
 }
 
 impl Debug for CommandHosts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CommandHosts").field("state", &self.state).finish_non_exhaustive()
+        formatter.debug_struct("CommandHosts").field("refused", &self.refused).finish_non_exhaustive()
     }
 }
 
@@ -102,9 +100,14 @@ impl CommandHosts {
         judge: impl Fn(&str) -> HostVerdict + Send + Sync + 'static,
     ) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
         let (questions, receiver) = mpsc::channel(MAX_QUESTIONS);
-        let answers = allowed.map(|host| (host, true)).collect();
-        let state = Mutex::new(HostState { answers, ..HostState::default() });
-        (CommandHosts { listed, judge: Box::new(judge), questions, state }, receiver)
+        let answers = Mutex::new(allowed.map(|host| (host, true)).collect());
+        let refused = Arc::default();
+        (CommandHosts { listed, judge: Box::new(judge), questions, answers, refused }, receiver)
+    }
+
+    /// The hosts that were refused, and will be.
+    pub fn refused(&self) -> Arc<RefusedHosts> {
+        Arc::clone(&self.refused)
     }
 
     /// The hosts to ask about together: this one and the others of its registry, as far as nothing is decided about
@@ -124,10 +127,10 @@ impl CommandHosts {
 
     /// Notes the user's answer about hosts, which holds for this command.
     pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
-        let mut state = self.state.lock();
+        let mut answers = self.answers.lock();
         for host in hosts {
-            if state.answers.len() < MAX_HOSTS {
-                state.answers.insert(host, is_allowed);
+            if answers.len() < MAX_HOSTS {
+                answers.insert(host, is_allowed);
             }
         }
     }
@@ -170,7 +173,7 @@ impl CommandHosts {
         if let (Some(kind), None) = (local_kind, listed) {
             return Some(Err(HostRefusal::Address(kind)));
         }
-        let answer = self.state.lock().answers.get(&host).copied();
+        let answer = self.answers.lock().get(&host).copied();
         let access = listed.unwrap_or(HostAccess::Public);
         match (answer, verdict) {
             (Some(true), _) | (None, HostVerdict::Allow) => Some(Ok(access)),
@@ -182,30 +185,32 @@ impl CommandHosts {
 
     pub(crate) fn note_refusal(&self, target: &Target, refusal: HostRefusal) {
         let host = target.to_string();
-        let refused = &mut self.state.lock().refused;
+        let refused = &mut self.refused.0.lock();
         if refused.len() < MAX_HOSTS || refused.contains_key(&host) {
             let (last, count) = refused.entry(host).or_insert((refusal, 0));
             *last = refusal;
             *count = count.saturating_add(1);
         }
     }
+}
 
+impl RefusedHosts {
     /// Names the hosts that were refused; `None` if there was none.
     pub fn report(&self) -> Option<HostReport> {
-        let state = self.state.lock();
+        let refused = self.0.lock();
         let named = |(host, (_, count)): (&String, &(HostRefusal, u32))| match count {
             1 => host.clone(),
             count => format!("{host} ({count}×)"),
         };
-        let mut names: Vec<_> = state.refused.iter().take(MAX_NAMED).map(named).collect();
-        if state.refused.len() > MAX_NAMED {
-            names.push(format!("{} more", state.refused.len() - MAX_NAMED));
+        let mut names: Vec<_> = refused.iter().take(MAX_NAMED).map(named).collect();
+        if refused.len() > MAX_NAMED {
+            names.push(format!("{} more", refused.len() - MAX_NAMED));
         }
         if names.is_empty() {
             return None;
         }
         let mut reasons: BTreeMap<HostRefusal, Vec<&str>> = BTreeMap::new();
-        for (host, (refusal, _)) in state.refused.iter().take(MAX_NAMED) {
+        for (host, (refusal, _)) in refused.iter().take(MAX_NAMED) {
             reasons.entry(*refusal).or_default().push(host);
         }
         let advice: Vec<_> =
@@ -221,7 +226,9 @@ fn advice(refusal: HostRefusal, hosts: &[&str]) -> String {
     let all = hosts.join(", ");
     match refusal {
         HostRefusal::Rejected => format!("The user has refused {all}: do not try again."),
-        HostRefusal::Denied => format!("A rule denies {all}: do not work around it."),
+        HostRefusal::Denied => {
+            format!("A rule denies {all}, or the user has for this session: do not work around it.")
+        }
         HostRefusal::Unanswered => format!(
             "If it is needed, call again with \"escalate\": \"{}\"; the user is asked.",
             hosts.iter().map(|host| format!("https://{host}")).collect::<Vec<_>>().join(",")
@@ -296,7 +303,7 @@ mod tests {
         let (admitted, ()) = tokio::join!(hosts.admit(&pypi), user);
         assert_eq!(admitted, Ok(HostAccess::Public));
         assert_eq!(hosts.admit(&target("files.pythonhosted.org")).await, Ok(HostAccess::Public));
-        assert_eq!(hosts.report(), None);
+        assert_eq!(hosts.refused().report(), None);
     }
 
     #[tokio::test]
@@ -308,7 +315,7 @@ mod tests {
         }
         hosts.answer(vec!["c.example".to_owned()], false);
         assert_eq!(hosts.admit(&target("c.example")).await, Err(HostRefusal::Rejected));
-        let report = hosts.report().unwrap();
+        let report = hosts.refused().report().unwrap();
         assert_eq!(
             report.for_user,
             "[sandbox: refused hosts: 10.0.0.1, a.example (2×), b.example:22, c.example, denied.example]"

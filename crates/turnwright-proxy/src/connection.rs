@@ -378,7 +378,7 @@ mod tests {
             assert!(answer.starts_with(&format!("HTTP/1.1 {expected}\r\n")), "{host:?}: {answer}");
             assert_eq!(answer.ends_with("\r\n\r\nhello"), expected.starts_with("200"), "{answer}");
         }
-        let report = hosts.report().unwrap().for_user;
+        let report = hosts.refused().report().unwrap().for_user;
         assert!(report.contains(&format!("b.example:{port}")) && report.contains("a.example:22"), "{report}");
     }
 

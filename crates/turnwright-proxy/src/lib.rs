@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict};
+pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict, RefusedHosts};
 pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
 
 use dial::Dialer;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use turnwright_policy::permission::{PolicyRules, RuleAction};
-use turnwright_proxy::Target;
+use turnwright_proxy::{HostList, Target};
 use turnwright_types::effect::{ExtraAccess, ResolvedPath, escape_hidden_line, is_secret_path};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
@@ -174,6 +174,13 @@ impl Escalation {
         for host in taken.filter_map(|path| public_host(&path)) {
             add_new(&mut self.hosts, host);
         }
+    }
+
+    /// Leaves out the hosts that the settings allow anyway.
+    pub fn leave_out_hosts(&mut self, listed: &HostList) {
+        self.hosts.retain(|host| {
+            Target::parse(host, Some(HTTPS)).is_none_or(|target| listed.access(&target).is_none())
+        });
     }
 
     /// Replaces `~` by the home folder, as a shell does.

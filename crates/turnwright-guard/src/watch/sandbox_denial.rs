@@ -85,7 +85,7 @@ impl CommandWatch {
             }
         }
         if let Some(HostReport { for_model, for_user }) =
-            self.hosts.as_ref().and_then(|hosts| hosts.report())
+            self.refused_hosts.as_ref().and_then(|refused| refused.report())
         {
             return Some(ReachedLimit { for_model, for_user });
         }

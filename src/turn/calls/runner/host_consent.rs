@@ -87,11 +87,14 @@ impl CallRunner {
     ) -> Option<bool> {
         let short = text::clip(escape_hidden_line(command), MAX_COMMAND_CHARS);
         let title = format!("{} wants {}", markdown_code(&short), hosts.join(", "));
+        let rules = self.env.shared.rules.get();
+        let description = request.description(&rules, self.env.shared.mode.get());
+        let about = [description.as_str(), ABOUT_HOSTS].join("\n\n");
         let question = PermissionRequest {
             call: ctx.call.clone(),
             name: COMMAND_TOOL.to_owned(),
             view: CallView::new(shorten_title(title), ToolKind::Fetch),
-            content: vec![CallContent::Text(ABOUT_HOSTS.to_owned())],
+            content: vec![CallContent::Text(about.trim_start().to_owned())],
             raw_input: json!({ "command": command, "hosts": hosts }),
             choices: request.choices(),
             is_bounded: false,

@@ -158,7 +158,7 @@ pub fn resolve_policy_with(
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
             has_network: sandbox.network == NetworkSetting::On,
-            asks_about_hosts: host_proxies(&sandbox),
+            asks_about_hosts: sandbox.asks_about_hosts(),
             protected_exposed: is_protected_exposed,
             bases,
         },
@@ -218,18 +218,6 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
 /// Returns true if sandboxed commands can write protected files in the folders that they may write.
 fn is_protected_exposed() -> bool {
     turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
-}
-
-/// Returns true if commands can have a proxy through which they reach hosts one by one. On macOS they share the loopback
-/// interface of the machine with everybody, so they have one only if hosts are listed.
-fn host_proxies(sandbox: &SandboxSettings) -> fn() -> bool {
-    match sandbox.network {
-        NetworkSetting::Loopback if cfg!(target_os = "linux") => || {
-            turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().network
-        },
-        NetworkSetting::Off if cfg!(target_os = "macos") && !sandbox.hosts.is_empty() => || true,
-        _ => || false,
-    }
 }
 
 /// Returns true if a path may contain a symlink below a folder whose path is real. A project's file may

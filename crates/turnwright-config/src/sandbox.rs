@@ -221,6 +221,19 @@ fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
 }
 
 impl SandboxSettings {
+    /// Returns true if commands can have a proxy through which they reach hosts one by one. The function may take some
+    /// milliseconds. On macOS commands share the loopback interface of the machine with everybody, so they have a proxy
+    /// only if hosts are listed.
+    pub fn asks_about_hosts(&self) -> fn() -> bool {
+        match self.network {
+            NetworkSetting::Loopback if cfg!(target_os = "linux") => || {
+                turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().network
+            },
+            NetworkSetting::Off if cfg!(target_os = "macos") && !self.hosts.is_empty() => || true,
+            _ => || false,
+        }
+    }
+
     /// The network access, or the hosts that commands may reach.
     pub fn network_text(&self) -> String {
         if self.hosts.is_empty() { self.network.id().to_owned() } else { self.hosts.join(", ") }

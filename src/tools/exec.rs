@@ -169,10 +169,12 @@ impl Tool for Exec {
         self.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(self.workdir()));
         self.parse(&workdir, roots);
-        let named_folder = Path::new(self.workdir());
         let is_here = workdir.scope == PathScope::Workspace;
-        self.escalate.take_hosts(|name| !is_here || workdir.path.join(name).symlink_metadata().is_ok());
+        self.escalate.take_hosts(|name| {
+            !is_here || workdir.path.join(name).symlink_metadata().is_ok()
+        });
         self.escalate.leave_out_hosts(&env.shared.confinement.hosts);
+        let named_folder = Path::new(self.workdir());
         let wanted = self.escalate.paths.iter().map(|path| named_folder.join(path));
         let writes: Vec<_> = wanted.map(|path| site.resolve(path)).collect();
         let files = command::named_files(self.script(), named_folder, |path| site.resolve(path));

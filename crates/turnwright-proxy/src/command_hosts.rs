@@ -213,10 +213,10 @@ impl RefusedHosts {
         for (host, (refusal, _)) in refused.iter().take(MAX_NAMED) {
             reasons.entry(*refusal).or_default().push(host);
         }
-        let advice: Vec<_> =
+        let sentences: Vec<_> =
             reasons.iter().map(|(refusal, hosts)| advice(*refusal, hosts)).collect();
         let what = format!("sandbox: refused hosts: {}", names.join(", "));
-        let for_model = format!("[{what}. {}]", advice.join(" "));
+        let for_model = format!("[{what}. {}]", sentences.join(" "));
         Some(HostReport { for_model, for_user: format!("[{what}]") })
     }
 }

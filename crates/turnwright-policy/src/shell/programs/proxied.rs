@@ -5,9 +5,9 @@
 use super::super::args::{self, name};
 use super::{SimpleCommand, WordList, is_in, names_subcommand, works_offline};
 
-/// Programs that use the network through such a proxy only.
-const OBEDIENT: WordList = "bun bunx bundle cargo composer conda curl deno dotnet gem gh git go gradle gradlew mamba mvn mvnw \
-                            npm npx pdm pip pip3 pipenv pipx pixi pnpm pnpx poetry rustup uv uvx wget yarn";
+/// Programs that use the network through such a proxy only. Not `gh`, which mostly publishes.
+const OBEDIENT: WordList = "bun bunx bundle cargo composer conda curl deno dotnet gem git go gradle gradlew mamba mvn mvnw npm \
+                            npx pdm pip pip3 pipenv pipx pixi pnpm pnpx poetry rustup uv uvx wget yarn";
 
 /// Programs that download what a project needs, with their subcommands that do so; `""` for any. Not those that run the
 /// project's own tests and tasks, which have their own ideas of proxies.
@@ -29,12 +29,14 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
         let needs = program.network.is_used(words) && !works_offline(program, words);
         needs.then(|| {
             let is_obedient = program.names.split(' ').any(|name| is_in(OBEDIENT, name));
+            let is_git = program.names == "git";
+            // An answer about a host is not one about publishing there.
+            let publishes = is_git && names_subcommand(words, "push");
             // Elsewhere `a@b:c` is not an address.
-            let may_be_short = program.names == "git";
             let uses_ssh = words.iter().any(|word| {
-                is_ssh_address(&word.text) && (may_be_short || word.text.contains("://"))
+                is_ssh_address(&word.text) && (is_git || word.text.contains("://"))
             });
-            is_obedient && !uses_ssh
+            is_obedient && !publishes && !uses_ssh
         })
     });
     let is_resolver = || {
@@ -83,6 +85,9 @@ mod tests {
             ("mvn test", Some(true)),
             ("git fetch", Some(true)),
             ("git status", None),
+            ("git push", Some(false)),
+            ("git -c a.b=c push origin main", Some(false)),
+            ("gh pr create", Some(false)),
             ("git clone https://a.example/b", Some(true)),
             ("git clone git@a.example:b", Some(false)),
             ("git clone ssh://a.example/b", Some(false)),

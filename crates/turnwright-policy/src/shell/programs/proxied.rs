@@ -2,7 +2,7 @@
 //! variables name. It is a guess, to give a command the proxy of the sandbox in place of the whole network, and to ask the
 //! user about its hosts in place of the network. A wrong guess costs a failed connection.
 
-use super::super::args::{self, name};
+use super::super::args::{self, Args, name};
 use super::{SimpleCommand, WordList, is_in, names_subcommand, works_offline};
 
 /// Programs that use the network through such a proxy only. Not `gh`, which mostly publishes.
@@ -31,7 +31,7 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
             let is_obedient = program.names.split(' ').any(|name| is_in(OBEDIENT, name));
             let is_git = program.names == "git";
             // An answer about a host is not one about publishing there.
-            let publishes = is_git && names_subcommand(words, "push");
+            let publishes = is_git && !fetches(words);
             // Elsewhere `a@b:c` is not an address.
             let uses_ssh = words.iter().any(|word| {
                 is_ssh_address(&word.text) && (is_git || word.text.contains("://"))
@@ -48,6 +48,13 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
         })
     };
     direct.or_else(|| is_resolver().then_some(true))
+}
+
+/// Returns true if git only gets something with these words.
+fn fetches(words: Args<'_>) -> bool {
+    let subcommand = args::git_subcommand(words).map(|(subcommand, _)| subcommand);
+    subcommand.is_some_and(|name| is_in("clone fetch lfs ls-remote pull remote submodule", name))
+        && !words.iter().any(|word| word.text.contains("push"))
 }
 
 /// Returns true for the address of a repository that is reached with SSH: `ssh://…` or `user@host:path`.
@@ -87,6 +94,7 @@ mod tests {
             ("git status", None),
             ("git push", Some(false)),
             ("git -c a.b=c push origin main", Some(false)),
+            ("git -C sub fetch origin", Some(true)),
             ("gh pr create", Some(false)),
             ("git clone https://a.example/b", Some(true)),
             ("git clone git@a.example:b", Some(false)),

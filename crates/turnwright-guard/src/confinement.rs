@@ -299,9 +299,7 @@ impl ConfinementBuilder<'_> {
         // No program or setting there is the user's own from now on.
         self.site.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
-        let network = self.site.network.get(self.site.settings.memory);
-        let proxy =
-            self.proxy(network.as_ref(), &environment, &mut profile, &mut extra_variables);
+        let proxy = self.proxy(&environment, &mut profile, &mut extra_variables);
         let proxy_note = if proxy.is_some() { "; other hosts through $HTTPS_PROXY" } else { "" };
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
@@ -330,7 +328,7 @@ impl ConfinementBuilder<'_> {
             history,
             publishes: self.further.publishes,
             signing,
-            network,
+            network: self.site.network.get(self.site.settings.memory),
             proxy,
             refused_hosts: None,
             shown,

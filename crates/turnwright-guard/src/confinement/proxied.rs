@@ -5,12 +5,11 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use turnwright_policy::shell;
 use turnwright_proxy::CommandProxy;
-use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
+use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_workspace::exec::Environment;
 
 use super::ConfinementBuilder;
@@ -25,11 +24,11 @@ impl ConfinementBuilder<'_> {
     /// if the sandbox has to open it. To be called on a thread of the runtime.
     pub(super) fn proxy(
         &self,
-        network: Option<&Arc<SessionNetwork>>,
         environment: &Environment,
         profile: &mut SandboxProfile,
         variables: &mut Vec<(&'static str, String)>,
     ) -> Option<CommandProxy> {
+        let network = self.site.network.get(self.site.settings.memory);
         let is_macos = cfg!(target_os = "macos");
         let usual = if is_macos { Network::Off } else { Network::Loopback };
         let is_listed = !self.site.settings.hosts.is_empty();
@@ -44,7 +43,7 @@ impl ConfinementBuilder<'_> {
             JAVA_PROGRAMS.contains(&name)
         });
         let needs_token = is_macos || !runs_java;
-        let listening = network.map_or_else(listen_on_machine, command_network::listen);
+        let listening = network.as_ref().map_or_else(listen_on_machine, command_network::listen);
         let proxy = listening
             .and_then(|listener| CommandProxy::new(listener, needs_token))
             .inspect_err(|error| tracing::warn!(%error, "a command has no proxy"))

@@ -39,15 +39,17 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
             is_obedient && !publishes && !uses_ssh
         })
     });
-    let is_resolver = || {
-        let program = name(command.program());
-        let words = command.words.get(1..).unwrap_or_default();
-        RESOLVERS.iter().any(|(programs, subcommands)| {
-            is_in(programs, program)
-                && (subcommands.is_empty() || names_subcommand(words, subcommands))
-        })
-    };
-    direct.or_else(|| is_resolver().then_some(true))
+    direct.or_else(|| resolves(command).then_some(true))
+}
+
+/// Returns true if a command downloads what a project needs, should it be missing.
+fn resolves(command: &SimpleCommand) -> bool {
+    let program = name(command.program());
+    let words = command.words.get(1..).unwrap_or_default();
+    RESOLVERS.iter().any(|(programs, subcommands)| {
+        is_in(programs, program)
+            && (subcommands.is_empty() || names_subcommand(words, subcommands))
+    })
 }
 
 /// Returns true if git only gets something with these words.

@@ -3,7 +3,7 @@
 //! where there are no private networks, or no curl.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -23,22 +23,16 @@ fn can_test() -> bool {
     can
 }
 
-/// Starts a proxy that answers each plain request with its first line. Returns its address.
+/// Starts a proxy for tunnels. Whatever their hosts are, it answers a request in one with the first lines of both. Returns
+/// its address.
 fn start_internet() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut request = Vec::new();
-            let mut bytes = [0; 1024];
-            while !request.windows(4).any(|four| four == b"\r\n\r\n") {
-                match stream.read(&mut bytes) {
-                    Ok(count) if count > 0 => request.extend_from_slice(&bytes[..count]),
-                    _ => break,
-                }
-            }
-            let text = String::from_utf8_lossy(&request).into_owned();
-            let page = format!("the internet got {}\n", text.lines().next().unwrap_or_default());
+            let tunnel = first_line(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok();
+            let page = format!("{tunnel}, {}\n", first_line(&mut stream));
             let length = page.len();
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{page}"
@@ -49,8 +43,18 @@ fn start_internet() -> String {
     address
 }
 
+/// The first line of a request without a body.
+fn first_line(stream: &mut TcpStream) -> String {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+        request.push(byte[0]);
+    }
+    String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned()
+}
+
 fn auto() -> TestAgentBuilder {
-    TestAgent::builder().variable("TURNWRIGHT_MODE", "auto").variable("http_proxy", &start_internet())
+    TestAgent::builder().variable("TURNWRIGHT_MODE", "auto").variable("https_proxy", &start_internet())
 }
 
 fn with_settings(settings: &str) -> TestAgentBuilder {
@@ -76,14 +80,15 @@ fn an_unknown_host_is_one_question_a_registry_while_the_command_waits() {
     assert!(names[1].starts_with("Allow requests to pypi.org and requests to files."), "{names:?}");
     assert_eq!(names[2..], ["Reject", "Reject requests to this host in this session"]);
     let result = last_result(&agent);
-    for path in ["http://pypi.org/a", "http://files.pythonhosted.org/b", "http://pypi.org/c"] {
-        assert!(result.contains(&format!("the internet got GET {path} HTTP/1.1")), "{result}");
+    for (host, path) in [("pypi.org", "a"), ("files.pythonhosted.org", "b"), ("pypi.org", "c")] {
+        let passed_on = format!("CONNECT {host}:80 HTTP/1.1, GET /{path} HTTP/1.1");
+        assert!(result.contains(&passed_on), "{result}");
     }
     let card = cards::card(&agent, 0);
     assert_eq!(card["title"], both, "the card is that of the command again");
     // It held for that command only.
     ask_and_answer(&mut agent, exec("curl -sS http://pypi.org/d"), "allow_always");
-    ask_nothing(&mut agent, exec("curl -sS http://files.pythonhosted.org/e"), "GET http://files");
+    ask_nothing(&mut agent, exec("curl -sS http://files.pythonhosted.org/e"), "GET /e HTTP/1.1");
 }
 
 fn ask_nothing(agent: &mut TestAgent, reply: Value, expected: &str) {
@@ -104,7 +109,7 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
     let result = last_result(&agent);
     assert!(result.contains("commands in the sandbox do not reach a.example: the user has refused it"), "{result}");
     assert!(result.contains("[sandbox: refused hosts: a.example (2×). The user has refused a.example"), "{result}");
-    assert!(!result.contains("the internet got"), "{result}");
+    assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
 }
@@ -117,7 +122,7 @@ fn listed_hosts_need_no_question_and_rules_precede_the_list() {
     let settings = "[sandbox]\nnetwork = ['python', '*.a.example']\n\
                     [permissions]\ndeny = ['fetch(domain:evil.a.example)']\n";
     let mut agent = with_settings(settings).start();
-    ask_nothing(&mut agent, exec("curl -sS http://pypi.org/a http://b.a.example/c"), "GET http://b.a.example/c");
+    ask_nothing(&mut agent, exec("curl -sS http://pypi.org/a http://b.a.example/c"), "b.a.example:80 HTTP/1.1, GET /c");
     ask_nothing(&mut agent, exec("curl -sS http://evil.a.example/"), "A rule denies evil.a.example");
     // Any command has the proxy then, also one that is not known to download.
     ask_nothing(&mut agent, exec("touch x; env | grep NO_PROXY"), "NO_PROXY=localhost,127.0.0.1,::1");
@@ -136,8 +141,8 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     };
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
-    assert!(last_result(&agent).contains("the internet got GET http://a.example/"), "{}", last_result(&agent));
-    ask_nothing(&mut agent, fetch("a.example"), "the internet got");
+    assert!(last_result(&agent).contains("CONNECT a.example:80"), "{}", last_result(&agent));
+    ask_nothing(&mut agent, fetch("a.example"), "CONNECT a.example:80");
 }
 
 #[test]

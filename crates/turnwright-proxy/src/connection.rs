@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use url::Host;
 
 use crate::command_hosts::HostRefusal;
-use crate::dial::{DialError, Dialled};
+use crate::dial::DialError;
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
 
@@ -67,12 +67,11 @@ pub(crate) async fn serve(
 /// Connects to a host once it is admitted.
 async fn connect(
     target: &Target,
-    is_plain: bool,
     proxy: &CommandProxy,
     hosts: &CommandHosts,
-) -> Result<Dialled, Failure> {
+) -> Result<TcpStream, Failure> {
     let access = hosts.admit(target).await.map_err(Failure::Refused)?;
-    proxy.dialer.dial(target, access, is_plain).await.map_err(|error| match error {
+    proxy.dialer.dial(target, access).await.map_err(|error| match error {
         DialError::Address(kind) => {
             let refusal = HostRefusal::Address(kind);
             hosts.note_refusal(target, refusal);
@@ -111,19 +110,17 @@ async fn serve_http(
         let text = "The token in the variables of this command is missing, or of another command.\n";
         return answer(&mut client, "407 Proxy Authentication Required", login, text).await;
     }
-    let mut dialled = match connect(&target, !is_connect, proxy, hosts).await {
-        Ok(dialled) => dialled,
+    let mut host = match connect(&target, proxy, hosts).await {
+        Ok(host) => host,
         Err(failure) => return answer_failure(&mut client, &target, failure).await,
     };
     if is_connect {
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
     } else {
-        let place = if dialled.proxy_header.is_some() { place } else { rest };
-        let head = forwarded_head(method, place, authority, request.headers, &dialled);
-        dialled.stream.write_all(&head).await?;
+        host.write_all(&forwarded_head(method, rest, authority, request.headers)).await?;
     }
-    dialled.stream.write_all(&received[length..]).await?;
-    copy_bidirectional(&mut client, &mut dialled.stream).await.map(drop)
+    host.write_all(&received[length..]).await?;
+    copy_bidirectional(&mut client, &mut host).await.map(drop)
 }
 
 /// Reads until the head of a request is complete. Returns its length; `None` if it is too long.
@@ -155,21 +152,19 @@ fn has_token(headers: &[Header<'_>], proxy: &CommandProxy) -> bool {
     !proxy.needs_token || logins.any(|header| header.value == proxy.login().as_bytes())
 }
 
-/// The head of a plain request as the host, or another proxy, gets it.
+/// The head of a plain request as the host gets it.
 fn forwarded_head(
     method: &str,
-    place: &str,
+    path: &str,
     authority: &str,
     headers: &[Header<'_>],
-    dialled: &Dialled,
 ) -> Vec<u8> {
     let is_any = |names: &[&str], header: &Header<'_>| {
         names.iter().any(|name| header.name.eq_ignore_ascii_case(name))
     };
     let is_upgrade = headers.iter().any(|header| is_any(&["upgrade"], header));
-    let slash = if place.starts_with(['/', 'h', 'H']) { "" } else { "/" };
-    let proxy_header = dialled.proxy_header.as_deref().unwrap_or_default();
-    let start = format!("{method} {slash}{place} HTTP/1.1\r\nHost: {authority}\r\n{proxy_header}");
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let start = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {authority}\r\n");
     let mut head = start.into_bytes();
     if !is_upgrade {
         head.extend_from_slice(b"Connection: close\r\n");
@@ -233,10 +228,10 @@ async fn serve_socks(
 ) -> io::Result<()> {
     let reading = timeout(REQUEST_TIME, read_socks_request(&mut client, proxy));
     let Some(target) = reading.await?? else { return client.shutdown().await };
-    match connect(&target, false, proxy, hosts).await {
-        Ok(mut dialled) => {
+    match connect(&target, proxy, hosts).await {
+        Ok(mut host) => {
             answer_socks(&mut client, SUCCEEDED).await?;
-            copy_bidirectional(&mut client, &mut dialled.stream).await.map(drop)
+            copy_bidirectional(&mut client, &mut host).await.map(drop)
         }
         Err(failure) => {
             let code = match failure {

@@ -1,5 +1,6 @@
 //! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. Where the
-//! environment names a proxy for a host, that one looks the name up and connects.
+//! environment names a proxy for a host, that one looks the name up and makes a tunnel, also for plain requests: it would
+//! take further ones for other hosts over the same connection.
 
 use std::fmt;
 use std::io;
@@ -11,6 +12,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turnwright_types::error_text::io_error_text;
@@ -23,6 +25,8 @@ use crate::hosts::{HostAccess, Target};
 const TIME: Duration = Duration::from_secs(10);
 /// At most this many addresses of a name are tried, each twice: the programs were told not to try again.
 const MAX_ADDRESSES: usize = 4;
+/// At most this many names are looked up at the same time.
+const MAX_LOOKUPS: usize = 8;
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
@@ -41,14 +45,6 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// A connection to a host.
-#[derive(Debug)]
-pub(crate) struct Dialled {
-    pub(crate) stream: TcpStream,
-    /// The header for a proxy that has to be asked for whole addresses; `None` if the host itself is connected.
-    pub(crate) proxy_header: Option<String>,
-}
-
 type LookupFn = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// Finds hosts, and decides which addresses may be connected to.
@@ -59,6 +55,8 @@ pub(crate) struct Dialer {
     pub(crate) refuses: fn(IpAddr, HostAccess) -> Option<&'static str>,
     /// The proxy for a URL, as the environment spells it.
     pub(crate) proxy: fn(&Url) -> Option<String>,
+    /// Each look-up takes a thread.
+    lookups: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Dialer {
@@ -75,6 +73,7 @@ impl Default for Dialer {
             }),
             refuses: refused_kind,
             proxy: turnwright_http::proxy_url,
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
         }
     }
 }
@@ -91,33 +90,23 @@ fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
 }
 
 impl Dialer {
-    /// Connects to a host. With `is_plain` a request for a whole address can be sent to a proxy; without it, a proxy makes
-    /// a tunnel.
+    /// Connects to a host.
     pub(crate) async fn dial(
         &self,
         target: &Target,
         access: HostAccess,
-        is_plain: bool,
-    ) -> Result<Dialled, DialError> {
-        let scheme = if is_plain { "http" } else { "https" };
-        let url = Url::parse(&format!("{scheme}://{}:{}/", target.host, target.port));
-        if let Some(proxy) = url.ok().and_then(|url| (self.proxy)(&url)) {
-            return dial_through(&proxy, target, is_plain).await;
-        }
-        let stream = self.dial_directly(target, access).await?;
-        Ok(Dialled { stream, proxy_header: None })
-    }
-
-    async fn dial_directly(
-        &self,
-        target: &Target,
-        access: HostAccess,
     ) -> Result<TcpStream, DialError> {
+        let url = Url::parse(&format!("https://{}:{}/", target.host, target.port));
+        if let Some(proxy) = url.ok().and_then(|url| (self.proxy)(&url)) {
+            return dial_through(&proxy, target).await;
+        }
+        let room = self.lookups.acquire().await.map_err(io::Error::other)?;
         let dialer = self.clone();
         let host = target.host.clone();
         let looking = spawn_blocking(move || dialer.addresses(&host, access));
         let found = timeout(TIME, looking).await.map_err(io::Error::from)?;
         let addresses = found.map_err(io::Error::other)??;
+        drop(room);
         let mut last = DialError::Failed("it has no address".to_owned());
         for address in addresses.iter().chain(&addresses) {
             match connect(SocketAddr::new(*address, target.port)).await {
@@ -155,11 +144,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Connects to a host through a proxy of the user.
-async fn dial_through(
-    proxy: &str,
-    target: &Target,
-    is_plain: bool,
-) -> Result<Dialled, DialError> {
+async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
     let url = Url::parse(&whole).ok().filter(|url| url.scheme() == "http");
     let place = url.as_ref().and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
@@ -173,18 +158,15 @@ async fn dial_through(
     };
     let connecting = timeout(TIME, TcpStream::connect((host.as_str(), port)));
     let mut stream = connecting.await.map_err(io::Error::from)??;
-    let header = authorization(url);
-    if is_plain {
-        return Ok(Dialled { stream, proxy_header: Some(header) });
-    }
     let place = format!("{}:{}", target.host, target.port);
+    let header = authorization(url);
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await?;
     let status = timeout(TIME, read_status(&mut stream)).await.map_err(io::Error::from)??;
     if !(200..300).contains(&status) {
         return Err(DialError::Failed(format!("the proxy of this machine answers with {status}")));
     }
-    Ok(Dialled { stream, proxy_header: None })
+    Ok(stream)
 }
 
 /// The header with the name and password in the URL of a proxy, with the end of its line; empty if there are none.

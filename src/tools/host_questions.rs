@@ -65,7 +65,7 @@ impl HostQuestions {
         match next {
             Some(question) => question,
             None => {
-                // Whatever waits for an answer is refused.
+                // All that wait for an answer are refused.
                 *questions = None;
                 std::future::pending().await
             }

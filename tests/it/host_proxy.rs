@@ -1,6 +1,6 @@
-//! The network by host: a command reaches the hosts that the settings list, and those that the user is asked about while
-//! it waits. Behind the agent is a proxy of the user's, so no test needs the internet. The tests print a note and pass
-//! where there are no private networks, or no curl.
+//! The network by host: a command reaches the hosts that the settings list, and those that the user is asked about
+//! while it waits. Behind the agent is a proxy of the user's, so no test needs the internet. The tests print a note
+//! and pass where there are no private networks, or no curl.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,8 +23,8 @@ fn can_test() -> bool {
     can
 }
 
-/// Starts a proxy for tunnels. Whatever their hosts are, it answers a request in one with the first lines of both. Returns
-/// its address.
+/// Starts a proxy for tunnels. Whatever their hosts are, it answers a request in one with the first lines of both.
+/// Returns its address.
 fn start_internet() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

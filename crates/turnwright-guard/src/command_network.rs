@@ -2,8 +2,8 @@
 //! servers but not the machine's. It is made when the first command needs it.
 //!
 //! From outside, only the agent reaches a server there, because it can connect sockets in the network: for `web_fetch`,
-//! and for ports that the user has opened to the programs of this machine. It also listens there itself, for the commands
-//! that reach hosts through a proxy.
+//! and for ports that the user has opened to the programs of this machine. It also listens there itself, for the
+//! commands that reach hosts through a proxy.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -52,7 +52,7 @@ fn create_network(memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
         .map(Arc::new)
 }
 
-/// How many connections wait to be accepted.
+/// At most this many connections wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens at a free port of the network. To be called on a thread of the runtime; blocks for about a millisecond.

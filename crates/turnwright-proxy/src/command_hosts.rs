@@ -64,7 +64,7 @@ impl HostRefusal {
     }
 }
 
-/// What was refused, in a line for the model and one for the user.
+/// The refused hosts, in a line for the model and one for the user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HostReport {
     pub for_model: String,

@@ -1,9 +1,9 @@
 //! One connection of a program to the proxy: CONNECT, a plain HTTP request for a whole address, or SOCKS5. The first
-//! byte tells them apart. Nothing is read beyond the request before its host is admitted, and a refused one gets no more
-//! than the reason.
+//! byte tells them apart. Nothing is read beyond the request before its host is admitted, and a refused one gets no
+//! more than the reason.
 //!
-//! A plain request is passed on without what is meant for the proxy, with the host that was admitted, and as the only one
-//! of its connection: the next may be for another host.
+//! A plain request is passed on without what is meant for the proxy, with the host that was admitted, and as the only
+//! one of its connection: the next may be for another host.
 
 use std::io;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::dial::DialError;
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
 
-/// How long a program may take to say what it wants.
+/// A program may take this long to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// How long, and how much, is read of what a refused program still sends.
+/// The limits for reading the rest of what a refused program sends.
 const REST_TIME: Duration = Duration::from_secs(1);
 const MAX_REST_BYTES: u64 = 1024 * 1024;
 const MAX_HEADERS: usize = 100;

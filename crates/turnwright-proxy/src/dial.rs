@@ -1,6 +1,6 @@
 //! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. Where the
-//! environment names a proxy for a host, that one looks the name up and makes a tunnel, also for plain requests: it would
-//! take further ones for other hosts over the same connection.
+//! environment names a proxy for a host, that one looks the name up and makes a tunnel, also for plain requests: it
+//! would take further ones for other hosts over the same connection.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use url::{Host, Url};
 
 use crate::hosts::{HostAccess, Target};
 
-/// How long a look-up or an attempt to connect may take.
+/// The most time for a look-up, or an attempt to connect.
 const TIME: Duration = Duration::from_secs(10);
 /// At most this many addresses of a name are tried, each twice: the programs were told not to try again.
 const MAX_ADDRESSES: usize = 4;

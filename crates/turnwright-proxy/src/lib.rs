@@ -1,11 +1,11 @@
 //! The proxy through which the commands of a coding agent reach other machines, host by host.
 //!
-//! * A [`CommandProxy`] belongs to one command. It listens where only the session's commands connect, wants a token that
-//!   only this command has, and ends with it, and with it every connection.
+//! * A [`CommandProxy`] belongs to one command. It listens where only the session's commands connect, wants a token
+//!   that only this command has, and ends with it, and with it every connection.
 //! * [`CommandHosts`] says which hosts the command reaches: those of a [`HostList`], those that rules allow, and those
 //!   that the user is asked about while the connection waits.
-//! * A host is looked up here, once, and only public addresses are connected to. What is passed on is not looked into, so a
-//!   host that shares its addresses with others can lead to those.
+//! * A host is looked up here, once, and only public addresses are connected to. What is passed on is not looked into,
+//!   so a host that shares its addresses with others can lead to those.
 
 mod command_hosts;
 mod connection;

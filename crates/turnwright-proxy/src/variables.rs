@@ -24,7 +24,7 @@ const PROXY: &[&str] = &[
 /// Servers of the session are reached without the proxy.
 const DIRECT: &str = "localhost,127.0.0.1,::1";
 
-/// How long programs wait for an answer, in the units of each: the user may take a while.
+/// The times that programs wait for an answer, in the units of each: the user may take a while.
 const PATIENCE: &[(&str, &str)] = &[
     ("CARGO_HTTP_TIMEOUT", "600"),
     ("npm_config_fetch_timeout", "600000"),

@@ -1,7 +1,8 @@
-//! The proxy of a command, through which it reaches hosts one by one. Only a command that may write gets one, and only if
-//! it has a use for it: it downloads something, as far as its words say, it asks for hosts, or the settings list hosts.
-//! The proxy listens in the private network of the session, where nobody but the session's commands connects. On macOS,
-//! which has no such networks, it listens on the machine's loopback interface, for a token, and the sandbox opens its port.
+//! The proxy of a command, through which it reaches hosts one by one. Only a command that may write gets one, and only
+//! if it has a use for it: it downloads something, as far as its words say, it asks for hosts, or the settings list
+//! hosts. The proxy listens in the private network of the session, where nobody but the session's commands connects.
+//! On macOS, which has no such networks, it listens on the machine's loopback interface, for a token, and the sandbox
+//! opens its port.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -20,8 +21,8 @@ const JAVA_PROGRAMS: [&str; 10] =
     ["ant", "clj", "gradle", "gradlew", "java", "lein", "mvn", "mvnw", "sbt", "scala"];
 
 impl ConfinementBuilder<'_> {
-    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables, and its address
-    /// if the sandbox has to open it. To be called on a thread of the runtime.
+    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables, and its
+    /// address if the sandbox has to open it. To be called on a thread of the runtime.
     pub(super) fn proxy(
         &self,
         environment: &Environment,

@@ -30,8 +30,8 @@ pub struct PolicyRules {
     pub max_mode: Mode,
     /// True if the settings give commands in the sandbox the network.
     pub has_network: bool,
-    /// Returns true if commands in the sandbox can have a proxy, so that the user is asked about hosts in place of the whole
-    /// network. Finding out takes some milliseconds; it is called only when it matters.
+    /// Returns true if commands in the sandbox can have a proxy, so that the user is asked about hosts in place of the
+    /// whole network. Finding out takes some milliseconds; it is called only when it matters.
     pub asks_about_hosts: fn() -> bool,
     /// Returns true if a sandboxed command could write protected files, because the system cannot
     /// exclude parts of a folder. If so, no command that may write runs unasked because it would be

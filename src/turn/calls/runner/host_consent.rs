@@ -22,7 +22,7 @@ use turnwright_types::update::COMMAND_TOOL;
 /// At most this many characters of a command are in the question.
 const MAX_COMMAND_CHARS: usize = 60;
 
-/// What the user should know before the answer.
+/// The facts that the user should know before the answer.
 const ABOUT_HOSTS: &str = "The command waits for your answer. What it sends there is not looked into. An answer for the session holds \
                            for all commands, and for `web_fetch`; `/permissions keep` keeps it for the project.";
 
@@ -119,8 +119,8 @@ fn effects(hosts: &[String]) -> Vec<Effect> {
     hosts.iter().map(|host| Effect::Fetch { host: host.clone() }).collect()
 }
 
-/// The rules without those that allow requests to any host: they were written for pages that the model reads, and not for
-/// programs that send what they like.
+/// The rules without those that allow requests to any host: they were written for pages that the model reads, and not
+/// for programs that send what they like.
 fn without_wide_rules(rules: Arc<PolicyRules>) -> Arc<PolicyRules> {
     let is_wide = |rule: &permission::Rule| {
         rule.action == RuleAction::Allow

@@ -1,6 +1,6 @@
 //! Which commands reach other machines through a proxy, as far as their words say: with HTTP, and with the proxy that
-//! variables name. It is a guess, to give a command the proxy of the sandbox in place of the whole network, and to ask the
-//! user about its hosts in place of the network. A wrong guess costs a failed connection.
+//! variables name. It is a guess, to give a command the proxy of the sandbox in place of the whole network, and to ask
+//! the user about its hosts in place of the network. A wrong guess costs a failed connection.
 
 use super::super::args::{self, Args, name};
 use super::{SimpleCommand, WordList, is_in, names_subcommand, works_offline};
@@ -22,8 +22,8 @@ const RESOLVERS: &[(&str, WordList)] = &[
     ("uv", "run"),
 ];
 
-/// Returns true if a command uses the network through a proxy, false if it uses it in another way, and `None` if it does
-/// without.
+/// Returns true if a command uses the network through a proxy, false if it uses it in another way, and `None` if it
+/// does without.
 pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
     let direct = args::find_behind_wrappers(command, |program, words| {
         let needs = program.network.is_used(words) && !works_offline(program, words);

@@ -396,7 +396,7 @@ fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How commands reach single hosts.
+/// The way in which commands reach single hosts.
 fn host_access(settings: &SandboxSettings) -> String {
     let listed = settings.hosts.join(", ");
     match (settings.network, (settings.asks_about_hosts())()) {

@@ -424,6 +424,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_flood_of_connections_waits_and_the_next_is_served_after_it() {
+        let (_tasks, address, login, port, _) = proxied(true).await;
+        let mut flood = Vec::new();
+        for _ in 0..crate::MAX_CONNECTIONS {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        let request =
+            format!("CONNECT a.example:{port} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\nhello");
+        let asking = ask(address, request.as_bytes());
+        tokio::pin!(asking);
+        let early = timeout(Duration::from_millis(100), &mut asking).await;
+        assert!(early.is_err(), "it waits");
+        drop(flood);
+        assert!(asking.await.ends_with("hello"));
+    }
+
+    #[tokio::test]
+    async fn without_a_token_only_the_port_counts() {
+        let (_tasks, address, _, port, _) = proxied(false).await;
+        let request = format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello");
+        assert!(ask(address, request.as_bytes()).await.ends_with("hello"));
+    }
+
+    #[tokio::test]
     async fn the_proxy_ends_with_its_command_and_with_it_every_connection() {
         let (mut tasks, address, login, port, _) = proxied(true).await;
         let mut stream = TcpStream::connect(address).await.unwrap();

@@ -63,3 +63,39 @@ impl CommandProxy {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn programs_get_the_proxy_with_its_token_and_keep_the_times_of_the_user() {
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let set = |name: &str| match name {
+            "PIP_DEFAULT_TIMEOUT" => Some("7"),
+            JAVA => Some("-Xmx1g"),
+            _ => None,
+        };
+        let proxy = CommandProxy::new(listen().await.unwrap(), true).unwrap();
+        let variables = proxy.variables(set);
+        let value = |wanted: &str| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
+        };
+        let url = format!("http://tw:{}@{}", proxy.token, proxy.address());
+        assert_eq!(value("https_proxy"), Some(url.as_str()));
+        assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
+        assert_eq!(value("NO_PROXY"), Some(DIRECT));
+        assert_eq!(value("CARGO_HTTP_TIMEOUT"), Some("600"));
+        assert_eq!((value("PIP_DEFAULT_TIMEOUT"), value(JAVA)), (None, None));
+        let open = CommandProxy::new(listen().await.unwrap(), false).unwrap();
+        let java = open.variables(set).pop().unwrap();
+        let port = open.address().port();
+        assert_eq!(java.0, JAVA);
+        assert!(java.1.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1"), "{}", java.1);
+        assert!(java.1.contains(&format!("-Dhttps.proxyPort={port} ")), "{}", java.1);
+    }
+}

@@ -198,11 +198,11 @@ impl RefusedHosts {
     /// Names the hosts that were refused; `None` if there was none.
     pub fn report(&self) -> Option<HostReport> {
         let refused = self.0.lock();
-        let named = |(host, (_, count)): (&String, &(HostRefusal, u32))| match count {
+        let named = refused.iter().take(MAX_NAMED).map(|(host, (_, count))| match count {
             1 => host.clone(),
             count => format!("{host} ({count}×)"),
-        };
-        let mut names: Vec<_> = refused.iter().take(MAX_NAMED).map(named).collect();
+        });
+        let mut names: Vec<_> = named.collect();
         if refused.len() > MAX_NAMED {
             names.push(format!("{} more", refused.len() - MAX_NAMED));
         }

@@ -175,14 +175,13 @@ fn is_below(name: &str, above: &str) -> bool {
 
 fn parse_entry(text: &str) -> Option<Vec<HostEntry>> {
     if let Some((_, hosts)) = REGISTRIES.iter().find(|(ecosystem, _)| *ecosystem == text) {
-        let names = hosts.split(' ').map(|name| Host::Domain(name.to_owned()));
-        let entry = |host| HostEntry {
-            host,
+        let entries = hosts.split(' ').map(|name| HostEntry {
+            host: Host::Domain(name.to_owned()),
             port: None,
             is_wildcard: false,
             access: HostAccess::Public,
-        };
-        return Some(names.map(entry).collect());
+        });
+        return Some(entries.collect());
     }
     let (name, is_wildcard) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
     let (host, port) = split_port(name)?;

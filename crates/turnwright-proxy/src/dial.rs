@@ -2,7 +2,6 @@
 //! environment names a proxy for a host, that one looks the name up and makes a tunnel, also for plain requests: it
 //! would take further ones for other hosts over the same connection.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -57,12 +56,6 @@ pub(crate) struct Dialer {
     pub(crate) proxy: fn(&Url) -> Option<String>,
     /// Each look-up takes a thread.
     lookups: Arc<Semaphore>,
-}
-
-impl fmt::Debug for Dialer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Dialer").finish_non_exhaustive()
-    }
 }
 
 impl Default for Dialer {

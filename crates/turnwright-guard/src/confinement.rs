@@ -567,37 +567,6 @@ impl ConfinementBuilder<'_> {
         }
         allowed
     }
-
-    /// Describes for the model and the user what the sandbox lets the command do.
-    fn limits(&self, profile: &SandboxProfile) -> String {
-        let network = match profile.network {
-            Network::Off => "no network",
-            Network::Loopback => "no network but servers of this session on localhost",
-            Network::Internet => "network, and servers of this session on localhost",
-            Network::On => "network",
-        };
-        let roots: Vec<_> =
-            self.site.roots.folders().map(|root| root.display().to_string()).collect();
-        let writes = if self.may_write {
-            format!("writes only in {} and $TMPDIR", roots.join(", "))
-        } else if self.write.is_empty() {
-            "no writes, because it was judged read-only".to_owned()
-        } else {
-            "writes only where its output is redirected to, because it was judged read-only"
-                .to_owned()
-        };
-        let mut limits = format!("sandbox: {network}; {writes}");
-        for address in &self.further.connects {
-            limits.push_str(&format!("; connections to {address}"));
-        }
-        for port in &self.further.publishes {
-            limits.push_str(&format!("; port {port} open to the user"));
-        }
-        if self.further.debug {
-            limits.push_str("; debugging");
-        }
-        limits
-    }
 }
 
 fn cannot_be_written(path: &Path, error: &io::Error) -> String {

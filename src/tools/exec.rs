@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
+use super::host_questions::HostQuestions;
 use super::{
     CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
     live_output,
@@ -47,6 +48,10 @@ const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
 const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
                              /dev/null.";
 
+/// The answer to a call that asks for hosts where none can be opened.
+const NO_HOSTS: &str = "Nothing was run: here the network can be opened only as a whole, or by the user's settings. Call \
+                        again with \"escalate\": \"network\"; the user is asked.";
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -68,8 +73,8 @@ pub(super) struct Exec {
     /// Do not wait: for servers and watchers
     #[serde(default)]
     background: Option<bool>,
-    /// Access beyond the sandbox: some of network, path to write, localhost:PORT, publish:PORT, debug,
-    /// sign, full
+    /// Access beyond the sandbox: some of network, https://HOST, path to write, localhost:PORT,
+    /// publish:PORT, debug, sign, full
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     escalate: Escalation,
@@ -164,12 +169,19 @@ impl Tool for Exec {
         self.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(self.workdir()));
         self.parse(&workdir, roots);
+        let is_here = workdir.scope == PathScope::Workspace;
+        self.escalate.take_hosts(|name| {
+            !is_here || workdir.path.join(name).symlink_metadata().is_ok()
+        });
+        self.escalate.leave_out_hosts(&env.shared.confinement.hosts);
         let named_folder = Path::new(self.workdir());
         let wanted = self.escalate.paths.iter().map(|path| named_folder.join(path));
         let writes: Vec<_> = wanted.map(|path| site.resolve(path)).collect();
         let files = command::named_files(self.script(), named_folder, |path| site.resolve(path));
         let refusal =
             self.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
+        let is_impossible = !self.escalate.hosts.is_empty() && !(rules.asks_about_hosts)();
+        let refusal = refusal.or_else(|| is_impossible.then(|| NO_HOSTS.into()));
         self.escalate.refusal = self.escalate.refusal.take().or(refusal);
         let script = self.script();
         let environment = &env.shared.command_environment;
@@ -236,21 +248,27 @@ impl Tool for Exec {
             sandbox: confinement.profile.clone(),
             network: confinement.network.take(),
         };
+        let proxy = confinement.proxy.take();
+        let mut questions = proxy.as_ref().map(|_| HostQuestions::new(pass, &command.line, ctx));
+        let hosts = questions.as_ref().map(|questions| Arc::clone(questions.hosts()));
+        confinement.refused_hosts = hosts.as_ref().map(|hosts| hosts.refused());
+        if ctx.env.is_alone {
+            questions = None;
+        }
         let (job, mut live) = begin(&spec, ctx).await?;
         let env = &ctx.env;
+        if let (Some(proxy), Some(hosts)) = (proxy, hosts) {
+            env.shared.guard.run_while_running(Arc::clone(&job), proxy.serve(hosts));
+        }
         let ports = std::mem::take(&mut confinement.publishes);
         env.command_site().watch(&job, pass, confinement);
         // Stops the command if the call that waits for it is dropped.
         let stop_on_drop = job.stop_on_drop();
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { self.limit() };
-        tokio::select! {
-            biased;
-            () = ctx.cancel.cancelled() => job.stop(),
-            () = wait_for(&job, in_background) => {}
-            () = sleep_until(Instant::now() + limit) => {}
-            () = live.follow(&job) => {}
-        }
+        wait_and_ask((&job, in_background), limit, &mut questions, &mut live, ctx).await;
+        // Nobody is asked for a command that goes on.
+        drop(questions);
         let end =
             if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
@@ -302,6 +320,40 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Waits for a command as long as its call may, and shows its output. Asks about the hosts that it wants to reach
+/// meanwhile, which takes none of its time.
+async fn wait_and_ask(
+    (job, in_background): (&Arc<Job>, bool),
+    limit: Duration,
+    questions: &mut Option<HostQuestions>,
+    live: &mut live_output::LiveOutput<'_>,
+    ctx: &ToolCtx,
+) {
+    let mut due = Instant::now() + limit;
+    loop {
+        let question = tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => return job.stop(),
+            () = wait_for(job, in_background) => return,
+            () = sleep_until(due) => return,
+            question = HostQuestions::next(questions) => question,
+            () = live.follow(job) => return,
+        };
+        let Some(all) = questions else { continue };
+        let began = Instant::now();
+        let was_asked = tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => return job.stop(),
+            _ = job.wait_for_end() => return,
+            was_asked = all.answer(question, ctx) => was_asked,
+        };
+        if was_asked {
+            live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
+        }
+        due += began.elapsed();
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::TerminalExit;
-use turnwright_types::effect::{CallContent, fenced};
+use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::TerminalId;
 use turnwright_types::refusal::ToolRefusal;
@@ -120,6 +120,14 @@ impl<'a> LiveOutput<'a> {
     fn show(&self, content: CallContent) {
         let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
         update.content = Some(vec![content]);
+        self.ctx.env.client.update(update.into());
+    }
+
+    /// Shows the card as that of the running command again, after a question about the command.
+    pub(super) fn show_again(&self, view: CallView) {
+        let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
+        update.view = Some(view);
+        update.content = Some(self.terminal().map(CallContent::Terminal).into_iter().collect());
         self.ctx.env.client.update(update.into());
     }
 

@@ -16,6 +16,7 @@ mod find_files;
 mod grep;
 mod history;
 mod hooks;
+mod host_questions;
 mod list_dir;
 mod live_output;
 mod memory;
@@ -65,6 +66,7 @@ pub(crate) use exec_output::is_waiting;
 pub(crate) use hooks::{
     HelperOfHooks, SessionHooks, confine_site, occasion, unconfined_site,
 };
+pub(crate) use host_questions::HostConsent;
 pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,

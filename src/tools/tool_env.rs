@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{HelperOfHooks, HelperRunner, HelperSet, SessionHooks};
+use super::{HelperOfHooks, HelperRunner, HelperSet, HostConsent, SessionHooks};
 use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
@@ -49,6 +49,8 @@ pub struct ToolCtx {
     pub turn: CancellationToken,
     /// Runs helpers, if the call may start any.
     pub helpers: Option<Arc<dyn HelperRunner>>,
+    /// Decides about the hosts that a command wants to reach while it runs.
+    pub(crate) hosts: Arc<dyn HostConsent>,
 }
 
 impl ToolCtx {

@@ -60,6 +60,7 @@ mod hostile;
 mod hostile_repository;
 // It needs strace.
 #[cfg(target_os = "linux")]
+mod host_proxy;
 mod hosts;
 mod initialize;
 // Windows has no sandbox.

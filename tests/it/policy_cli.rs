@@ -287,14 +287,19 @@ fn a_check_says_what_becomes_of_a_command_that_needs_the_network() {
         ("auto", "git add -A && git commit -m \"$(date)\" && git push", "ask", "with network"),
         ("ask", "git push", "ask", "no network, without which it fails"),
         ("auto", "cargo build", "", "no network\n"),
+        ("auto", "docker pull x", "ask", "with network"),
         ("full", "git push", "allow", "no sandbox"),
         ("plan", "git push", "deny", ""),
     ] {
         let (text, _) = user.policy(&["check", command, "--mode", mode]);
         assert!(text.starts_with(expected) && text.contains(told), "{mode}, {command}: {text}");
     }
-    user.policy(&["allow", "exec(git fetch)"]);
-    let (text, status) = user.policy(&["check", "git fetch", "--mode", "auto", "--json"]);
+    if turnwright_sandbox::namespace_support().network {
+        let (text, _) = user.policy(&["check", "git fetch", "--mode", "auto"]);
+        assert!(text.contains("you are asked about each host that it wants to reach"), "{text}");
+    }
+    user.policy(&["allow", "exec(docker pull)"]);
+    let (text, status) = user.policy(&["check", "docker pull x", "--mode", "auto", "--json"]);
     let value: Value = serde_json::from_str(&text).unwrap();
     let confinement = value["confinement"].as_str().unwrap();
     assert!(status < 2 && confinement.contains("no network, without which it fails"), "{text}");

@@ -41,9 +41,16 @@ const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),
     ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
+    ("turnwright-proxy", &["turnwright-http", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-guard",
-        &["turnwright-policy", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+        &[
+            "turnwright-policy",
+            "turnwright-proxy",
+            "turnwright-sandbox",
+            "turnwright-types",
+            "turnwright-workspace",
+        ],
     ),
     ("turnwright-hooks", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
     (

@@ -14,7 +14,7 @@ use crate::trust::{self, TrustStore};
 use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
-use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
+use turnwright_guard::{ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
@@ -168,6 +168,7 @@ pub fn resolve_policy_with(
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
             has_network: sandbox.network == NetworkSetting::On,
+            asks_about_hosts: sandbox.asks_about_hosts(),
             protected_exposed: is_protected_exposed,
             bases,
         },
@@ -270,6 +271,7 @@ pub fn command_confinement(
             NetworkSetting::Loopback => Network::Loopback,
             NetworkSetting::On => Network::On,
         },
+        hosts: HostList::parse(&settings.hosts),
         writable: settings.write,
         caches: settings.caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),

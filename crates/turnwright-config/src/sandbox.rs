@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
+use turnwright_guard::HostList;
 use turnwright_workspace::exec::{DEFAULT_CACHES, default_memory_limit};
 
 use crate::table::{SettingType, settings};
@@ -14,13 +15,12 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     #[serde(default)]
     pub(crate) section SandboxSection {
-        pub(crate) network: Option<String> => wrong_network {
-            words: (NetworkSetting::ALL.map(NetworkSetting::id)),
-            default: "loopback",
-        } wrong [r#"sandbox.network = "maybe""#]
-            "The network access of commands.",
+        pub(crate) network: Option<NetworkValue> => wrong_network { default: "loopback" }
+            wrong [r#"sandbox.network = "maybe""#, r#"sandbox.network = ["*"]"#]
+            "The network access of commands: off, loopback, on, or a list of the hosts that they may reach.",
             "`loopback` (the default except on macOS: [the network of the \
-             session](permissions.md#working-in-the-sandbox)), `off` or `on`";
+             session](permissions.md#working-in-the-sandbox)), `off`, `on`, or [a list of \
+             hosts](network.md#hosts-in-the-settings) such as `[\"node\", \"*.github.com\"]`";
         pub(crate) read: Option<String> => wrong_read { words: READS, default: "all" }
             wrong [r#"sandbox.read = "some""#]
             "What commands may read: all, or strict for the project, the system, `write` and `caches`.",
@@ -53,6 +53,24 @@ settings! {
 
 /// The values of `read`.
 const READS: [&str; 2] = ["all", "strict"];
+
+/// A word, or the hosts that commands may reach.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub(crate) enum NetworkValue {
+    Word(String),
+    Hosts(Vec<String>),
+}
+
+impl NetworkValue {
+    /// The value in one line.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            NetworkValue::Word(word) => word.escape_debug().to_string(),
+            NetworkValue::Hosts(hosts) => hosts.join(", "),
+        }
+    }
+}
 
 /// The network access of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +111,8 @@ impl NetworkSetting {
 pub struct SandboxSettings {
     /// The network access of commands.
     pub network: NetworkSetting,
+    /// The hosts that they may reach although they have no network, as they are written.
+    pub hosts: Vec<String>,
     /// True if commands may read only what they are known to need.
     pub strict_reads: bool,
     /// Writable paths besides the session's folders.
@@ -127,6 +147,7 @@ impl SandboxSection {
         };
         SandboxSettings {
             network: self.network().unwrap_or_default(),
+            hosts: self.hosts().to_vec(),
             strict_reads: self.read.as_deref() == Some("strict"),
             write: paths(&self.write),
             caches,
@@ -142,7 +163,18 @@ impl SandboxSection {
     }
 
     fn network(&self) -> Option<NetworkSetting> {
-        NetworkSetting::parse(self.network.as_deref()?)
+        match self.network.as_ref()? {
+            NetworkValue::Word(word) => NetworkSetting::parse(word),
+            NetworkValue::Hosts(_) => Some(NetworkSetting::default()),
+        }
+    }
+
+    /// The hosts that commands may reach.
+    fn hosts(&self) -> &[String] {
+        match &self.network {
+            Some(NetworkValue::Hosts(hosts)) => hosts,
+            Some(NetworkValue::Word(_)) | None => &[],
+        }
     }
 
     /// The errors in the section of a project's file, whose paths may be relative to it.
@@ -153,8 +185,18 @@ impl SandboxSection {
     }
 }
 
-fn wrong_network(key: &str, word: &str) -> Option<String> {
-    unexpected(key, word, NetworkSetting::parse(word).is_some(), "off, loopback or on")
+fn wrong_network(key: &str, value: &NetworkValue) -> Vec<String> {
+    match value {
+        NetworkValue::Word(word) => {
+            let is_known = NetworkSetting::parse(word).is_some();
+            let wrong = unexpected(key, word, is_known, "off, loopback, on or a list of hosts");
+            wrong.into_iter().collect()
+        }
+        NetworkValue::Hosts(hosts) => {
+            let why = "which is no host: expected NAME, *.NAME, NAME:PORT, an address or an ecosystem such as node";
+            unexpected_entries(key, hosts, HostList::is_entry, why)
+        }
+    }
 }
 
 fn wrong_read(key: &str, word: &str) -> Option<String> {
@@ -179,6 +221,24 @@ fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
 }
 
 impl SandboxSettings {
+    /// Returns true if commands can have a proxy through which they reach hosts one by one. The function may take some
+    /// milliseconds. On macOS commands share the loopback interface of the machine with everybody, so they have a proxy
+    /// only if hosts are listed.
+    pub fn asks_about_hosts(&self) -> fn() -> bool {
+        match self.network {
+            NetworkSetting::Loopback if cfg!(target_os = "linux") => || {
+                turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().network
+            },
+            NetworkSetting::Off if cfg!(target_os = "macos") && !self.hosts.is_empty() => || true,
+            _ => || false,
+        }
+    }
+
+    /// The network access, or the hosts that commands may reach.
+    pub fn network_text(&self) -> String {
+        if self.hosts.is_empty() { self.network.id().to_owned() } else { self.hosts.join(", ") }
+    }
+
     /// Adds the settings of a project: all of them if it is trusted, otherwise only those that tighten the
     /// confinement. Returns the names of the ignored settings.
     pub(crate) fn add_project(
@@ -195,10 +255,14 @@ impl SandboxSettings {
         self.protect.extend(section.protect.iter().filter(|path| is_relative_path(path)).cloned());
         self.hide.extend(paths(&section.hide));
         if let Some(network) = section.network() {
-            if network <= self.network || is_trusted {
+            let is_stricter = network <= self.network && section.hosts().is_empty();
+            if is_stricter || is_trusted {
                 self.network = network;
-            } else {
+                self.hosts = section.hosts().to_vec();
+            } else if section.hosts().is_empty() {
                 ignored.push(format!("sandbox.network = \"{}\"", network.id()));
+            } else {
+                ignored.push(format!("sandbox.network = [{}]", section.hosts().join(", ")));
             }
         }
         if let Some(memory) = section.memory_mb() {
@@ -283,6 +347,7 @@ mod tests {
             settings,
             SandboxSettings {
                 network: NetworkSetting::Loopback,
+                hosts: Vec::new(),
                 strict_reads: true,
                 write: vec!["/data".into(), "/home/me/x".into()],
                 caches: vec!["/home/me/.cache".into()],
@@ -302,6 +367,23 @@ mod tests {
             SandboxSettings::default(),
             "an unknown value means the strictest setting"
         );
+    }
+
+    #[test]
+    fn a_list_of_hosts_is_a_network_that_only_a_trusted_project_has() {
+        let list = section("network = ['node', '*.a.example', 'http://x', '*']");
+        let settings = list.settings(None);
+        assert_eq!(settings.network, NetworkSetting::default());
+        assert_eq!(list.wrong_values("sandbox").len(), 2);
+        assert_eq!(settings.network_text(), "node, *.a.example, http://x, *");
+        let mut user = section("network = ['a.example']").settings(None);
+        let ignored = user.add_project(&list, Path::new("/p"), None, false);
+        assert_eq!(ignored, ["sandbox.network = [node, *.a.example, http://x, *]"]);
+        assert_eq!(user.hosts, ["a.example"]);
+        user.add_project(&section("network = 'off'"), Path::new("/p"), None, false);
+        assert_eq!((user.network, user.hosts.len()), (NetworkSetting::Off, 0));
+        user.add_project(&list, Path::new("/p"), None, true);
+        assert_eq!(user.hosts.len(), 4);
     }
 
     #[test]

@@ -123,6 +123,9 @@ static ANYTHING: Value = Value::Bool(true);
 
 /// The allowed values, as a phrase.
 pub(crate) fn expected(node: &Value) -> String {
+    if let Some(kinds) = node["anyOf"].as_array() {
+        return kinds.iter().map(expected).collect::<Vec<_>>().join(", or ");
+    }
     if let Some(words) = node["enum"].as_array() {
         let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
         return format!("one of {}", words.join(", "));
@@ -144,6 +147,10 @@ pub(crate) fn expected(node: &Value) -> String {
 /// # Errors
 /// A phrase says what is expected instead.
 pub(crate) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
+    if let Some(kinds) = node["anyOf"].as_array() {
+        let mut texts = kinds.iter().map(|kind| value_text(kind, typed));
+        return texts.find(Result::is_ok).unwrap_or_else(|| Err(expected(node)));
+    }
     let is_list = node["type"] == "array" && node["items"]["type"] == "string";
     let [one] = typed else {
         let all: Vec<_> = typed.iter().map(|word| string_text(word)).collect();

@@ -197,7 +197,7 @@ impl SettingsSnapshot<'_> {
             "alone" => return Some(self.work().alone.to_string()),
             "find_checks" => return Some(self.work().find_checks.to_string()),
             "agent.surroundings" => return Some(self.work().surroundings.to_string()),
-            "sandbox.network" => sandbox().network.id(),
+            "sandbox.network" => return Some(sandbox().network_text()),
             "sandbox.read" if sandbox().strict_reads => "strict",
             "sandbox.read" => "all",
             _ => return None,

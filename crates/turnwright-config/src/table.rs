@@ -8,6 +8,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde_json::{Map, Value, json};
 
 use crate::RuleEntry;
+use crate::sandbox::NetworkValue;
 
 /// A part of the JSON Schema.
 pub(crate) type SchemaNode = Map<String, Value>;
@@ -226,6 +227,12 @@ plain_types! {
     String: { "type": "string" } => |text| Some(text.escape_debug().to_string());
     Vec<String>: { "type": "array", "items": { "type": "string" } } =>
         |all| (!all.is_empty()).then(|| all.join(", "));
+    NetworkValue: {
+        "anyOf": [
+            { "type": "string", "enum": ["off", "loopback", "on"] },
+            { "type": "array", "items": { "type": "string" } }
+        ]
+    } => |value| Some(value.shown());
     Vec<RuleEntry>: { "type": "array", "items": RuleEntry::schema() },
         Inner::Each(RuleEntry::ROWS) => |_| None;
     // Another program defines its fields.

@@ -328,6 +328,13 @@ pub fn inspect(
     }
     command.edits = shell::edited_files(script, workdir, &Disk(roots));
     command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
+    command.has_ssh_remote = script.commands.iter().any(|simple| {
+        let class = (simple.program() == "git").then(|| shell::classify(simple));
+        class.filter(|class| class.fails_offline).is_some_and(|class| {
+            let folder = simple.folder.clone().unwrap_or_default().join(class.git_folder);
+            repository::has_ssh_remote(&real_path(workdir.join(folder)).unwrap_or_default())
+        })
+    });
     (command, is_incomplete)
 }
 
@@ -367,7 +374,8 @@ pub fn effects(
         command.reads.push(workdir.clone());
     }
     command.extra_access = escalation.access(writes);
-    shell::effects_with_files(command, files)
+    let hosts = escalation.hosts.iter().map(|host| Effect::Fetch { host: host.clone() });
+    shell::effects_with_files(command, files).into_iter().chain(hosts).collect()
 }
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];

@@ -2,7 +2,8 @@
 //! servers but not the machine's. It is made when the first command needs it.
 //!
 //! From outside, only the agent reaches a server there, because it can connect sockets in the network: for `web_fetch`,
-//! and for ports that the user has opened to the programs of this machine.
+//! and for ports that the user has opened to the programs of this machine. It also listens there itself, for the
+//! commands that reach hosts through a proxy.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -49,6 +50,17 @@ fn create_network(memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
         .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
         .ok()
         .map(Arc::new)
+}
+
+/// At most this many connections wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Listens at a free port of the network. To be called on a thread of the runtime; blocks for about a millisecond.
+pub(crate) fn listen(network: &Arc<SessionNetwork>) -> io::Result<TcpListener> {
+    let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let socket = open_socket(network, host)?;
+    socket.bind(SocketAddr::new(host, 0))?;
+    socket.listen(BACKLOG)
 }
 
 /// Connects to a port of the network.

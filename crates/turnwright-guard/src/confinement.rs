@@ -3,6 +3,7 @@
 
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
+mod proxied;
 pub(crate) mod sandbox_profile;
 pub(crate) mod silent_reads;
 
@@ -26,6 +27,7 @@ use package_managers::{EnvironmentUse, environment_use};
 use sandbox_profile::{SSH_AGENT_VARIABLE, SessionAccess, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
+use turnwright_proxy::{CommandProxy, HostList, RefusedHosts};
 use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
@@ -46,6 +48,8 @@ use turnwright_workspace::{RealPaths, real_path};
 pub struct ConfinementSettings {
     /// The network access of commands, unless more was allowed.
     pub network: Network,
+    /// The hosts that commands may reach although they have no network.
+    pub hosts: HostList,
     /// Folders that commands may write besides those of the session.
     pub writable: Vec<PathBuf>,
     /// Caches of which commands get a private copy, if they exist.
@@ -167,6 +171,10 @@ pub struct CommandConfinement {
     pub(crate) signing: Option<io::Result<SigningService>>,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
+    /// The proxy that is to be served while it runs.
+    pub proxy: Option<CommandProxy>,
+    /// The hosts that the proxy refuses.
+    pub refused_hosts: Option<Arc<RefusedHosts>>,
     /// Lets only this command see places in the machine's `/tmp`.
     pub(crate) shown: Option<ShownOnce>,
 }
@@ -203,6 +211,7 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
         _ => None,
     });
     let redirects: Vec<_> = written.collect();
+    let asks_for_hosts = pass.effects().iter().any(|effect| matches!(effect, Effect::Fetch { .. }));
     if workspace_writable {
         site.guard.note_caches(&site.settings.private_caches);
     }
@@ -220,6 +229,7 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
             network,
             write: extra_writable,
             further,
+            asks_for_hosts,
             denied_paths,
             real_paths: RealPaths::default(),
         };
@@ -250,6 +260,8 @@ struct ConfinementBuilder<'a> {
     write: Vec<PathBuf>,
     /// Further access that the call asked for.
     further: ExtraAccess,
+    /// True if it was allowed hosts.
+    asks_for_hosts: bool,
     denied_paths: DeniedPaths,
     real_paths: RealPaths,
 }
@@ -287,6 +299,8 @@ impl ConfinementBuilder<'_> {
         // No program or setting there is the user's own from now on.
         self.site.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
+        let proxy = self.proxy(&environment, &mut profile, &mut extra_variables);
+        let proxy_note = if proxy.is_some() { "; other hosts through $HTTPS_PROXY" } else { "" };
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
@@ -296,7 +310,7 @@ impl ConfinementBuilder<'_> {
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let signing_note = if matches!(signing, Some(Ok(_))) { "; signing" } else { "" };
-        let limits = Some(self.limits(&profile) + signing_note + &shared_note);
+        let limits = Some(self.limits(&profile) + proxy_note + signing_note + &shared_note);
         let changes = self.allowed_changes(&profile, snapshot.is_some());
         let history = if self.may_write {
             self.site.keep_history(&self.command.script.commands)
@@ -315,6 +329,8 @@ impl ConfinementBuilder<'_> {
             publishes: self.further.publishes,
             signing,
             network: self.site.network.get(self.site.settings.memory),
+            proxy,
+            refused_hosts: None,
             shown,
         })
     }
@@ -448,7 +464,9 @@ impl ConfinementBuilder<'_> {
             self.session_access().profile(program, self.may_write, &may_write_protected, &|path| {
                 uses_ssh && path.ends_with(".ssh")
             });
-        self.remove_program_layers(&mut profile);
+        if self.network {
+            self.remove_program_layers(&mut profile);
+        }
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {
@@ -548,37 +566,6 @@ impl ConfinementBuilder<'_> {
             }
         }
         allowed
-    }
-
-    /// Describes for the model and the user what the sandbox lets the command do.
-    fn limits(&self, profile: &SandboxProfile) -> String {
-        let network = match profile.network {
-            Network::Off => "no network",
-            Network::Loopback => "no network but servers of this session on localhost",
-            Network::Internet => "network, and servers of this session on localhost",
-            Network::On => "network",
-        };
-        let roots: Vec<_> =
-            self.site.roots.folders().map(|root| root.display().to_string()).collect();
-        let writes = if self.may_write {
-            format!("writes only in {} and $TMPDIR", roots.join(", "))
-        } else if self.write.is_empty() {
-            "no writes, because it was judged read-only".to_owned()
-        } else {
-            "writes only where its output is redirected to, because it was judged read-only"
-                .to_owned()
-        };
-        let mut limits = format!("sandbox: {network}; {writes}");
-        for address in &self.further.connects {
-            limits.push_str(&format!("; connections to {address}"));
-        }
-        for port in &self.further.publishes {
-            limits.push_str(&format!("; port {port} open to the user"));
-        }
-        if self.further.debug {
-            limits.push_str("; debugging");
-        }
-        limits
     }
 }
 

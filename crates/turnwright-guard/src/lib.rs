@@ -24,5 +24,6 @@ pub use confinement::{
 };
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
+pub use turnwright_proxy::{CommandHosts, HostList, HostQuestion, HostVerdict};
 pub use watch::server_watch::ServerWatch;
 pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard, report_unfinished};

@@ -221,6 +221,16 @@ fn tracking_config(simple: &SimpleCommand, workdir: &Path) -> Option<PathBuf> {
     config_of(&folder)
 }
 
+/// Returns true if the repository that git uses in a folder has a remote that is reached with SSH. Reads the disk.
+pub(crate) fn has_ssh_remote(folder: &Path) -> bool {
+    let config = config_of(folder).and_then(|config| read_text(&config, MAX_CONFIG_BYTES));
+    config.unwrap_or_default().lines().any(|line| {
+        let Some((key, value)) = line.split_once('=') else { return false };
+        ["url", "pushurl"].contains(&key.trim().to_ascii_lowercase().as_str())
+            && shell::is_ssh_address(value.trim())
+    })
+}
+
 /// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
 /// run there.
 fn config_of(folder: &Path) -> Option<PathBuf> {

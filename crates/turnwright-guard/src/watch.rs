@@ -33,6 +33,7 @@ use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
+use turnwright_proxy::RefusedHosts;
 use turnwright_types::effect::{Effect, escape_hidden_line};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_types::private_file::{self, is_locked};
@@ -143,6 +144,8 @@ struct CommandWatch {
     has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
+    /// The hosts that its proxy refuses.
+    refused_hosts: Option<Arc<RefusedHosts>>,
     /// An error if nothing signs for it although it may sign; `None` if it may not.
     signing: Option<io::Result<()>>,
     /// Where it may write.
@@ -429,6 +432,7 @@ impl CommandSite {
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
+            refused_hosts: confinement.refused_hosts,
             signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,

@@ -88,9 +88,14 @@ pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     }
 }
 
+/// Returns the proxy for a URL as the variables spell it, which may include a password, or `None` if there is none.
+pub fn proxy_url(url: &Url) -> Option<String> {
+    PROXIES.get()?.proxy_for(url).map(str::to_owned)
+}
+
 /// Returns the host and port of the proxy for a URL, without any password, or `None` if there is no proxy for it.
 pub fn proxy_of(url: &Url) -> Option<String> {
-    let proxy = PROXIES.get()?.proxy_for(url)?;
+    let proxy = proxy_url(url)?;
     let authority = proxy.rsplit("://").next()?.split('/').next()?;
     Some(authority.rsplit('@').next()?.to_owned())
 }

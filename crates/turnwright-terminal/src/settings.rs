@@ -188,7 +188,7 @@ fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String 
 /// The settings of the sandbox that a project can change.
 fn values(sandbox: &SandboxSettings) -> [(&'static str, String); 5] {
     [
-        ("sandbox.network", sandbox.network.id().to_owned()),
+        ("sandbox.network", sandbox.network_text()),
         ("sandbox.write", path_list(&sandbox.write)),
         ("sandbox.caches", path_list(&sandbox.caches)),
         ("sandbox.hide", path_list(&sandbox.hide)),

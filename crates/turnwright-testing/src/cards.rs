@@ -63,11 +63,12 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
             (Some("session/update"), Some("subagent_update")) => {
                 helpers.extend(update["sessionId"].as_str().map(str::to_owned));
             }
-            // `ask_user` and `exit_plan` use a permission request for a question while their call
-            // runs, and the calls of a helper are asked about while `agent` runs.
+            // Questions while a call runs: those of `ask_user` and `exit_plan`, about the calls of
+            // a helper, and about the hosts that a command wants.
             (Some("session/request_permission"), _)
                 if cards.get(&key(params, &params["toolCall"])).is_some_and(|it| {
                     ["ask_user", "exit_plan", "agent"].contains(&it.name.as_str())
+                        || it.name == "exec" && params["toolCall"]["kind"] == "fetch"
                 }) => {}
             (Some("session/request_permission"), _) => check_permission_request(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {

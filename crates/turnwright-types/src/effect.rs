@@ -127,6 +127,8 @@ pub struct ShellCommand {
     pub changes: Vec<ResolvedPath>,
     /// The files that it edits or copies, if it does nothing else but read.
     pub edits: Option<Vec<ResolvedPath>>,
+    /// True if it runs git in a repository whose remotes are reached with SSH, and needs them.
+    pub has_ssh_remote: bool,
     /// Why the command line does not tell everything that the command may do, for example because
     /// a repository's configuration starts programs.
     pub uncertainty: Option<Uncertainty>,
@@ -164,6 +166,7 @@ impl ShellCommand {
             reads: Vec::new(),
             changes: Vec::new(),
             edits: None,
+            has_ssh_remote: false,
             uncertainty: None,
         }
     }

@@ -133,6 +133,10 @@ impl SessionHost {
         self.note_or_restore_project(opened, roots, project_folder);
         let mut policy = resolve_policy_with(settings, &self.trust, roots, project_folder);
         policy.rules.can_confine = facts.can_confine();
+        if facts.is_deterministic() {
+            // Not every machine has a proxy for its commands, and a recording has no questions while a tool runs.
+            policy.rules.asks_about_hosts = || false;
+        }
         if is_elsewhere {
             // It may be so there, and the answers of the tools tell.
             policy.rules.protected_exposed = || false;

@@ -12,6 +12,8 @@
 //! 9. Run it, and record the files that it changes.
 //! 10. Settle it: its outcome is stored before anybody sees it.
 
+mod host_consent;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -139,7 +141,8 @@ impl CallRunner {
         turn: CancellationToken,
     ) -> ToolCtx {
         let env = Arc::clone(&self.env);
-        ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone() }
+        let hosts = Arc::new(self.clone());
+        ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone(), hosts }
     }
 
     /// Takes a call through steps 1 to 3: parses and plans it, and adds it to the end of the queue.

@@ -288,6 +288,29 @@ func TestAnswers(t *testing.T) {
         ("serve", "pg_ctl -D db -w -o '-p @PORT@ -k /tmp' -l log start && psql -h 127.0.0.1 -p @PORT@ -d postgres -c 'select 1'; r=$?; "
          "pg_ctl -D db stop; cat log; exit $r"),
     ]),
+    # Nobody asks for the network: each registry is one question, while the command waits.
+    ("npm by host", "npm", {"package.json": '{"name": "small", "version": "1.0.0"}\n'}, [
+        ("install", "npm install is-odd"),
+        ("install another", "npm install is-even"),
+    ]),
+    ("pip by host", "python3", {"a.txt": "a\n"}, [
+        ("venv", "python3 -m venv .venv"),
+        ("install", ".venv/bin/pip install iniconfig"),
+    ]),
+    ("cargo by host", "cargo", {
+        "Cargo.toml": '[package]\nname = "small"\nversion = "0.1.0"\nedition = "2021"\n',
+        "src/lib.rs": "\n",
+    }, [
+        ("add", "cargo add itoa"),
+        ("build", "cargo build"),
+    ]),
+    ("go by host", "go", {"go.mod": "module small\n\ngo 1.19\n"}, [
+        ("get", "go get golang.org/x/text@v0.14.0"),
+    ]),
+    ("git by host", "git", {"a.txt": "a\n"}, [
+        ("clone", "git clone -q --depth 1 https://github.com/octocat/Hello-World hello"),
+        ("fetch", "git -C hello fetch -q"),
+    ]),
     ("git", "git ssh-keygen", {"a.txt": "a\n"}, [
         ("commit", "git add . && git commit -qm one && git log --oneline"),
         ("branch", "git switch -qc other && echo b >> a.txt && git commit -qam two && git switch -q - && git merge -q other"),

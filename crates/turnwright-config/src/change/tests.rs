@@ -90,7 +90,7 @@ fn what_is_wrong_or_a_key_is_refused_with_what_is_allowed() {
         ),
         ("mode", &["ask", "plan"], "and only one"),
         ("effort", &["huge"], "expected one of default, none, low"),
-        ("sandbox.network", &["yes"], "expected one of off, loopback, on"),
+        ("sandbox.network", &["yes"], "which is no host"),
         ("providers.x.api", &["completions"], "expected one of chat, responses"),
         ("max_turn_requests", &["0"], "expected a whole number ≥ 1"),
         ("max_turn_requests", &["many"], "expected a whole number ≥ 1"),

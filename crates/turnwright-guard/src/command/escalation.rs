@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use turnwright_policy::permission::{PolicyRules, RuleAction};
+use turnwright_proxy::{HostList, Target};
 use turnwright_types::effect::{ExtraAccess, ResolvedPath, escape_hidden_line, is_secret_path};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
@@ -21,9 +22,17 @@ const MAX_VALUES: usize = 32;
 const MAX_QUOTED_CHARS: usize = 80;
 
 /// The answer to an unusable value.
-const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file or folder that exists (to write there), debug, sign, \
-                      localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
+const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a host (https://NAME), a file or folder that exists (to \
+                      write there), debug, sign, localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
                       full; several as a list.";
+
+/// The port of HTTPS.
+const HTTPS: u16 = 443;
+/// The ends of names that are rather those of files than of hosts.
+const EXTENSIONS: [&str; 19] = [
+    "cfg", "css", "db", "env", "html", "ini", "js", "json", "lock", "log", "md", "py", "sql", "toml",
+    "ts", "txt", "xml", "yaml", "yml",
+];
 
 const NO_PORT: &str = "a port is a number from 1 to 65535";
 
@@ -56,6 +65,8 @@ pub struct Escalation {
     access: ExtraAccess,
     /// The paths to write to.
     pub paths: Vec<String>,
+    /// The hosts to reach, as rules name them.
+    pub hosts: Vec<String>,
     /// Why the call cannot run.
     pub refusal: Option<ToolRefusal>,
 }
@@ -91,7 +102,7 @@ impl Escalation {
         }
         let parts: Vec<_> =
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
-        let has_known = parts.iter().any(|part| access_of(part).is_some());
+        let has_known = parts.iter().any(|part| is_known(part));
         let are_absolute =
             parts.iter().all(|part| part.starts_with("~/") || Path::new(part).is_absolute());
         let are_separate = parts.len() > 1 && (has_known || are_absolute);
@@ -100,7 +111,7 @@ impl Escalation {
         }
         let words: Vec<_> =
             text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty()).collect();
-        if access_of(text).is_none() && words.iter().all(|word| access_of(word).is_some()) {
+        if !is_known(text) && words.iter().all(|word| is_known(word)) {
             return Escalation::of_words(words);
         }
         Escalation::of_words(vec![text])
@@ -120,10 +131,16 @@ impl Escalation {
             escalation.access = ExtraAccess::unsandboxed();
             escalation.paths.clear();
         }
+        if escalation.access.unsandboxed || escalation.access.network {
+            escalation.hosts.clear();
+        }
         escalation
     }
 
     fn add(&mut self, word: &str) {
+        if let Some(host) = host_of(word) {
+            return add_new(&mut self.hosts, host);
+        }
         let access = &mut self.access;
         match access_of(word) {
             Some(Ok(more)) => {
@@ -143,6 +160,27 @@ impl Escalation {
             }
             None => add_new(&mut self.paths, word.to_owned()),
         }
+    }
+
+    /// Takes the paths that name no file, and can be names of hosts, for hosts.
+    pub fn take_hosts(&mut self, exists: impl Fn(&str) -> bool) {
+        let taken = self.paths.extract_if(.., |path| {
+            let extension = path.rsplit('.').next().unwrap_or_default();
+            !path.contains(':')
+                && !EXTENSIONS.contains(&extension)
+                && public_host(path).is_some()
+                && !exists(path)
+        });
+        for host in taken.filter_map(|path| public_host(&path)) {
+            add_new(&mut self.hosts, host);
+        }
+    }
+
+    /// Leaves out the hosts that the settings allow anyway.
+    pub fn leave_out_hosts(&mut self, listed: &HostList) {
+        self.hosts.retain(|host| {
+            Target::parse(host, Some(HTTPS)).is_none_or(|target| listed.access(&target).is_none())
+        });
     }
 
     /// Replaces `~` by the home folder, as a shell does.
@@ -248,6 +286,23 @@ fn access_of(word: &str) -> Option<Result<ExtraAccess, &'static str>> {
     Some(found.map(|connects| ExtraAccess { connects, ..ExtraAccess::default() }))
 }
 
+/// Returns true if a value is no path.
+fn is_known(word: &str) -> bool {
+    access_of(word).is_some() || host_of(word).is_some()
+}
+
+/// The host of a URL without a path.
+fn host_of(word: &str) -> Option<String> {
+    let place = word.trim().strip_prefix("https://")?;
+    public_host(place.strip_suffix('/').unwrap_or(place))
+}
+
+/// A host of the internet that is given by its name, as rules name it.
+fn public_host(place: &str) -> Option<String> {
+    let target = Target::parse(place, Some(HTTPS)).filter(Target::is_public_name);
+    target.map(|target| target.to_string())
+}
+
 /// Reads `HOST:PORT`, also in a URL without a path.
 fn addresses_of(word: &str) -> Option<Result<Vec<SocketAddr>, &'static str>> {
     let schemes = ["http://", "https://", "tcp://"];
@@ -290,7 +345,9 @@ mod tests {
 
     /// The access that is asked for, in words.
     fn read(value: Value) -> String {
-        let Escalation { access, paths, refusal } = serde_json::from_value(value).unwrap();
+        let mut escalation: Escalation = serde_json::from_value(value).unwrap();
+        escalation.take_hosts(|name| name == "setup.cc");
+        let Escalation { access, paths, hosts, refusal } = escalation;
         if refusal.is_some() {
             return "refused".to_owned();
         }
@@ -302,6 +359,7 @@ mod tests {
         parts.extend(access.connects.iter().map(ToString::to_string));
         parts.extend(access.publishes.iter().map(|port| format!("publish {port}")));
         parts.extend(paths.iter().map(|path| format!("write {path}")));
+        parts.extend(hosts.iter().map(|host| format!("reach {host}")));
         parts.join("; ")
     }
 
@@ -347,6 +405,21 @@ mod tests {
             (json!("http://localhost:3000/"), "127.0.0.1:3000; [::1]:3000"),
             (json!("localhost:80 publish:5173"), "127.0.0.1:80; [::1]:80; publish 5173"),
             (json!("publish:5173, publish:5173"), "publish 5173"),
+            // Hosts.
+            (json!("https://registry.npmjs.org"), "reach registry.npmjs.org"),
+            (json!("https://Registry.NPMjs.org/"), "reach registry.npmjs.org"),
+            (json!("https://a.example:9000"), "reach a.example:9000"),
+            (json!(["debug", "https://a.example", "https://a.example:443"]), "debug; reach a.example"),
+            (json!("https://a.example,https://b.example:22"), "reach a.example; reach b.example:22"),
+            (json!("https://a.example https://b.example"), "reach a.example; reach b.example"),
+            (json!("https://a.example, network"), "network"),
+            (json!("pypi.org, files.pythonhosted.org, debug"), "debug; reach pypi.org; reach files.pythonhosted.org"),
+            (json!("docs.rs"), "reach docs.rs"),
+            (json!("https://a.example, full"), "full"),
+            (json!("setup.cc"), "write setup.cc"),
+            (json!("package.json"), "write package.json"),
+            (json!("https://a.example/x"), "write https://a.example/x"),
+            (json!("https://nexus.corp"), "write https://nexus.corp"),
             // Paths.
             (json!("/tmp/x"), "write /tmp/x"),
             (json!(" /tmp/x "), "write /tmp/x"),

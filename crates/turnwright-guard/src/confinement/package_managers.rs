@@ -57,10 +57,10 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// Removes the private layers over folders with programs if the command has network access, unless it only runs
-    /// package managers. An earlier command may have put its own `git` into such a layer.
+    /// Removes the private layers over folders with programs from a command that reaches other machines, unless it
+    /// only runs package managers. An earlier command may have put its own `git` into such a layer.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
-        if !self.network || runs_only_package_managers(self.command) {
+        if runs_only_package_managers(self.command) {
             return;
         }
         let environment = &self.site.environment;

@@ -241,6 +241,37 @@ impl ConfinementBuilder<'_> {
         addresses
     }
 
+    /// Describes for the model and the user what the sandbox lets the command do.
+    pub(super) fn limits(&self, profile: &SandboxProfile) -> String {
+        let network = match profile.network {
+            Network::Off => "no network",
+            Network::Loopback => "no network but servers of this session on localhost",
+            Network::Internet => "network, and servers of this session on localhost",
+            Network::On => "network",
+        };
+        let roots: Vec<_> =
+            self.site.roots.folders().map(|root| root.display().to_string()).collect();
+        let writes = if self.may_write {
+            format!("writes only in {} and $TMPDIR", roots.join(", "))
+        } else if self.write.is_empty() {
+            "no writes, because it was judged read-only".to_owned()
+        } else {
+            "writes only where its output is redirected to, because it was judged read-only"
+                .to_owned()
+        };
+        let mut limits = format!("sandbox: {network}; {writes}");
+        for address in &self.further.connects {
+            limits.push_str(&format!("; connections to {address}"));
+        }
+        for port in &self.further.publishes {
+            limits.push_str(&format!("; port {port} open to the user"));
+        }
+        if self.further.debug {
+            limits.push_str("; debugging");
+        }
+        limits
+    }
+
     /// Adds the service that signs for the command, with the user's own programs; `None` if the command may not sign.
     /// Without the service it runs all the same, unless it was asked for.
     pub(super) fn add_signing(

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use turnwright_proxy::HostReport;
 use turnwright_sandbox::{Refusal, RefusedCall};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
@@ -82,6 +83,11 @@ impl CommandWatch {
             if let Some(limit) = failed_signature(output, self.signing.as_ref()) {
                 return Some(limit);
             }
+        }
+        if let Some(HostReport { for_model, for_user }) =
+            self.refused_hosts.as_ref().and_then(|refused| refused.report())
+        {
+            return Some(ReachedLimit { for_model, for_user });
         }
         let mut connections = Vec::new();
         let mut calls = Vec::new();

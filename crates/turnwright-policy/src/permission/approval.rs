@@ -449,6 +449,27 @@ mod tests {
     }
 
     #[test]
+    fn where_hosts_are_asked_about_auto_asks_for_the_network_only_if_a_proxy_is_not_enough() {
+        let policy =
+            PolicyRules { can_confine: true, asks_about_hosts: || true, ..policy() };
+        for (line, has_ssh_remote, expected) in [
+            ("npm install && npm test", false, Verdict::Allow),
+            ("x=$(date); curl a.b", false, Verdict::Allow),
+            ("git fetch", false, Verdict::Allow),
+            ("git fetch", true, Verdict::Ask),
+            ("git push", false, Verdict::Ask),
+            ("npm install && ssh host ls", false, Verdict::Ask),
+            ("docker pull x", false, Verdict::Ask),
+        ] {
+            let command = crate::shell::command(line, "/ws", ShellDialect::Bash);
+            let effects = [Effect::Exec(Box::new(ShellCommand { has_ssh_remote, ..command }))];
+            let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), expected, "{line}");
+            assert_eq!(decision.opens_network(), expected == Verdict::Ask, "{line}");
+        }
+    }
+
+    #[test]
     fn a_rejected_tool_stays_rejected_when_its_description_changes() {
         let policy = PolicyRules::default();
         let mut grants = Grants::default();

@@ -340,7 +340,7 @@ impl Decider<'_> {
     }
 
     /// A line that fails without the network gets it if the user has allowed that for the session, and is asked about
-    /// otherwise: it gets the network with a yes.
+    /// otherwise: it gets the network with a yes. With a proxy it is asked about when it wants a host.
     fn network_need(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
@@ -349,7 +349,10 @@ impl Decider<'_> {
         }
         if self.grants.gives_access(command, &ExtraAccess::network()) {
             self.add(None, (Verdict::Allow, Reason::Network));
-        } else if self.command_mode == Mode::Auto && self.fails_unasked(command) {
+        } else if self.command_mode == Mode::Auto
+            && !self.policy.has_proxy(command)
+            && self.fails_unasked(command)
+        {
             self.add(None, (Verdict::Ask, Reason::Network));
         }
     }

@@ -157,11 +157,13 @@ impl JudgedCall<'_> {
                     _ => text::join_first(&places, MAX_PATHS),
                 };
                 let mut commands = self.effects.iter().filter_map(Effect::command);
-                let fails = commands.any(|command| shell::fails_offline(&command.script));
-                let network = match (network || policy.has_network, fails) {
-                    (true, _) => WITH_NETWORK,
-                    (false, true) => "no network, without which it fails",
-                    (false, false) => "no network",
+                let network = match commands.find(|one| shell::fails_offline(&one.script)) {
+                    _ if network || policy.has_network => WITH_NETWORK,
+                    Some(command) if policy.has_proxy(command) => {
+                        "you are asked about each host that it wants to reach"
+                    }
+                    Some(_) => "no network, without which it fails",
+                    None => "no network",
                 };
                 let further = access_nouns(&further, &PathBases::default());
                 let all: Vec<_> = [network.to_owned()].into_iter().chain(further).collect();

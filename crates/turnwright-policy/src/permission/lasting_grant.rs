@@ -145,7 +145,10 @@ impl JudgedCall<'_> {
     fn lacks_network(&self, command: &ShellCommand) -> bool {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
-        !has_network && !self.decision.opens_network() && shell::fails_offline(&command.script)
+        !has_network
+            && !self.decision.opens_network()
+            && shell::fails_offline(&command.script)
+            && !self.policy.has_proxy(command)
     }
 
     /// The lasting approval of all commands that the mode `auto` would run in the sandbox; `None` if it would ask, too.

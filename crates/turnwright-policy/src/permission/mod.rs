@@ -255,6 +255,7 @@ impl Pass {
             || self.effects.iter().any(|effect| match effect {
                 Effect::Exec(command) => !command.extra_access.writes.is_empty(),
                 Effect::Write(target) => target.scope == PathScope::Outside,
+                Effect::Fetch { .. } => true,
                 _ => false,
             })
     }

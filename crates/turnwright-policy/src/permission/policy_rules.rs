@@ -7,7 +7,8 @@ use super::glob::Glob;
 use super::mode::Mode;
 use super::protected_paths::ProtectedPaths;
 use super::rule::{PathBases, Pattern, Rule, RuleAction};
-use turnwright_types::effect::Effect;
+use crate::shell;
+use turnwright_types::effect::{Effect, ShellCommand};
 use turnwright_types::shell_script::ShellDialect;
 
 /// The rules of a session, and the facts about the machine that decisions depend on. The default
@@ -29,6 +30,9 @@ pub struct PolicyRules {
     pub max_mode: Mode,
     /// True if the settings give commands in the sandbox the network.
     pub has_network: bool,
+    /// Returns true if commands in the sandbox can have a proxy, so that the user is asked about hosts in place of the
+    /// whole network. Finding out takes some milliseconds; it is called only when it matters.
+    pub asks_about_hosts: fn() -> bool,
     /// Returns true if a sandboxed command could write protected files, because the system cannot
     /// exclude parts of a folder. If so, no command that may write runs unasked because it would be
     /// sandboxed. This is a function because finding out takes some milliseconds; it is called only
@@ -46,6 +50,7 @@ impl Default for PolicyRules {
             can_confine: false,
             max_mode: Mode::Full,
             has_network: false,
+            asks_about_hosts: || false,
             protected_exposed: || false,
         }
     }
@@ -56,6 +61,11 @@ impl PolicyRules {
     /// runtime's thread.
     pub fn look_at_sandbox(&self) {
         (self.protected_exposed)();
+    }
+
+    /// Returns true if a command reaches the network through the proxy of its sandbox.
+    pub(super) fn has_proxy(&self, command: &ShellCommand) -> bool {
+        shell::uses_proxy(command) && (self.asks_about_hosts)()
     }
 
     /// Returns true if the sandbox bounds what commands may do. Lines for `cmd` are always asked about.

@@ -32,7 +32,9 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use harm::stakes;
 pub use prefix::{suggest_prefix, suggest_prefix_with_access};
-pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
+pub use programs::{
+    GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show_any_content,
+};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
@@ -114,6 +116,12 @@ pub fn command(
 /// Returns true if a command of a line fails without the network.
 pub(crate) fn fails_offline(script: &Script) -> bool {
     script.commands.iter().any(programs::fails_offline)
+}
+
+/// Returns true if a command uses the network, and each that does so uses a proxy that variables name.
+pub fn uses_proxy(command: &ShellCommand) -> bool {
+    let mut uses = command.script.commands.iter().filter_map(programs::uses_proxy).peekable();
+    !command.has_ssh_remote && uses.peek().is_some() && uses.all(|uses| uses)
 }
 
 /// Classifies a simple command by its words.

@@ -66,7 +66,7 @@ const LOCAL_NAMES: &[&str] = &[
 ];
 
 /// Describes why an address is not reached, as in "a private"; `None` if it is public.
-fn reserved_kind(address: IpAddr) -> Option<&'static str> {
+pub fn reserved_kind(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => reserved_kind_v4(address),
         IpAddr::V6(address) => reserved_kind_v6(address),
@@ -113,7 +113,7 @@ fn embedded_kind(high: u16, low: u16) -> Option<&'static str> {
 }
 
 /// Describes why a name is not even looked up.
-fn local_name_kind(name: &str) -> Option<&'static str> {
+pub fn local_name_kind(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.');
     // A name without a dot is looked up in the local network.
     let is_local = !name.contains('.')

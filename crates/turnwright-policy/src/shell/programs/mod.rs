@@ -9,6 +9,7 @@ mod files;
 mod git;
 mod git_use;
 mod projects;
+mod proxied;
 mod services;
 mod system;
 mod text;
@@ -25,6 +26,8 @@ use super::{OperandUse, SimpleCommand, Word};
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
+pub use proxied::is_ssh_address;
+pub(super) use proxied::uses_proxy;
 
 /// Words that are separated by blanks.
 pub(crate) type WordList = &'static str;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use turnwright_config::Config;
+use turnwright_config::{Config, NetworkSetting, SandboxSettings};
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
@@ -97,6 +97,7 @@ pub(crate) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
     let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
     let missing = turnwright_sandbox::limitations();
     let mut facts = facts(&missing);
+    facts.push(("hosts", host_access(&config.snapshot().sandbox_settings())));
     let made = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
     let attempts = made.unwrap_or_else(|error| {
         facts.push(("", format!("! the sandbox could not be tested: {}", io_error_text(&error))));
@@ -393,6 +394,18 @@ fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
     facts.extend(container().map(|name| ("container", name.to_owned())));
     facts.extend(missing.iter().map(|gap| ("", format!("! {gap}"))));
     facts
+}
+
+/// The way in which commands reach single hosts.
+fn host_access(settings: &SandboxSettings) -> String {
+    let listed = settings.hosts.join(", ");
+    match (settings.network, (settings.asks_about_hosts())()) {
+        (NetworkSetting::On, _) => "commands have the whole network".to_owned(),
+        (_, true) if listed.is_empty() => "asked about one by one".to_owned(),
+        (_, true) => format!("{listed}; others are asked about one by one"),
+        (_, false) if listed.is_empty() => "not by name: the network is asked about as a whole".to_owned(),
+        (_, false) => format!("not by name, so these are out of reach: {listed}"),
+    }
 }
 
 fn file_text(path: &str) -> Option<String> {

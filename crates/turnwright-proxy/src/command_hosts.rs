@@ -1,0 +1,332 @@
+//! The hosts of one command: which it may reach, which the user has to be asked about, and which were refused.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use turnwright_workspace::web::local_name_kind;
+
+use crate::hosts::{HostAccess, HostList, Target, registry_of};
+
+/// At most this many hosts are remembered. Others are refused.
+const MAX_HOSTS: usize = 256;
+/// At most this many questions wait for the user. Further connections wait for room.
+const MAX_QUESTIONS: usize = 32;
+/// At most this many refused hosts are named.
+const MAX_NAMED: usize = 8;
+
+/// The verdict of rules and earlier answers about a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostVerdict {
+    Allow,
+    /// Nothing is said about it.
+    Ask,
+    /// A rule wants the user to be asked, whatever the settings list.
+    MustAsk,
+    Deny,
+}
+
+/// Judges a host, written as rules write it.
+type HostJudge = Box<dyn Fn(&str) -> HostVerdict + Send + Sync>;
+
+/// A host that the user has to be asked about. Dropping it makes the connection look for an answer, and be refused
+/// if there is none.
+#[derive(Debug)]
+pub struct HostQuestion {
+    pub target: Target,
+    _waiting: oneshot::Sender<()>,
+}
+
+/// Why a host was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostRefusal {
+    /// The user has said no.
+    Rejected,
+    /// A rule denies it.
+    Denied,
+    /// It is not known to be allowed, and nobody could be asked.
+    Unanswered,
+    /// It is of this kind, as in "a private", or has only such addresses.
+    Address(&'static str),
+}
+
+impl HostRefusal {
+    /// The end of a sentence about a host.
+    pub(crate) fn reason(self) -> String {
+        match self {
+            HostRefusal::Rejected => "the user has refused it".to_owned(),
+            HostRefusal::Denied => "a rule denies it, or it is rejected for the session".to_owned(),
+            HostRefusal::Unanswered => "it is not allowed, and nobody could be asked".to_owned(),
+            HostRefusal::Address(kind) => format!("it is {kind} address"),
+        }
+    }
+}
+
+/// The refused hosts, in a line for the model and one for the user.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HostReport {
+    pub for_model: String,
+    pub for_user: String,
+}
+
+/// The hosts that were refused to a command: how often, and why at last.
+#[derive(Debug, Default)]
+pub struct RefusedHosts(Mutex<BTreeMap<String, (HostRefusal, u32)>>);
+
+/// The hosts of one command.
+pub struct CommandHosts {
+    listed: HostList,
+    judge: HostJudge,
+    questions: mpsc::Sender<HostQuestion>,
+    /// The answers of the user for this command. Held only to look something up.
+    answers: Mutex<BTreeMap<String, bool>>,
+    refused: Arc<RefusedHosts>,
+}
+
+impl Debug for CommandHosts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CommandHosts").field("refused", &self.refused).finish_non_exhaustive()
+    }
+}
+
+impl CommandHosts {
+    /// `listed` are the hosts of the settings. `allowed` are hosts that the call was allowed, written as rules write
+    /// them. The questions end if the receiver is dropped: unknown hosts are refused from then on.
+    pub fn new(
+        listed: HostList,
+        allowed: impl Iterator<Item = String>,
+        judge: impl Fn(&str) -> HostVerdict + Send + Sync + 'static,
+    ) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
+        let (questions, receiver) = mpsc::channel(MAX_QUESTIONS);
+        let answers = Mutex::new(allowed.map(|host| (host, true)).collect());
+        let refused = Arc::default();
+        (CommandHosts { listed, judge: Box::new(judge), questions, answers, refused }, receiver)
+    }
+
+    /// The hosts that were refused, and will be.
+    pub fn refused(&self) -> Arc<RefusedHosts> {
+        Arc::clone(&self.refused)
+    }
+
+    /// The hosts to ask about together: this one and the others of its registry, as far as nothing is decided about
+    /// them. Empty if this one is decided.
+    pub fn undecided(&self, question: &HostQuestion) -> Vec<String> {
+        let is_open = |target: &Target| self.decision(target).is_none();
+        if !is_open(&question.target) {
+            return Vec::new();
+        }
+        let host = question.target.to_string();
+        let others = registry_of(&host).filter(|other| {
+            *other != host && Target::parse(other, Some(443)).is_some_and(|target| is_open(&target))
+        });
+        let others: Vec<_> = others.map(str::to_owned).collect();
+        std::iter::once(host).chain(others).collect()
+    }
+
+    /// Notes the user's answer about hosts, which holds for this command.
+    pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
+        let mut answers = self.answers.lock();
+        for host in hosts {
+            if answers.len() < MAX_HOSTS {
+                answers.insert(host, is_allowed);
+            }
+        }
+    }
+
+    /// Says how the command may reach a host, and waits for the user's answer if need be.
+    pub(crate) async fn admit(&self, target: &Target) -> Result<HostAccess, HostRefusal> {
+        let decision = match self.decision(target) {
+            Some(decision) => decision,
+            None => {
+                self.ask(target).await;
+                self.decision(target).unwrap_or(Err(HostRefusal::Unanswered))
+            }
+        };
+        decision.inspect_err(|refusal| self.note_refusal(target, *refusal))
+    }
+
+    /// Waits until the user has answered, or cannot be asked.
+    async fn ask(&self, target: &Target) {
+        let (waiting, answered) = oneshot::channel();
+        let question = HostQuestion { target: target.clone(), _waiting: waiting };
+        if self.questions.send(question).await.is_ok() {
+            // It is never sent to, only dropped.
+            answered.await.ok();
+        }
+    }
+
+    /// The decision about a host; `None` if the user has to be asked.
+    fn decision(&self, target: &Target) -> Option<Result<HostAccess, HostRefusal>> {
+        let host = target.to_string();
+        let verdict = (self.judge)(&host);
+        if verdict == HostVerdict::Deny {
+            return Some(Err(HostRefusal::Denied));
+        }
+        let listed = self.listed.access(target);
+        let local_kind = match target.name() {
+            Some(name) => local_name_kind(name),
+            // Only the settings name addresses: who owns one cannot be told from it.
+            None => Some("a literal"),
+        };
+        if let (Some(kind), None) = (local_kind, listed) {
+            return Some(Err(HostRefusal::Address(kind)));
+        }
+        let answer = self.answers.lock().get(&host).copied();
+        let access = listed.unwrap_or(HostAccess::Public);
+        match (answer, verdict) {
+            (Some(true), _) | (None, HostVerdict::Allow) => Some(Ok(access)),
+            (Some(false), _) => Some(Err(HostRefusal::Rejected)),
+            (None, HostVerdict::Ask) => listed.map(Ok),
+            (None, HostVerdict::MustAsk | HostVerdict::Deny) => None,
+        }
+    }
+
+    pub(crate) fn note_refusal(&self, target: &Target, refusal: HostRefusal) {
+        let host = target.to_string();
+        let refused = &mut self.refused.0.lock();
+        if refused.len() < MAX_HOSTS || refused.contains_key(&host) {
+            let (last, count) = refused.entry(host).or_insert((refusal, 0));
+            *last = refusal;
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+impl RefusedHosts {
+    /// Names the hosts that were refused; `None` if there was none.
+    pub fn report(&self) -> Option<HostReport> {
+        let refused = self.0.lock();
+        let named = refused.iter().take(MAX_NAMED).map(|(host, (_, count))| match count {
+            1 => host.clone(),
+            count => format!("{host} ({count}×)"),
+        });
+        let mut names: Vec<_> = named.collect();
+        if refused.len() > MAX_NAMED {
+            names.push(format!("{} more", refused.len() - MAX_NAMED));
+        }
+        if names.is_empty() {
+            return None;
+        }
+        let mut reasons: BTreeMap<HostRefusal, Vec<&str>> = BTreeMap::new();
+        for (host, (refusal, _)) in refused.iter().take(MAX_NAMED) {
+            reasons.entry(*refusal).or_default().push(host);
+        }
+        let sentences: Vec<_> =
+            reasons.iter().map(|(refusal, hosts)| advice(*refusal, hosts)).collect();
+        let what = format!("sandbox: refused hosts: {}", names.join(", "));
+        let for_model = format!("[{what}. {}]", sentences.join(" "));
+        Some(HostReport { for_model, for_user: format!("[{what}]") })
+    }
+}
+
+/// The advice to the model about hosts that were refused for the same reason.
+fn advice(refusal: HostRefusal, hosts: &[&str]) -> String {
+    let all = hosts.join(", ");
+    match refusal {
+        HostRefusal::Rejected => format!("The user has refused {all}: do not try again."),
+        HostRefusal::Denied => {
+            format!("A rule denies {all}, or the user has for this session: do not work around it.")
+        }
+        HostRefusal::Unanswered => format!(
+            "If it is needed, call again with \"escalate\": \"{}\"; the user is asked.",
+            hosts.iter().map(|host| format!("https://{host}")).collect::<Vec<_>>().join(",")
+        ),
+        HostRefusal::Address(kind) => format!(
+            "{all}: {kind} address. The user can list it in `network` of `[sandbox]`; a server of this machine is \
+             reached with \"escalate\": \"localhost:PORT\"."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, Some(443)).unwrap()
+    }
+
+    fn hosts(
+        listed: &[&str],
+        allowed: &[&str],
+    ) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
+        let listed: Vec<_> = listed.iter().map(|entry| (*entry).to_owned()).collect();
+        let allowed: Vec<_> = allowed.iter().map(|host| (*host).to_owned()).collect();
+        CommandHosts::new(HostList::parse(&listed), allowed.into_iter(), |host| match host {
+            "denied.example" => HostVerdict::Deny,
+            "asked.example" => HostVerdict::MustAsk,
+            "granted.example" => HostVerdict::Allow,
+            _ => HostVerdict::Ask,
+        })
+    }
+
+    #[test]
+    fn a_denial_precedes_a_question_a_question_the_list_and_only_the_list_has_addresses() {
+        let listed =
+            ["denied.example", "asked.example", "listed.example", "10.0.0.7", "intern.corp", "nexus:8081"];
+        let (hosts, _questions) = hosts(&listed, &["denied.example", "once.example"]);
+        let named = Some(Ok(HostAccess::Named));
+        let public = Some(Ok(HostAccess::Public));
+        for (host, expected) in [
+            ("denied.example", Some(Err(HostRefusal::Denied))),
+            ("asked.example", None),
+            ("listed.example", named),
+            ("granted.example", public),
+            ("once.example", public),
+            ("unknown.example", None),
+            ("10.0.0.7", named),
+            ("10.0.0.8", Some(Err(HostRefusal::Address("a literal")))),
+            ("93.184.216.34", Some(Err(HostRefusal::Address("a literal")))),
+            ("intern.corp", named),
+            ("nexus:8081", named),
+            ("other.corp", Some(Err(HostRefusal::Address("a private")))),
+            ("localhost", Some(Err(HostRefusal::Address("a private")))),
+        ] {
+            assert_eq!(hosts.decision(&target(host)), expected, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_waits_for_one_answer_about_the_whole_registry() {
+        let (hosts, mut questions) = hosts(&[], &[]);
+        let pypi = target("pypi.org");
+        let user = async {
+            let question = questions.recv().await.unwrap();
+            let asked = hosts.undecided(&question);
+            assert_eq!(asked, ["pypi.org", "files.pythonhosted.org"]);
+            hosts.answer(asked, true);
+            let second = HostQuestion { target: pypi.clone(), _waiting: oneshot::channel().0 };
+            assert!(hosts.undecided(&second).is_empty(), "it is answered");
+        };
+        let (admitted, ()) = tokio::join!(hosts.admit(&pypi), user);
+        assert_eq!(admitted, Ok(HostAccess::Public));
+        assert_eq!(hosts.admit(&target("files.pythonhosted.org")).await, Ok(HostAccess::Public));
+        assert_eq!(hosts.refused().report(), None);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_can_be_asked_about_is_refused_and_named() {
+        let (hosts, questions) = hosts(&[], &[]);
+        drop(questions);
+        for host in ["a.example", "a.example", "b.example:22", "denied.example", "10.0.0.1"] {
+            hosts.admit(&target(host)).await.unwrap_err();
+        }
+        hosts.answer(vec!["c.example".to_owned()], false);
+        assert_eq!(hosts.admit(&target("c.example")).await, Err(HostRefusal::Rejected));
+        let report = hosts.refused().report().unwrap();
+        assert_eq!(
+            report.for_user,
+            "[sandbox: refused hosts: 10.0.0.1, a.example (2×), b.example:22, c.example, denied.example]"
+        );
+        for part in [
+            "\"escalate\": \"https://a.example,https://b.example:22\"",
+            "The user has refused c.example",
+            "A rule denies denied.example",
+            "10.0.0.1: a literal address",
+        ] {
+            assert!(report.for_model.contains(part), "{}", report.for_model);
+        }
+    }
+}

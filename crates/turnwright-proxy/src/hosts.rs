@@ -1,0 +1,287 @@
+//! Hosts, as requests and settings name them, and the registries of packages. A name is checked before it is compared:
+//! it has only letters, digits, `-` and `_` between its dots. Names are compared label by label.
+
+use std::fmt;
+
+use turnwright_workspace::web::local_name_kind;
+use url::Host;
+
+/// Ports that are not named. An entry without a port means these.
+const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
+const MAX_NAME_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
+
+/// The registries of packages by ecosystem, each with the hosts from which packages are downloaded.
+pub const REGISTRIES: &[(&str, &str)] = &[
+    ("node", "registry.npmjs.org registry.yarnpkg.com repo.yarnpkg.com"),
+    ("python", "pypi.org files.pythonhosted.org"),
+    ("rust", "index.crates.io static.crates.io crates.io"),
+    ("go", "proxy.golang.org sum.golang.org"),
+    (
+        "java",
+        "repo.maven.apache.org repo1.maven.org plugins.gradle.org plugins-artifacts.gradle.org services.gradle.org \
+         downloads.gradle.org",
+    ),
+    ("ruby", "rubygems.org index.rubygems.org"),
+    ("php", "repo.packagist.org packagist.org"),
+    ("dotnet", "api.nuget.org"),
+];
+
+/// The hosts of the registry to which a host belongs; none if it is of no registry.
+pub(crate) fn registry_of(host: &str) -> impl Iterator<Item = &'static str> {
+    let mut registries = REGISTRIES.iter().map(|(_, hosts)| hosts.split(' '));
+    let found = registries.find(|hosts| hosts.clone().any(|known| known == host));
+    found.into_iter().flatten()
+}
+
+/// The place to which a program wants to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+}
+
+impl Target {
+    /// Reads `HOST:PORT`, or `HOST` if there is a default port. `None` if that is no clean name or address.
+    pub fn parse(authority: &str, default_port: Option<u16>) -> Option<Target> {
+        let (host, port) = split_port(authority)?;
+        Target::new(parse_host(host)?, port.or(default_port)?)
+    }
+
+    /// `None` for port 0.
+    pub(crate) fn new(host: Host, port: u16) -> Option<Target> {
+        let host = match host {
+            // The kernel connects to the IPv4 address.
+            Host::Ipv6(address) => address.to_ipv4_mapped().map_or(Host::Ipv6(address), Host::Ipv4),
+            host => host,
+        };
+        (port != 0).then_some(Target { host, port })
+    }
+
+    /// Returns true for a name that is no word of this machine or its network.
+    pub fn is_public_name(&self) -> bool {
+        self.name().is_some_and(|name| local_name_kind(name).is_none())
+    }
+
+    /// The name, unless it is an address.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match &self.host {
+            Host::Domain(name) => Some(name),
+            Host::Ipv4(_) | Host::Ipv6(_) => None,
+        }
+    }
+}
+
+/// Writes it as rules and questions name it: with the port unless that is a usual one.
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.host)?;
+        if USUAL_PORTS.contains(&self.port) { Ok(()) } else { write!(formatter, ":{}", self.port) }
+    }
+}
+
+/// Splits a host and its port, if it has one. An IPv6 address is in brackets.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !authority.ends_with(']') => {
+            let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            Some((host, Some(port.parse().ok().filter(|_| is_number)?)))
+        }
+        _ => Some((authority, None)),
+    }
+}
+
+/// Reads a name in lower case, or an address in any notation that programs accept.
+fn parse_host(text: &str) -> Option<Host> {
+    if let Some(inside) = text.strip_prefix('[') {
+        return inside.strip_suffix(']')?.parse().ok().map(Host::Ipv6);
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_clean = name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label);
+    if is_clean { Host::parse(name).ok() } else { None }
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=MAX_LABEL_BYTES).contains(&label.len())
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+/// The addresses at which a host may be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostAccess {
+    /// Public ones only.
+    Public,
+    /// Also those of a private network, because the user's settings name exactly this host.
+    Named,
+}
+
+/// The hosts that the settings allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostList(Vec<HostEntry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostEntry {
+    host: Host,
+    /// The usual ones if it is `None`.
+    port: Option<u16>,
+    /// True if it means all hosts below this name, and not the name itself.
+    is_wildcard: bool,
+    access: HostAccess,
+}
+
+impl HostList {
+    /// Reads a list of `NAME`, `*.NAME`, each with `:PORT` or without, addresses, and ecosystems of [`REGISTRIES`].
+    /// Leaves out what is none of these.
+    pub fn parse(entries: &[String]) -> HostList {
+        HostList(entries.iter().filter_map(|entry| parse_entry(entry)).flatten().collect())
+    }
+
+    /// Returns true if the settings may have this entry.
+    pub fn is_entry(text: &str) -> bool {
+        parse_entry(text).is_some()
+    }
+
+    /// Returns true if no host is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The addresses at which this host is allowed; `None` if it is not in the list.
+    pub fn access(&self, target: &Target) -> Option<HostAccess> {
+        let mut matching = self.0.iter().filter(|entry| entry.matches(target));
+        let first = matching.next()?.access;
+        let is_named = first == HostAccess::Named
+            || matching.any(|entry| entry.access == HostAccess::Named);
+        Some(if is_named { HostAccess::Named } else { HostAccess::Public })
+    }
+}
+
+impl HostEntry {
+    fn matches(&self, target: &Target) -> bool {
+        let is_port = self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
+        is_port
+            && match (&self.host, target.name()) {
+                (Host::Domain(above), Some(name)) if self.is_wildcard => is_below(name, above),
+                (host, _) => *host == target.host,
+            }
+    }
+}
+
+/// Returns true if a name has these last labels, and further ones before them.
+fn is_below(name: &str, above: &str) -> bool {
+    let mut labels = name.rsplit('.');
+    above.rsplit('.').all(|label| labels.next() == Some(label)) && labels.next().is_some()
+}
+
+fn parse_entry(text: &str) -> Option<Vec<HostEntry>> {
+    if let Some((_, hosts)) = REGISTRIES.iter().find(|(ecosystem, _)| *ecosystem == text) {
+        let entries = hosts.split(' ').map(|name| HostEntry {
+            host: Host::Domain(name.to_owned()),
+            port: None,
+            is_wildcard: false,
+            access: HostAccess::Public,
+        });
+        return Some(entries.collect());
+    }
+    let (name, is_wildcard) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
+    let (host, port) = split_port(name)?;
+    let host = parse_host(host)?;
+    let is_clear = match &host {
+        Host::Domain(name) => {
+            let is_local = name == "localhost" || is_below(name, "localhost");
+            // A word is rather a mistyped ecosystem than a host, and a wildcard is not for a top-level domain.
+            !is_local && (name.contains('.') || port.is_some() && !is_wildcard)
+        }
+        Host::Ipv4(_) | Host::Ipv6(_) => !is_wildcard,
+    };
+    let access = if is_wildcard { HostAccess::Public } else { HostAccess::Named };
+    (is_clear && port != Some(0)).then(|| vec![HostEntry { host, port, is_wildcard, access }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_clean_or_no_name() {
+        for (text, expected) in [
+            ("Registry.NPMjs.org:443", Some("registry.npmjs.org")),
+            ("a.example.:443", Some("a.example")),
+            ("a_b.example:8443", Some("a_b.example")),
+            ("a.example:22", Some("a.example:22")),
+            ("127.1:80", Some("127.0.0.1")),
+            ("0x7f000001:80", Some("127.0.0.1")),
+            ("2130706433:80", Some("127.0.0.1")),
+            ("[::ffff:10.0.0.1]:443", Some("10.0.0.1")),
+            ("[2606:4700::1]:9000", Some("[2606:4700::1]:9000")),
+            ("a.example", None),
+            ("a.example:0", None),
+            ("a.example:+80", None),
+            ("a.example:99999", None),
+            ("a.example:", None),
+            ("evil.example\0.github.com:443", None),
+            ("evil.example%00.github.com:443", None),
+            ("evil.example/.github.com:443", None),
+            ("me@github.com:443", None),
+            ("a..example:443", None),
+            (".example:443", None),
+            ("a.example..:443", None),
+            ("a example:443", None),
+            ("bücher.example:443", None),
+            ("[fe80::1%eth0]:443", None),
+            ("1.2.3.4.5:443", None),
+            (":443", None),
+            ("", None),
+        ] {
+            let found = Target::parse(text, None).map(|target| target.to_string());
+            assert_eq!(found.as_deref(), expected, "{text:?}");
+        }
+        assert!(Target::parse(&format!("{}.example:443", "a".repeat(64)), None).is_none());
+        assert!(Target::parse(&format!("{}b:443", "a.".repeat(127)), None).is_none());
+    }
+
+    #[test]
+    fn an_entry_means_its_hosts_and_no_others() {
+        use HostAccess::{Named, Public};
+        for (entry, host, expected) in [
+            ("a.example", "a.example:443", Some(Named)),
+            ("A.Example", "a.EXAMPLE.:80", Some(Named)),
+            ("a.example", "a.example:22", None),
+            ("a.example:22", "a.example:22", Some(Named)),
+            ("a.example:22", "a.example:443", None),
+            ("a.example", "b.a.example:443", None),
+            ("a.example", "ba.example:443", None),
+            ("*.a.example", "b.a.example:443", Some(Public)),
+            ("*.a.example", "c.b.a.example:443", Some(Public)),
+            ("*.a.example", "a.example:443", None),
+            ("*.a.example", "ba.example:443", None),
+            ("*.a.example", "a.example.evil.example:443", None),
+            ("10.0.0.7:8081", "10.0.0.7:8081", Some(Named)),
+            ("10.0.0.7", "10.0.0.8:80", None),
+            ("nexus:8081", "nexus:8081", Some(Named)),
+            ("python", "pypi.org:443", Some(Public)),
+            ("python", "files.pythonhosted.org:443", Some(Public)),
+            ("python", "registry.npmjs.org:443", None),
+        ] {
+            let list = HostList::parse(&[entry.to_owned()]);
+            let target = Target::parse(host, None).unwrap();
+            assert_eq!(list.access(&target), expected, "{entry}: {host}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_no_wildcard_for_everything() {
+        for wrong in [
+            "*", "*.com", "*.*.example", "pyhton", "localhost", "localhost:80", "a.localhost", "*.10.0.0.1",
+            "https://a.example", "a.example/x", "a.example:0", "a b.example", "",
+        ] {
+            assert!(!HostList::is_entry(wrong), "{wrong}");
+        }
+        for (ecosystem, hosts) in REGISTRIES {
+            assert!(HostList::is_entry(ecosystem));
+            assert!(hosts.split(' ').all(HostList::is_entry), "{hosts}");
+        }
+        assert_eq!(registry_of("pypi.org").collect::<Vec<_>>(), ["pypi.org", "files.pythonhosted.org"]);
+        assert_eq!(registry_of("github.com").count(), 0);
+    }
+}

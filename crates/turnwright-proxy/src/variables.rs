@@ -1,0 +1,101 @@
+//! The variables that make programs use the proxy of their command.
+
+use crate::CommandProxy;
+
+/// Variables with the address of the proxy. `ALL_PROXY` has one for HTTP, because not every library knows SOCKS.
+const PROXY: &[&str] = &[
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "WS_PROXY",
+    "WSS_PROXY",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "YARN_HTTP_PROXY",
+    "YARN_HTTPS_PROXY",
+    "BUNDLE_HTTP_PROXY",
+    "BUNDLE_HTTPS_PROXY",
+    "PIP_PROXY",
+];
+
+/// Servers of the session are reached without the proxy.
+const DIRECT: &str = "localhost,127.0.0.1,::1";
+
+/// The times that programs wait for an answer, in the units of each: the user may take a while.
+const PATIENCE: &[(&str, &str)] = &[
+    ("CARGO_HTTP_TIMEOUT", "600"),
+    ("npm_config_fetch_timeout", "600000"),
+    ("PIP_DEFAULT_TIMEOUT", "600"),
+    ("POETRY_REQUESTS_TIMEOUT", "600"),
+    ("UV_HTTP_TIMEOUT", "600"),
+    ("YARN_HTTP_TIMEOUT", "600000"),
+];
+
+/// The variable with options of every Java program.
+const JAVA: &str = "JAVA_TOOL_OPTIONS";
+
+impl CommandProxy {
+    /// The variables of the command. `value` returns what the user has set. Programs of Java cannot be given a token.
+    pub fn variables<'a>(
+        &self,
+        value: impl Fn(&str) -> Option<&'a str>,
+    ) -> Vec<(&'static str, String)> {
+        let address = self.address();
+        let url = format!("http://{}:{}@{address}", crate::NAME, self.token);
+        let proxy = PROXY.iter().map(|name| (*name, url.clone()));
+        let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, DIRECT.to_owned()));
+        let unset = PATIENCE.iter().filter(|(name, _)| value(name).is_none());
+        let patience = unset.map(|(name, time)| (*name, (*time).to_owned()));
+        let node = ("NODE_USE_ENV_PROXY", "1".to_owned());
+        let mut all: Vec<_> = proxy.chain(direct).chain(patience).chain([node]).collect();
+        if !self.needs_token {
+            let before = value(JAVA).unwrap_or_default();
+            let (host, port) = (address.ip(), address.port());
+            let options = format!(
+                "{before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
+                 -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
+            );
+            all.push((JAVA, options.trim_start().to_owned()));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn programs_get_the_proxy_with_its_token_and_keep_the_times_of_the_user() {
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let set = |name: &str| match name {
+            "PIP_DEFAULT_TIMEOUT" => Some("7"),
+            JAVA => Some("-Xmx1g"),
+            _ => None,
+        };
+        let proxy = CommandProxy::new(listen().await.unwrap(), true).unwrap();
+        let variables = proxy.variables(set);
+        let value = |wanted: &str| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
+        };
+        let url = format!("http://tw:{}@{}", proxy.token, proxy.address());
+        assert_eq!(value("https_proxy"), Some(url.as_str()));
+        assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
+        assert_eq!(value("NO_PROXY"), Some(DIRECT));
+        assert_eq!(value("CARGO_HTTP_TIMEOUT"), Some("600"));
+        assert_eq!((value("PIP_DEFAULT_TIMEOUT"), value(JAVA)), (None, None));
+        let open = CommandProxy::new(listen().await.unwrap(), false).unwrap();
+        let java = open.variables(set).pop().unwrap();
+        let port = open.address().port();
+        assert_eq!(java.0, JAVA);
+        assert!(java.1.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1"), "{}", java.1);
+        assert!(java.1.contains(&format!("-Dhttps.proxyPort={port} ")), "{}", java.1);
+    }
+}

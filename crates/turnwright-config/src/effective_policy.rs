@@ -2,6 +2,7 @@
 //! tighten it until the user trusts exactly the content of its file.
 
 mod helper_files;
+mod language_servers;
 mod project_servers;
 
 use std::fs;
@@ -14,6 +15,7 @@ use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
 use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
+use turnwright_lsp::LanguageServer;
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
@@ -29,6 +31,9 @@ use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
+pub use language_servers::{
+    LANGUAGE_FILE, LANGUAGE_TRUST, language_trust, trusts_language_servers,
+};
 pub use project_servers::SERVERS_FILE;
 
 use helper_files::HelperFiles;
@@ -60,6 +65,8 @@ pub struct EffectivePolicy {
     pub project_files: Vec<ProjectFile>,
     /// The project's MCP servers if they are trusted, otherwise none.
     pub servers: Vec<ServerSpec>,
+    /// The project's language servers if they are trusted, otherwise none.
+    pub language_servers: Vec<LanguageServer>,
     /// The user's checks, and the project's if they are trusted.
     pub checks: Vec<Check>,
     /// The types of helpers that the user and the trusted files of the project define.
@@ -146,6 +153,9 @@ pub fn resolve_policy_with(
     let (servers_file, servers) =
         project_servers::find(settings, trust, project_folder, &mut layers.problems);
     project_files.extend(servers_file);
+    let (language_file, language_servers) =
+        language_servers::find(settings, trust, project_folder, &mut layers.problems);
+    project_files.extend(language_file);
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
@@ -167,6 +177,7 @@ pub fn resolve_policy_with(
         problems: bounded(problems),
         project_files,
         servers,
+        language_servers,
         checks,
         helper_types: helpers.types,
     }
@@ -175,7 +186,7 @@ pub fn resolve_policy_with(
 /// Returns true if a problem is about files that can be trusted.
 pub fn is_about_project_files(problem: &str) -> bool {
     let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
-    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
+    [PROJECT_FILE, SERVERS_FILE, LANGUAGE_FILE].iter().chain(&folders).any(|name| problem.contains(name))
 }
 
 fn path_bases(config: &Config, roots: &Roots) -> PathBases {

@@ -15,6 +15,7 @@ use crate::environment::{
 };
 use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
+use crate::lsp::LspSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
 use crate::reader::read_settings;
 use crate::resolve::is_credential;
@@ -106,6 +107,7 @@ settings! {
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
         pub(crate) goal: GoalSection {} "How long the agent works towards a goal.";
+        pub lsp: LspSection {} "Which language servers say what an edit has broken.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
             examples: [{
                 "mine": {

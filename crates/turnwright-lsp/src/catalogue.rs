@@ -62,7 +62,7 @@ const NEEDS_PROJECT: [&str; 2] = ["rust-analyzer", "gopls"];
 
 /// A server that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerSpec {
+pub struct LanguageServer {
     pub name: String,
     pub command: String,
     pub arguments: Vec<String>,
@@ -79,12 +79,12 @@ pub struct ServerSpec {
     pub is_configured: bool,
 }
 
-impl ServerSpec {
-    fn known(server: &KnownServer) -> ServerSpec {
+impl LanguageServer {
+    fn known(server: &KnownServer) -> LanguageServer {
         let (command, languages, markers, readiness) = *server;
         let name = command.first().copied().unwrap_or_default();
         let own = own_settings(name);
-        ServerSpec {
+        LanguageServer {
             name: name.to_owned(),
             command: name.to_owned(),
             arguments: command.iter().skip(1).map(|word| (*word).to_owned()).collect(),
@@ -104,7 +104,7 @@ impl ServerSpec {
     }
 
     /// Reads an entry of a file.
-    fn configured(name: &str, entry: &Value) -> Result<ServerSpec, String> {
+    fn configured(name: &str, entry: &Value) -> Result<LanguageServer, String> {
         let command = entry["command"].as_str().unwrap_or_default();
         if command.is_empty() {
             return Err("it has no `command`".to_owned());
@@ -127,7 +127,7 @@ impl ServerSpec {
                 most.and_then(|most| most.try_into().ok()).unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
             }
         };
-        Ok(ServerSpec {
+        Ok(LanguageServer {
             name: name.to_owned(),
             command: command.to_owned(),
             arguments: entry["args"]
@@ -166,6 +166,12 @@ impl ServerSpec {
         marked.or(is_optional.then_some(folder)).map(Path::to_path_buf)
     }
 
+    /// Returns true if a path shows that the server is useful in its folder: its language, or a marker.
+    pub fn is_about(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        self.language(path).is_some() || self.markers.iter().any(|marker| name == *marker)
+    }
+
     /// The program with its arguments, for people.
     pub fn command_line(&self) -> String {
         let words = std::iter::once(&self.command).chain(&self.arguments);
@@ -188,16 +194,16 @@ fn own_settings(name: &str) -> Value {
 }
 
 /// The known servers.
-pub fn known_servers() -> Vec<ServerSpec> {
-    KNOWN.iter().map(ServerSpec::known).collect()
+pub fn known_servers() -> Vec<LanguageServer> {
+    KNOWN.iter().map(LanguageServer::known).collect()
 }
 
 /// The servers of a file, and a sentence about each entry that cannot be used.
-pub fn configured_servers(file: &Value) -> (Vec<ServerSpec>, Vec<String>) {
+pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
     let mut servers = Vec::new();
     let mut problems = Vec::new();
     for (name, entry) in file.as_object().into_iter().flatten().take(MAX_SERVERS) {
-        match ServerSpec::configured(name, entry) {
+        match LanguageServer::configured(name, entry) {
             Ok(server) => servers.push(server),
             Err(why) => {
                 let name = escape_hidden_line(name).replace('`', "'");

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::catalogue::ServerSpec;
+use crate::catalogue::LanguageServer;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
@@ -33,7 +33,7 @@ const CACHES: [(&str, &str); 3] =
     [("CARGO_TARGET_DIR", "target"), ("GOCACHE", "go-build"), ("XDG_CACHE_HOME", "xdg")];
 
 /// Finds the program of a server. Blocks.
-pub(crate) fn find_program(spec: &ServerSpec, environment: &Environment) -> Option<PathBuf> {
+pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<PathBuf> {
     let command = Path::new(&spec.command);
     if command.is_absolute() {
         return is_program(command).is_ok_and(|is_one| is_one).then(|| command.to_path_buf());

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::ServerSpec;
+use crate::catalogue::LanguageServer;
 use crate::connection::{Connection, Document, Heard, Published, connect};
 use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
 use crate::protocol::{Encoding, Position, Problem, Range, errors_in, uri};
@@ -48,7 +48,7 @@ pub(crate) enum Phase {
 /// A server that has been initialised.
 #[derive(Debug)]
 pub(crate) struct Server {
-    spec: Arc<ServerSpec>,
+    spec: Arc<LanguageServer>,
     connection: Connection,
     encoding: Encoding,
     sync: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Server {
 
 /// Runs a server until it ends, nobody has used it for `idle_time`, or `stop` is cancelled.
 pub(crate) async fn run(
-    spec: Arc<ServerSpec>,
+    spec: Arc<LanguageServer>,
     launch: Launch,
     (memory, idle_time): (u64, Duration),
     phase: watch::Sender<Phase>,
@@ -129,7 +129,7 @@ async fn shut_down(connection: &Connection) {
 
 /// Exchanges the first messages.
 async fn initialize(
-    spec: &Arc<ServerSpec>,
+    spec: &Arc<LanguageServer>,
     connection: &Connection,
     root: &Path,
     folders: &Value,

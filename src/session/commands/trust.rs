@@ -9,8 +9,8 @@ use crate::session::SessionHost;
 use crate::tools::SharedValue;
 use crate::turn::Conversation;
 use turnwright_config::effective_policy::{
-    EffectivePolicy, HELPER_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files,
-    resolve_policy,
+    EffectivePolicy, HELPER_FILES, LANGUAGE_FILE, LANGUAGE_TRUST, PROJECT_FILE, ProjectFile,
+    SERVERS_FILE, is_about_project_files, language_trust, resolve_policy,
 };
 use turnwright_config::trust::Fingerprint;
 use turnwright_types::effect::{escape_hidden, fenced};
@@ -48,7 +48,10 @@ struct TrustCommand {
 impl TrustCommand {
     fn resolve(&self) -> EffectivePolicy {
         let settings = self.host.config().snapshot();
-        resolve_policy(&settings, &self.host.trust, self.conversation.env.files.roots())
+        let roots = self.conversation.env.files.roots();
+        let mut policy = resolve_policy(&settings, &self.host.trust, roots);
+        policy.project_files.extend(language_trust(&settings, &self.host.trust, roots.real_cwd()));
+        policy
     }
 
     fn show(&self) -> String {
@@ -97,7 +100,8 @@ impl TrustCommand {
         self.shown.set(others.cloned().collect());
         let policy = self.resolve();
         let effect = match file.name {
-            SERVERS_FILE => "Its servers are started in new sessions.",
+            SERVERS_FILE | LANGUAGE_FILE => "Its servers are started in new sessions.",
+            LANGUAGE_TRUST => "They are started by the next edit.",
             name if HELPER_FILES.contains(&name) => "Its helpers can be used in new sessions.",
             _ => {
                 "Its rules and checks apply from now on; its mode and sandbox settings apply to new \

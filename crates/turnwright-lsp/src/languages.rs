@@ -13,14 +13,13 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::catalogue::ServerSpec;
+use crate::catalogue::LanguageServer;
 use crate::process::{Launch, find_program};
 use crate::protocol::{FileEdits, file_edits, places, uri};
 use crate::report::{ErrorCounts, FileReport, Finding};
 use crate::server::{Phase, run};
 use crate::source::{DiagnosticSource, FileEvent};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::text::floor;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::nofollow;
 
@@ -38,9 +37,9 @@ const STARTING: &str = "it is still starting";
 const TOO_LATE: &str = "it has not answered in time";
 
 /// Decides about the servers of a session. Its methods block.
-pub trait ServerGate: std::fmt::Debug + Send + Sync {
+pub trait LanguageGate: std::fmt::Debug + Send + Sync {
     /// Returns true if this server may be started for the session's project.
-    fn permits(&self, server: &ServerSpec) -> bool;
+    fn permits(&self, server: &LanguageServer) -> bool;
 
     /// The sandbox profile of the session's servers; `None` if there is no sandbox, without which none is started.
     fn profile(&self) -> Option<SandboxProfile>;
@@ -48,7 +47,7 @@ pub trait ServerGate: std::fmt::Debug + Send + Sync {
 
 /// What a session gives its servers.
 #[derive(Debug)]
-pub struct ServerSite {
+pub struct LanguageSite {
     /// The folders of the session, as real paths.
     pub folders: Vec<PathBuf>,
     pub environment: Environment,
@@ -57,20 +56,20 @@ pub struct ServerSite {
     /// How many bytes of memory one server may hold, with all that it has started.
     pub memory: u64,
     /// The servers; for a file, the first one that can be used.
-    pub servers: Vec<ServerSpec>,
-    pub gate: Arc<dyn ServerGate>,
+    pub servers: Vec<LanguageServer>,
+    pub gate: Arc<dyn LanguageGate>,
     pub stop: CancellationToken,
     pub tracker: TaskTracker,
 }
 
 /// The servers of a session. Clones share them.
 #[derive(Clone, Debug)]
-pub struct SessionServers(Arc<Shared>);
+pub struct LanguageServers(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    site: ServerSite,
-    specs: Vec<Arc<ServerSpec>>,
+    site: LanguageSite,
+    specs: Vec<Arc<LanguageServer>>,
     state: watch::Sender<State>,
 }
 
@@ -83,7 +82,7 @@ struct State {
 /// A server that was started for the files below a folder.
 #[derive(Clone, Debug)]
 struct Started {
-    spec: Arc<ServerSpec>,
+    spec: Arc<LanguageServer>,
     root: PathBuf,
     phase: watch::Receiver<Phase>,
     /// How often it was started again after a crash.
@@ -109,7 +108,6 @@ enum Before {
     /// Those of this text, as soon as the server can be asked.
     Text(Arc<str>),
     Errors(ErrorCounts),
-    NotKnown,
 }
 
 /// A question about a name in a file.
@@ -119,10 +117,10 @@ pub enum PlaceQuestion {
     References,
 }
 
-impl SessionServers {
-    pub fn new(mut site: ServerSite) -> SessionServers {
+impl LanguageServers {
+    pub fn new(mut site: LanguageSite) -> LanguageServers {
         let specs = std::mem::take(&mut site.servers).into_iter().map(Arc::new).collect();
-        SessionServers(Arc::new(Shared { site, specs, state: watch::Sender::default() }))
+        LanguageServers(Arc::new(Shared { site, specs, state: watch::Sender::default() }))
     }
 
     /// Notes a file that is about to be edited, and starts its server.
@@ -224,9 +222,8 @@ impl SessionServers {
 
     /// Tells the running servers of files that were changed.
     pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
-        for started in self.0.state.borrow().started.iter() {
-            let phase = started.phase.borrow();
-            if let Phase::Ready(source) = &*phase {
+        for started in &self.0.state.borrow().started {
+            if let Phase::Ready(source) = &*started.phase.borrow() {
                 source.note_events(events);
             }
         }
@@ -257,8 +254,8 @@ impl SessionServers {
     /// Ends all servers.
     pub async fn close(&self) {
         self.0.site.stop.cancel();
-        let started = std::mem::take(&mut self.0.state.send_replace(State::default()).started);
-        for Started { mut phase, .. } in started {
+        let state = self.0.state.send_replace(State::default());
+        for Started { mut phase, .. } in state.started {
             // It fails once the task has ended.
             while phase.changed().await.is_ok() {}
         }
@@ -361,7 +358,7 @@ impl SessionServers {
         None
     }
 
-    fn find_started(&self, spec: &Arc<ServerSpec>, file: &Path) -> Option<Started> {
+    fn find_started(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Started> {
         let state = self.0.state.borrow();
         let mut all = state.started.iter();
         let found =
@@ -370,7 +367,7 @@ impl SessionServers {
     }
 
     /// Finds out if a server can be started for a file.
-    async fn prepare(&self, spec: &Arc<ServerSpec>, file: &Path) -> Option<Launch> {
+    async fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
         let shared = Arc::clone(&self.0);
         let spec = Arc::clone(spec);
         let file = file.to_path_buf();
@@ -394,7 +391,7 @@ impl SessionServers {
     }
 
     /// Starts a server unless too many run.
-    fn start(&self, spec: &Arc<ServerSpec>, launch: Launch, restarts: u32) -> Option<Started> {
+    fn start(&self, spec: &Arc<LanguageServer>, launch: Launch, restarts: u32) -> Option<Started> {
         let site = &self.0.site;
         if site.stop.is_cancelled() {
             return None;
@@ -439,7 +436,7 @@ impl SessionServers {
             });
         }
         match &*phase.borrow() {
-            Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
+            Phase::Ready(server) => Ok(Arc::clone(server) as _),
             Phase::Starting => Err(STARTING.to_owned()),
             Phase::Idle => Err("it has just ended".to_owned()),
             Phase::Failed { why, .. } => Err(why.clone()),
@@ -452,7 +449,9 @@ impl SessionServers {
         files.retain(|file| file != except);
         for file in files {
             match read_text(&file).await {
-                ReadText::Text(text) => drop(source.show(&file, &text, true)),
+                ReadText::Text(text) => {
+                    source.show(&file, &text, true);
+                }
                 ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
                 ReadText::NotText => {}
             }
@@ -502,7 +501,6 @@ async fn errors_before(
 ) -> Option<ErrorCounts> {
     match before {
         Before::Errors(counts) => Some(counts),
-        Before::NotKnown => None,
         Before::Text(text) => {
             let shown = source.show(file, &text, false);
             let errors = source.errors(&shown, deadline).await?;
@@ -517,8 +515,8 @@ fn report(server: &str, file: &Path, finding: Finding) -> FileReport {
 
 /// The name of a server's folder: names of files have characters with a meaning.
 fn folder_name(server: &str) -> String {
-    let plain = |char: char| if char.is_ascii_alphanumeric() { char } else { '-' };
-    server.chars().take(64).map(plain).collect()
+    let chars = server.chars().take(64);
+    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
 /// The text of a file on the disk.
@@ -551,13 +549,16 @@ fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
     if name.is_empty() {
         return Vec::new();
     }
-    let is_on_line = |at: usize| {
-        line.is_none_or(|line| text[..at].matches('\n').count() + 1 == line as usize)
-    };
     let whole = text.match_indices(name).map(|(at, _)| at).filter(|at| {
-        let before = text[..floor(text, *at)].chars().next_back();
+        let before = text[..*at].chars().next_back();
         let after = text[at + name.len()..].chars().next();
         ![before, after].into_iter().flatten().any(|char| char.is_alphanumeric() || char == '_')
     });
-    whole.filter(|at| is_on_line(*at)).take(MAX_TRIES).collect()
+    let wanted = whole.filter(|at| {
+        line.is_none_or(|line| text[..*at].matches('\n').count() + 1 == line as usize)
+    });
+    wanted.take(MAX_TRIES).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,10 @@ const CRATES: &[(&str, &[&str])] = &[
         &["turnwright-policy", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
     ),
     (
+        "turnwright-lsp",
+        &["turnwright-rpc", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+    ),
+    (
         "turnwright-mcp",
         &[
             "turnwright-http",
@@ -73,6 +77,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "turnwright-guard",
             "turnwright-http",
             "turnwright-llm",
+            "turnwright-lsp",
             "turnwright-mcp",
             "turnwright-policy",
             "turnwright-sandbox",

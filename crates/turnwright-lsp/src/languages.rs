@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::catalogue::LanguageServer;
+use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{Launch, find_program};
 use crate::protocol::{FileEdits, file_edits, places, uri};
 use crate::report::{ErrorCounts, FileReport, Finding};
@@ -55,8 +55,8 @@ pub struct LanguageSite {
     pub cache: PathBuf,
     /// How many bytes of memory one server may hold, with all that it has started.
     pub memory: u64,
-    /// The servers; for a file, the first one that can be used.
-    pub servers: Vec<LanguageServer>,
+    /// The servers that are used before the known ones.
+    pub configured: Vec<LanguageServer>,
     pub gate: Arc<dyn LanguageGate>,
     pub stop: CancellationToken,
     pub tracker: TaskTracker,
@@ -69,7 +69,8 @@ pub struct LanguageServers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     site: LanguageSite,
-    specs: Vec<Arc<LanguageServer>>,
+    /// All servers, made for the first edit; for a file, the first one that can be used.
+    specs: OnceLock<Vec<Arc<LanguageServer>>>,
     state: watch::Sender<State>,
 }
 
@@ -118,9 +119,16 @@ pub enum PlaceQuestion {
 }
 
 impl LanguageServers {
-    pub fn new(mut site: LanguageSite) -> LanguageServers {
-        let specs = std::mem::take(&mut site.servers).into_iter().map(Arc::new).collect();
-        LanguageServers(Arc::new(Shared { site, specs, state: watch::Sender::default() }))
+    pub fn new(site: LanguageSite) -> LanguageServers {
+        let state = watch::Sender::default();
+        LanguageServers(Arc::new(Shared { site, specs: OnceLock::new(), state }))
+    }
+
+    fn specs(&self) -> &[Arc<LanguageServer>] {
+        self.0.specs.get_or_init(|| {
+            let configured = self.0.site.configured.iter().cloned();
+            configured.chain(known_servers()).map(Arc::new).collect()
+        })
     }
 
     /// Notes a file that is about to be edited, and starts its server.
@@ -333,12 +341,12 @@ impl LanguageServers {
     }
 
     fn is_known_language(&self, file: &Path) -> bool {
-        self.0.specs.iter().any(|spec| spec.language(file).is_some())
+        self.specs().iter().any(|spec| spec.language(file).is_some())
     }
 
     /// The server of a file, which is started if need be.
     async fn use_server(&self, file: &Path) -> Option<Started> {
-        for spec in self.0.specs.iter().filter(|spec| spec.language(file).is_some()) {
+        for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
             let known = self.find_started(spec, file);
             let restarts = match &known {
                 None => 0,

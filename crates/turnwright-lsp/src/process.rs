@@ -80,6 +80,7 @@ impl Launch {
         }
         let profile = SandboxProfile {
             writable: vec![cache, temp_path],
+            read_only: Vec::new(),
             caches: Vec::new(),
             layers: Vec::new(),
             network: Network::Off,

@@ -147,6 +147,9 @@ fn print_of(file: &ProjectFile) -> Fingerprint {
 /// The text about one file.
 fn file_text(file: &ProjectFile) -> String {
     let what = file.name;
+    if what == LANGUAGE_TRUST {
+        return language_text(file);
+    }
     if file.is_trusted {
         return format!(
             "{what} of this project is trusted as it is now. Run `/trust forget` to revoke this."
@@ -173,6 +176,22 @@ fn file_text(file: &ProjectFile) -> String {
          `/trust {}`. If the file changes, it is no longer trusted.",
         fenced(&escape_hidden(&file.text)),
         print_of(file).short_code(),
+    )
+}
+
+/// The text about the language servers that are installed.
+fn language_text(file: &ProjectFile) -> String {
+    let servers = file.requests.join(", ");
+    if file.is_trusted {
+        return format!(
+            "Language servers may work on this project ({servers}). Run `/trust forget` to revoke this."
+        );
+    }
+    format!(
+        "Installed here: {servers}. They are not used until you trust the project with this:\n\n{}\n\nFor that, run \
+         `/trust {}`.",
+        fenced(&file.text),
+        print_of(file).short_code()
     )
 }
 

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
+use super::edit_errors::EditedFiles;
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::records::{RecordedCall, abridged_arguments};
@@ -467,7 +468,9 @@ impl PendingCall {
         let effects = pass.effects().to_vec();
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
+        let mut edited = EditedFiles::default();
         if !reads_only && !is_played {
+            edited = EditedFiles::begin(&ctx, view.as_ref(), &effects).await;
             let begun = FileChangeRecorder::begin(prepared, &pass, &ctx).await;
             (prepared, recorder) = begun.ok_or(CRASHED)?;
         }
@@ -482,33 +485,44 @@ impl PendingCall {
                 _ => prepared.run(pass, &ctx).await,
             }
         });
-        let outcome = if reads_only && !runs_calls {
-            unless_cancelled(&ctx.cancel, running).await
-        } else {
-            // A call with side effects is notified of the cancel and awaited; dropping it is the
-            // last resort. One that runs other calls ends after the last of these.
-            let grace = if runs_calls { 2 * GRACE } else { GRACE };
-            tokio::select! {
-                biased;
-                outcome = running => Some(outcome),
-                () = grace_elapsed(&ctx.cancel, grace) => None,
-            }
-        };
-        let mut outcome = match outcome {
-            Some(Ok(outcome)) => outcome,
-            Some(Err(refusal)) => ToolOutcome::failed(refusal),
-            None => ToolOutcome::failed(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let mut outcome =
+            wait_for_outcome(running, &ctx.cancel, (reads_only, runs_calls)).await;
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
+        edited.report_errors(&ctx, &mut outcome, &changes).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
         if let Some(recorded) = recorded {
             recorded.record_outcome(&outcome);
         }
         hidden_secrets::hide(&mut outcome);
         Ok((outcome, changes))
+    }
+}
+
+/// Waits for the outcome of a tool that runs.
+async fn wait_for_outcome(
+    running: impl Future<Output = Result<ToolOutcome, ToolRefusal>>,
+    cancel: &CancellationToken,
+    (reads_only, runs_calls): (bool, bool),
+) -> ToolOutcome {
+    let outcome = if reads_only && !runs_calls {
+        unless_cancelled(cancel, running).await
+    } else {
+        // A call with side effects is notified of the cancel and awaited; dropping it is the
+        // last resort. One that runs other calls ends after the last of these.
+        let grace = if runs_calls { 2 * GRACE } else { GRACE };
+        tokio::select! {
+            biased;
+            outcome = running => Some(outcome),
+            () = grace_elapsed(cancel, grace) => None,
+        }
+    };
+    match outcome {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(refusal)) => ToolOutcome::failed(refusal),
+        None => ToolOutcome::failed(ToolRefusal::cancelled("Cancelled by the user.")),
     }
 }
 

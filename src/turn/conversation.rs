@@ -17,6 +17,7 @@ use super::{CancellableCalls, SharedSpending, SpendingLimits};
 use crate::error::Error;
 use crate::tools::{self, OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_lsp::LanguageServers;
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Audience, Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
@@ -265,6 +266,7 @@ impl Conversation {
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
             is_alone: self.work.alone,
+            has_places: self.env.languages().is_some_and(LanguageServers::has_places),
             is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }
     }

@@ -7,6 +7,7 @@ mod cache_guard;
 mod calls;
 mod checks;
 mod closing;
+mod edit_review;
 mod found_checks;
 pub(crate) mod fuzzing;
 mod goal;
@@ -228,6 +229,9 @@ impl Turn {
         if !self.is_helper() {
             self.conversation.env.shared.checkpoint.drop_costly_baseline();
             self.conversation.env.helpers.open_questions(&self.cancel);
+            if let Some(languages) = self.conversation.env.languages() {
+                languages.begin_turn();
+            }
         }
         self.wait_for_servers().await;
         self.add_project_context().await;
@@ -290,6 +294,9 @@ impl Turn {
                 self.check_after_edits().await
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
+                if let Some(step) = self.review_edits().await {
+                    return ControlFlow::Continue(step);
+                }
                 // A goal asks for its own proof.
                 let closing =
                     if self.goal_status().is_some() { None } else { self.closing().await };

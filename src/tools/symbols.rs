@@ -1,0 +1,161 @@
+//! `definition` and `references`: where a symbol is defined or used, as a language server knows it.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::arguments::{PATH, ShownArgument};
+use super::search_common::count;
+use super::{
+    CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    edit_common, locations,
+};
+use turnwright_lsp::PlaceQuestion;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
+};
+use turnwright_types::text;
+
+/// For the model, if no server can be asked.
+pub(super) const NO_SERVER: &str = "No language server is ready. Use grep.";
+/// The most places that are told, and the most characters of the line at one.
+const MAX_PLACES: usize = 100;
+const MAX_LINE_CHARS: usize = 160;
+
+/// Find where a symbol is defined.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Definition {
+    /// A file that uses it
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// Its name
+    #[serde(alias = "name")]
+    symbol: String,
+    /// A line of the file that uses it
+    #[serde(default)]
+    line: Option<u32>,
+}
+
+/// Find all uses of a symbol.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct References {
+    /// A file that uses it
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// Its name
+    #[serde(alias = "name")]
+    symbol: String,
+    /// A line of the file that uses it
+    #[serde(default)]
+    line: Option<u32>,
+}
+
+impl Tool for Definition {
+    const NAME: &'static str = "definition";
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Find the definition";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
+    const IS_READ_ONLY: bool = true;
+    type Preview = ();
+
+    fn is_offered(offer: &OfferContext) -> bool {
+        offer.has_places
+    }
+
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
+    }
+
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve(PathBuf::from(&self.path));
+        plan(format!("Definition of {}", shown(&self.symbol)), target, site)
+    }
+
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        find(PlaceQuestion::Definition, (&self.symbol, self.line), pass, ctx).await
+    }
+}
+
+impl Tool for References {
+    const NAME: &'static str = "references";
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Find the uses";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
+    const IS_READ_ONLY: bool = true;
+    type Preview = ();
+
+    fn is_offered(offer: &OfferContext) -> bool {
+        offer.has_places
+    }
+
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
+    }
+
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve(PathBuf::from(&self.path));
+        plan(format!("Uses of {}", shown(&self.symbol)), target, site)
+    }
+
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        find(PlaceQuestion::References, (&self.symbol, self.line), pass, ctx).await
+    }
+}
+
+/// A name as titles show it.
+pub(super) fn shown(symbol: &str) -> String {
+    escape_hidden_line(text::first_chars(symbol, MAX_LINE_CHARS))
+}
+
+fn plan(title: String, target: ResolvedPath, site: &CallSite<'_>) -> CallPlan {
+    let locations = locations(site.roots(), std::slice::from_ref(&target), None);
+    CallPlan::reading(CallView { title, kind: ToolKind::Search, locations }, vec![target])
+}
+
+async fn find(
+    question: PlaceQuestion,
+    (symbol, line): (&str, Option<u32>),
+    pass: &Pass,
+    ctx: &ToolCtx,
+) -> ToolAnswer {
+    let Some(Effect::Read(target)) = pass.effects().first() else {
+        return Err("Nothing was looked up: there is no permission for it.".into());
+    };
+    let languages = ctx.env.languages().ok_or(NO_SERVER)?;
+    let asking = languages.find_places(&target.path, (symbol, line), question);
+    let found = ctx.until_cancelled(asking).await?;
+    let places = found.map_err(|why| format!("{}. Use grep.", shown(&why)))?;
+    let mut text = format!("{} of {}\n", count(places.len(), "place", "places"), shown(symbol));
+    let mut shown_places = Vec::new();
+    for (path, line) in places.iter().take(MAX_PLACES) {
+        let Ok(target) = ctx.env.files.resolve(path.clone()).await else { continue };
+        let name = ctx.env.files.roots().display_path(&target);
+        text.push_str(&format!("{name}:{line}: {}\n", line_text(&target, *line, ctx).await));
+        let path = ctx.env.files.roots().client_path(&target);
+        shown_places.push(Location { path, line: Some(*line) });
+    }
+    let more = places.len().saturating_sub(MAX_PLACES);
+    if more > 0 {
+        text.push_str(&format!("[{more} more]\n"));
+    }
+    let mut outcome = ToolOutcome::done_as_shown(text, json!({ "places": places.len() }));
+    outcome.view = Some(CallView {
+        title: format!("{} ({})", shown(symbol), count(places.len(), "place", "places")),
+        kind: ToolKind::Search,
+        locations: shown_places,
+    });
+    Ok(outcome)
+}
+
+/// A line of a file that the model may read without a question; empty for others.
+async fn line_text(target: &ResolvedPath, line: u32, ctx: &ToolCtx) -> String {
+    let Ok(file) = ctx.env.files.read(target).await else { return String::new() };
+    if !edit_common::may_quote(&ctx.env, target, &file).await {
+        return String::new();
+    }
+    let found = file.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default();
+    escape_hidden(text::first_chars(found.trim(), MAX_LINE_CHARS))
+}

@@ -1,6 +1,6 @@
 //! `definition` and `references`: where a symbol is defined or used, as a language server knows it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -130,11 +130,18 @@ async fn find(
     let places = found.map_err(|why| format!("{}. Use grep.", shown(&why)))?;
     let mut text = format!("{} of {}\n", count(places.len(), "place", "places"), shown(symbol));
     let mut shown_places = Vec::new();
-    for (path, line) in places.iter().take(MAX_PLACES) {
-        let Ok(target) = ctx.env.files.resolve(path.clone()).await else { continue };
-        let name = ctx.env.files.roots().display_path(&target);
-        text.push_str(&format!("{name}:{line}: {}\n", line_text(&target, *line, ctx).await));
-        let path = ctx.env.files.roots().client_path(&target);
+    let roots = ctx.env.files.roots();
+    let nearby = places.iter().filter(|(path, _)| !roots.leads_elsewhere(path));
+    let mut file = None;
+    for (path, line) in nearby.take(MAX_PLACES) {
+        // The places of a file follow each other.
+        if file.as_ref().is_none_or(|(known, ..)| known != path) {
+            file = read_lines(path, ctx).await.map(|(target, lines)| (path.clone(), target, lines));
+        }
+        let Some((_, target, lines)) = &file else { continue };
+        let quoted = lines.get(*line as usize - 1).map_or("", String::as_str);
+        text.push_str(&format!("{}:{line}: {quoted}\n", roots.display_path(target)));
+        let path = roots.client_path(target);
         shown_places.push(Location { path, line: Some(*line) });
     }
     let more = places.len().saturating_sub(MAX_PLACES);
@@ -150,12 +157,14 @@ async fn find(
     Ok(outcome)
 }
 
-/// A line of a file that the model may read without a question; empty for others.
-async fn line_text(target: &ResolvedPath, line: u32, ctx: &ToolCtx) -> String {
-    let Ok(file) = ctx.env.files.read(target).await else { return String::new() };
-    if !edit_common::may_quote(&ctx.env, target, &file).await {
-        return String::new();
+/// The lines of a file; none unless the model may read it without a question.
+async fn read_lines(path: &Path, ctx: &ToolCtx) -> Option<(ResolvedPath, Vec<String>)> {
+    let target = ctx.env.files.resolve(path).await.ok()?;
+    let Ok(file) = ctx.env.files.read(&target).await else { return Some((target, Vec::new())) };
+    if !edit_common::may_quote(&ctx.env, &target, &file).await {
+        return Some((target, Vec::new()));
     }
-    let found = file.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default();
-    escape_hidden(text::first_chars(found.trim(), MAX_LINE_CHARS))
+    let lines = file.text.lines();
+    let shown = lines.map(|line| escape_hidden(text::first_chars(line.trim(), MAX_LINE_CHARS)));
+    Some((target, shown.collect()))
 }

@@ -80,6 +80,7 @@ impl DoctorReport {
             "sandbox",
             "audit",
             "servers",
+            "language_servers",
             "checks",
             "works",
             "profile",

@@ -178,11 +178,15 @@ pub(super) async fn run_steps(
 
 impl PatchStep {
     /// The step that gives a file another text.
-    pub(super) fn replacing(target: ResolvedPath, before: FileText, after: String) -> PatchStep {
+    pub(super) fn replacing(
+        name: String,
+        target: ResolvedPath,
+        before: FileText,
+        after: String,
+    ) -> PatchStep {
         let changes = line_changes::diff_texts(&before.text, &after);
         let line_counts = line_changes::count_changed_lines(&before.text, &after, &changes);
         let applied = AppliedEdits { text: after, changes, line_counts, edits: Vec::new() };
-        let name = target.path.to_string_lossy().into_owned();
         let action = PatchAction::Update { before, applied, to: None, is_moved: false };
         PatchStep { name, target, action }
     }

@@ -99,21 +99,22 @@ impl Tool for RenameSymbol {
         let mut room = edit_common::MAX_CARD_BYTES;
         // The first target is the file that the call names.
         for (edits, target) in files.into_iter().zip(targets.iter().skip(1).cloned()) {
-            let name = roots.display_path(&target);
+            let path = target.path.to_string_lossy();
+            let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
             let before = match ctx.env.files.read(&target).await {
                 Ok(before) => before,
                 Err(error) => {
                     return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
                 }
             };
-            let applying = spawn_blocking(move || {
-                let after = edits.apply(&before.text)?;
-                Some(PatchStep::replacing(target, before, after))
+            let applying = spawn_blocking(move || match edits.apply(&before.text) {
+                Some(after) => Ok(PatchStep::replacing(name, target, before, after)),
+                None => Err(format!(
+                    "{} is not what the language server has seen. Nothing was changed.",
+                    shown(&name)
+                )),
             });
-            let applied = applying.await.map_err(|error| error.to_string())?;
-            let step = applied.ok_or_else(|| {
-                format!("{name} is not what the language server has seen. Nothing was changed.")
-            })?;
+            let step = applying.await.map_err(|error| error.to_string())??;
             content.push(step_diff(&step, roots, &mut room));
             steps.push(step);
         }

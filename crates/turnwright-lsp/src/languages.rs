@@ -347,7 +347,10 @@ impl LanguageServers {
     /// The server of a file, which is started if need be.
     async fn use_server(&self, file: &Path) -> Option<Started> {
         for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
-            let known = self.find_started(spec, file);
+            let mut known = self.find_started(spec, file);
+            if let Some(known) = &mut known {
+                known.wait_while_ending().await;
+            }
             let restarts = match &known {
                 None => 0,
                 Some(known) => match &*known.phase.borrow() {
@@ -495,6 +498,15 @@ impl LanguageServers {
 }
 
 impl Started {
+    /// Waits until a server whose connection has ended has ended, too.
+    async fn wait_while_ending(&mut self) {
+        let ended = self.phase.wait_for(|phase| match phase {
+            Phase::Ready(server) => !server.has_ended(),
+            Phase::Starting | Phase::Idle | Phase::Failed { .. } => true,
+        });
+        ended.await.ok();
+    }
+
     fn is_running(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Starting | Phase::Ready(_))
     }

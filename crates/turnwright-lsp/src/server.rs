@@ -190,6 +190,10 @@ fn client_capabilities() -> Value {
 }
 
 impl Server {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.is_ended()
+    }
+
     /// Tells the server a text unless it knows it. Returns the document, and true if the text was new.
     fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (Document, bool) {
         heard.used = Instant::now();

@@ -79,8 +79,8 @@ def check(uri, version, text):
         publish(uri, errors("BAD stale\n"), version - 1)
         time.sleep(0.3)
     if mode == "flood":
-        for number in range(3000):
-            publish("file:///flood/%d" % number, errors("BAD\n" * 20))
+        for number in range(700):
+            publish("file:///flood/%d" % number, errors("BAD\n" * 5))
     if mode == "silent" or mode == "pull":
         return
     publish(uri, errors(text), None if mode == "unversioned" else version)

@@ -423,3 +423,132 @@ impl DiagnosticSource for Server {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::framing::{FrameReader, frame};
+
+    struct Peer {
+        frames: FrameReader<DuplexStream>,
+        output: DuplexStream,
+    }
+
+    impl Peer {
+        async fn next(&mut self) -> Value {
+            serde_json::from_slice(&self.frames.next().await.unwrap().unwrap()).unwrap()
+        }
+
+        async fn say(&mut self, message: Value) {
+            self.output.write_all(&frame(message.to_string().as_bytes())).await.unwrap();
+        }
+
+        async fn publish(&mut self, version: Value, message: &str) {
+            let range = json!({
+                "start": { "line": 0, "character": 0 },
+                "end": { "line": 0, "character": 1 }
+            });
+            let params = json!({
+                "uri": uri(&file()),
+                "version": version,
+                "diagnostics": [{ "range": range, "message": message }]
+            });
+            let method = "textDocument/publishDiagnostics";
+            self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+        }
+    }
+
+    fn file() -> PathBuf {
+        if cfg!(windows) { "C:\\w\\a.py".into() } else { "/w/a.py".into() }
+    }
+
+    /// A server with these capabilities that was initialised.
+    async fn started(capabilities: Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
+        let (output, server_output) = duplex(64 * 1024);
+        let (server_input, input) = duplex(64 * 1024);
+        let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
+        let mut peer = Peer { frames: FrameReader::new(server_input), output: server_output };
+        let spec = crate::catalogue::known_servers().remove(3);
+        let spec = Arc::new(LanguageServer { settings: Value::Null, ..spec });
+        let root = file();
+        let answering = async {
+            let request = peer.next().await;
+            let result = json!({ "capabilities": capabilities });
+            peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            assert_eq!(peer.next().await["method"], "initialized");
+        };
+        let (server, ()) =
+            tokio::join!(initialize(&spec, &connection, &root, &Value::Null), answering);
+        (server.unwrap(), peer, tasks)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(9)
+    }
+
+    #[tokio::test]
+    async fn errors_of_an_earlier_text_are_never_those_of_a_later_one() {
+        let sync = json!({ "textDocumentSync": { "change": 2, "save": { "includeText": false } } });
+        let (server, mut peer, _tasks) = started(sync).await;
+        let old = server.show(&file(), "a\n\u{e4}b", false);
+        assert_eq!(peer.next().await["params"]["textDocument"]["languageId"], "python");
+        let new = server.show(&file(), "new", true);
+        assert_ne!(old.version, new.version);
+        let change = peer.next().await["params"].take();
+        assert_eq!(change["textDocument"]["version"], new.version);
+        let whole = &change["contentChanges"][0];
+        assert_eq!(whole["range"]["end"], json!({ "line": 1, "character": 2 }));
+        assert_eq!(peer.next().await["method"], "textDocument/didSave");
+        peer.publish(json!(old.version), "stale").await;
+        let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;
+        assert_eq!(early, None);
+        peer.publish(json!(new.version), "right").await;
+        let found = server.errors(&new, soon()).await.unwrap();
+        assert_eq!(found[0].message, "right");
+        // What was shown before is not open any more.
+        assert_eq!(server.errors(&old, Instant::now() + Duration::from_millis(60)).await, None);
+        let same = server.show(&file(), "new", true);
+        assert_eq!(same, new);
+        let newest = server.show(&file(), "newest", false);
+        peer.publish(Value::Null, "without a version").await;
+        let found = server.errors(&newest, soon()).await.unwrap();
+        assert_eq!(found[0].message, "without a version");
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_is_asked_again_and_one_that_has_ended_knows_nothing() {
+        let (server, mut peer, _tasks) = started(json!({ "diagnosticProvider": {} })).await;
+        let shown = server.show(&file(), "text", false);
+        assert_eq!(peer.next().await["method"], "textDocument/didOpen");
+        let asking = server.errors(&shown, soon());
+        let answering = async {
+            for code in RETRIED_CODES {
+                let request = peer.next().await;
+                let error = json!({ "code": code, "message": "busy" });
+                peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+            }
+            let request = peer.next().await;
+            let result = json!({ "kind": "full", "items": [] });
+            peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        assert_eq!(errors, Some(Vec::new()));
+        drop(peer);
+        assert_eq!(server.errors(&shown, soon()).await, None);
+    }
+
+    #[tokio::test]
+    async fn the_number_of_open_documents_is_bounded() {
+        let (server, mut peer, _tasks) = started(json!({ "textDocumentSync": 1 })).await;
+        for number in 0..=MAX_DOCUMENTS {
+            server.show(&file().with_file_name(format!("{number}.py")), "text", false);
+            assert_eq!(peer.next().await["method"], "textDocument/didOpen");
+        }
+        let closed = peer.next().await;
+        assert_eq!(closed["method"], "textDocument/didClose");
+        assert!(closed["params"]["textDocument"]["uri"].as_str().unwrap().ends_with("/0.py"));
+        assert_eq!(server.shown_files().len(), MAX_DOCUMENTS);
+    }
+}

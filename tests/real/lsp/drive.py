@@ -68,18 +68,6 @@ CASES = {
 LOADING = 180
 
 
-class LspSession(Session):
-    """A session whose model answers once more when it is told of errors at the end of its turn."""
-
-    def call(self, tool, arguments):
-        begin = self.upstream.begin
-        self.upstream.begin = lambda replies: begin(replies + [[{"text": "It stays for now."}]])
-        try:
-            return super().call(tool, arguments)
-        finally:
-            self.upstream.begin = begin
-
-
 def said(session, number, tool, arguments):
     began = time.monotonic()
     text = session.call(tool, arguments).text
@@ -105,7 +93,7 @@ def main():
     (config / "config.toml").write_text("find_checks = false\nverify = 'off'\n[lsp]\nmode = 'on'\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNWRIGHT_", "OPENAI_"))}
     variables = kept | {"PATH": f"{cache / 'bin'}:{os.environ['PATH']}"}
-    session = LspSession(program, folder, project, variables, "auto-edit")
+    session = Session(program, folder, project, variables, "auto-edit")
     try:
         drive(session, (edited, good, broken, symbol))
     finally:

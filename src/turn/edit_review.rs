@@ -1,5 +1,5 @@
-//! The review of a turn's edits: what language servers say of all files that it has changed, before its closing check. The
-//! model is told the errors that are new since the turn began, each once.
+//! The review of a turn's edits: what language servers say of all files that it has changed, before its closing check.
+//! The model is told the errors that are new since the turn began, each once.
 
 use std::path::Path;
 use std::time::Duration;

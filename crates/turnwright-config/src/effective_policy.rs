@@ -150,12 +150,9 @@ pub fn resolve_policy_with(
         let full_requests = Vec::new();
         project_files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
     }
-    let (servers_file, servers) =
-        project_servers::find(settings, trust, project_folder, &mut layers.problems);
-    project_files.extend(servers_file);
-    let (language_file, language_servers) =
-        language_servers::find(settings, trust, project_folder, &mut layers.problems);
-    project_files.extend(language_file);
+    let (server_files, servers, language_servers) =
+        find_servers(settings, trust, project_folder, &mut layers.problems);
+    project_files.extend(server_files);
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
@@ -183,10 +180,24 @@ pub fn resolve_policy_with(
     }
 }
 
+/// Finds the MCP servers and the language servers of a project, with the files that name them.
+fn find_servers(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    folder: &Path,
+    problems: &mut Vec<String>,
+) -> (Vec<ProjectFile>, Vec<ServerSpec>, Vec<LanguageServer>) {
+    let (file, servers) = project_servers::find(settings, trust, folder, problems);
+    let (language_file, language_servers) =
+        language_servers::find(settings, trust, folder, problems);
+    (file.into_iter().chain(language_file).collect(), servers, language_servers)
+}
+
 /// Returns true if a problem is about files that can be trusted.
 pub fn is_about_project_files(problem: &str) -> bool {
     let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
-    [PROJECT_FILE, SERVERS_FILE, LANGUAGE_FILE].iter().chain(&folders).any(|name| problem.contains(name))
+    let named = [PROJECT_FILE, SERVERS_FILE, LANGUAGE_FILE];
+    named.iter().chain(&folders).any(|name| problem.contains(name))
 }
 
 fn path_bases(config: &Config, roots: &Roots) -> PathBases {

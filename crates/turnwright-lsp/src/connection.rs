@@ -1,5 +1,5 @@
-//! The connection to a server: our requests and notifications, its responses, what it requests from us, and what it says
-//! by itself. Everything that it may ask is answered, and nothing that it asks changes anything.
+//! The connection to a server: our requests and notifications, its responses, what it requests, and what it says by
+//! itself. Everything that it may ask is answered, and nothing that it asks changes anything.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -388,12 +388,13 @@ impl Drop for Withdrawal<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::duplex;
+    use tokio::io::{DuplexStream, duplex};
 
     use super::*;
 
-    fn connected() -> (Connection, JoinSet<()>, FrameReader<tokio::io::DuplexStream>, tokio::io::DuplexStream)
-    {
+    type Connected = (Connection, JoinSet<()>, FrameReader<DuplexStream>, DuplexStream);
+
+    fn connected() -> Connected {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
         let settings = json!({ "gopls": { "a": { "b": 1 } } });
@@ -401,11 +402,11 @@ mod tests {
         (connection, tasks, FrameReader::new(server_input), server_output)
     }
 
-    async fn next(frames: &mut FrameReader<tokio::io::DuplexStream>) -> Value {
+    async fn next(frames: &mut FrameReader<DuplexStream>) -> Value {
         serde_json::from_slice(&frames.next().await.unwrap().unwrap()).unwrap()
     }
 
-    async fn say(output: &mut tokio::io::DuplexStream, message: &Value) {
+    async fn say(output: &mut DuplexStream, message: &Value) {
         output.write_all(&frame(message.to_string().as_bytes())).await.unwrap();
     }
 
@@ -415,10 +416,11 @@ mod tests {
         let items = json!({ "items": [
             { "section": "gopls.a" }, { "section": "other" }, { "scopeUri": "file:///w" }
         ] });
+        let configured = json!([{ "b": 1 }, null, { "gopls": { "a": { "b": 1 } } }]);
         let diagnostic =
             json!({ "registrations": [{ "id": "1", "method": "textDocument/diagnostic" }] });
         let table = [
-            ("workspace/configuration", items, json!([{ "b": 1 }, null, { "gopls": { "a": { "b": 1 } } }])),
+            ("workspace/configuration", items, configured),
             ("workspace/workspaceFolders", Value::Null, json!(["folder"])),
             ("window/workDoneProgress/create", json!({ "token": 1 }), Value::Null),
             ("window/showMessageRequest", json!({ "message": "?" }), Value::Null),
@@ -430,7 +432,8 @@ mod tests {
             let request = json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params });
             say(&mut output, &request).await;
             let answer = next(&mut frames).await;
-            assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": "a", "result": expected }), "{method}");
+            let response = json!({ "jsonrpc": "2.0", "id": "a", "result": expected });
+            assert_eq!(answer, response, "{method}");
         }
         assert!(connection.heard().borrow().wants_pulls);
         say(&mut output, &json!({ "jsonrpc": "2.0", "id": 7, "method": "x/unknown" })).await;
@@ -464,7 +467,8 @@ mod tests {
     async fn what_a_server_publishes_is_bounded_and_the_latest_counts() {
         let (connection, _tasks, _frames, mut output) = connected();
         let publish = |file: &str, version: Value, message: &str| {
-            let range = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 1 } });
+            let start = json!({ "line": 0, "character": 0 });
+            let range = json!({ "start": start, "end": start });
             json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": {
                 "uri": format!("file:///w/{file}"),
                 "version": version,

@@ -1,5 +1,5 @@
-//! The language servers of a session: which one is for a file, when it starts, and what the edits of a turn have done to
-//! the errors of their files.
+//! The language servers of a session: which one is for a file, when it starts, and what the edits of a turn have done
+//! to the errors of their files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ impl LanguageServers {
             Ok(source) => source,
             Err(why) => return Some(report(&server, file, Finding::NotKnown(why))),
         };
-        self.refresh(&source, file).await;
+        refresh(source.as_ref(), file).await;
         let half = Instant::now() + limit / 2;
         let before = errors_before(source.as_ref(), file, edited.last, half).await;
         let shown = source.show(file, &text, true);
@@ -244,21 +244,6 @@ impl LanguageServers {
         phases.any(|phase| matches!(*phase, Phase::Ready(_) | Phase::Idle))
     }
 
-    /// The servers that were started, each with its state in words.
-    pub fn states(&self) -> Vec<(String, String)> {
-        let state = self.0.state.borrow();
-        let all = state.started.iter().map(|started| {
-            let words = match &*started.phase.borrow() {
-                Phase::Starting => "starting".to_owned(),
-                Phase::Ready(_) => "ready".to_owned(),
-                Phase::Idle => "ended, because nobody used it".to_owned(),
-                Phase::Failed { why, .. } => format!("failed: {why}"),
-            };
-            (started.spec.name.clone(), words)
-        });
-        all.collect()
-    }
-
     /// Ends all servers.
     pub async fn close(&self) {
         self.0.site.stop.cancel();
@@ -323,7 +308,7 @@ impl LanguageServers {
         let started = self.use_server(file).await.ok_or("no language server is for this file")?;
         let deadline = Instant::now() + started.spec.startup;
         let source = self.ready_source(&started, deadline).await?;
-        self.refresh(&source, file).await;
+        refresh(source.as_ref(), file).await;
         source.show(file, &text, true);
         let mut end = Err(format!("{} finds nothing", source.name()));
         for byte in places {
@@ -454,21 +439,6 @@ impl LanguageServers {
         }
     }
 
-    /// Shows a server what others than the agent's own tools have made of the files that it has open.
-    async fn refresh(&self, source: &Arc<dyn DiagnosticSource>, except: &Path) {
-        let mut files = source.shown_files();
-        files.retain(|file| file != except);
-        for file in files {
-            match read_text(&file).await {
-                ReadText::Text(text) => {
-                    source.show(&file, &text, true);
-                }
-                ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
-                ReadText::NotText => {}
-            }
-        }
-    }
-
     fn edited(&self, file: &Path) -> Option<Edited> {
         let state = self.0.state.borrow();
         state.edited.iter().find(|edited| edited.path == file).cloned()
@@ -509,6 +479,21 @@ impl Started {
 
     fn is_running(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Starting | Phase::Ready(_))
+    }
+}
+
+/// Shows a server what others than the agent's own tools have made of the files that it has open.
+async fn refresh(source: &dyn DiagnosticSource, except: &Path) {
+    let mut files = source.shown_files();
+    files.retain(|file| file != except);
+    for file in files {
+        match read_text(&file).await {
+            ReadText::Text(text) => {
+                source.show(&file, &text, true);
+            }
+            ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
+            ReadText::NotText => {}
+        }
     }
 }
 
@@ -565,7 +550,8 @@ async fn read_text(file: &Path) -> ReadText {
 
 /// The first places of a name in a text, on this line if one is named. Of a path such as `a::b` the last part counts.
 fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
-    let name = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol).trim_matches(['(', ')', ' ']);
+    let last = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol);
+    let name = last.trim_matches(['(', ')', ' ']);
     if name.is_empty() {
         return Vec::new();
     }

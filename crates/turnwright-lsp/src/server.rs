@@ -301,9 +301,8 @@ impl Server {
         errors.dedup();
         // Another call may have changed the file meanwhile.
         let heard = self.connection.heard().borrow();
-        let mut open = heard.documents.iter();
-        let is_current = open.any(|known| known.path == shown.path && known.version == shown.version);
-        is_current.then_some(errors)
+        let open = heard.documents.iter().find(|document| document.path == shown.path);
+        open.is_some_and(|document| document.version == shown.version).then_some(errors)
     }
 
     /// Asks for the errors of a document.

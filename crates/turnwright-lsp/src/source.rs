@@ -1,6 +1,6 @@
 //! Where errors and places come from. Today these are the servers that we start. The draft of the Agent Client Protocol
-//! that passes requests on to the servers of an editor (`lsp/request`) needs no more than this: there, the editor tells its
-//! servers the texts, so [`DiagnosticSource::show`] only says what is asked about.
+//! that passes requests on to the servers of an editor (`lsp/request`) needs no more than this: there, the editor tells
+//! its servers the texts, so [`DiagnosticSource::show`] only says what is asked about.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};

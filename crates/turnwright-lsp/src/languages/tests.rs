@@ -1,18 +1,20 @@
+//! Tests of the names and files that are looked up.
+
 use super::*;
 
 #[test]
 fn a_name_is_found_as_a_whole_word_on_its_line() {
     let text = "fn sum(a: u8) {}\n// sums\nlet x = sum(1) + checksum(2);\n\u{e4}sum sum";
     let table: [(&str, Option<u32>, &[usize]); 9] = [
-        ("sum", None, &[3, 33, 59]),
+        ("sum", None, &[3, 33, 61]),
         ("sum", Some(3), &[33]),
         ("sum", Some(2), &[]),
-        ("math::sum", Some(4), &[59]),
+        ("math::sum", Some(4), &[61]),
         ("x.sum()", Some(3), &[33]),
         ("sums", None, &[20]),
         ("", None, &[]),
         ("nothing", None, &[]),
-        ("\u{e4}sum", None, &[54]),
+        ("\u{e4}sum", None, &[55]),
     ];
     for (symbol, line, expected) in table {
         assert_eq!(occurrences(text, symbol, line), expected, "{symbol} {line:?}");

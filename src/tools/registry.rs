@@ -164,9 +164,10 @@ impl Toolbox {
 
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
+        let Some(allowed) = self.remote.allowed() else { return true };
         let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
         let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
-        self.remote.allowed().is_none_or(|allowed| allowed.contains(name, &foreign))
+        allowed.contains(name, &foreign)
     }
 
     /// Returns true if the built-in tool of that name is advertised to this model and for this window. In a

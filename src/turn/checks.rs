@@ -11,7 +11,7 @@ use super::found_checks::{FoundCheck, check_book};
 use super::own_calls::{CommandEnd, Consent, OwnCommand};
 use super::proof::Ledger;
 use super::{Turn, TurnStep};
-use crate::tools::{self, AGENT_TOOL};
+use crate::tools::{self, AGENT_TOOL, AnyTool};
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{Arguments, StopReason, ToolCall, within_context};
@@ -57,6 +57,11 @@ impl TurnChecks {
     }
 }
 
+/// Returns true if tools of this kind edit files.
+pub(super) fn edits_files(kind: Option<ToolKind>) -> bool {
+    matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
+}
+
 /// A check of a turn.
 #[derive(Clone, Debug)]
 struct TurnCheck {
@@ -97,7 +102,7 @@ impl Turn {
         let is_needed = self.checks.all.is_none()
             && (!configured.is_empty() || self.conversation.work.find_checks)
             && self.conversation.mode().get() != Mode::Plan
-            && calls.iter().any(|call| self.is_edit(&call.name) || self.edits_otherwise(call));
+            && calls.iter().any(|call| self.may_edit(call));
         if !is_needed {
             return;
         }
@@ -150,15 +155,25 @@ impl Turn {
         }
     }
 
-    /// Notes that a call has ended, which may have edited a file. A helper that has failed may have done that before.
-    pub(super) fn note_edit(&mut self, call: &ToolCall, ok: bool) {
-        self.checks.is_due |= ok && self.is_edit(&call.name) || self.edits_otherwise(call);
+    /// Notes that a call of this tool has ended, which may have edited a file. A helper that has failed may have done
+    /// that before.
+    pub(super) fn note_edit(&mut self, tool: &dyn AnyTool, call: &ToolCall, ok: bool) {
+        self.checks.is_due |= self.has_edited(tool, call, ok);
     }
 
-    /// True if a call starts a helper that may edit, or is a command line that stands for a patch.
-    fn edits_otherwise(&self, call: &ToolCall) -> bool {
+    /// Returns true if a call edits files when it succeeds.
+    fn may_edit(&self, call: &ToolCall) -> bool {
+        let tool = self.conversation.tools.find(&call.name);
+        tool.is_ok_and(|tool| self.has_edited(tool.as_ref(), call, true))
+    }
+
+    /// True if a call of this tool is an edit that succeeds, starts a helper that may edit, or is a command line that
+    /// stands for a patch.
+    fn has_edited(&self, tool: &dyn AnyTool, call: &ToolCall, ok: bool) -> bool {
+        if ok && edits_files(tool.kind()) {
+            return true;
+        }
         let Arguments::Object(arguments) = &call.arguments else { return false };
-        let Ok(tool) = self.conversation.tools.find(&call.name) else { return false };
         if tools::patch_call(tool.name(), arguments).is_some() {
             return true;
         }
@@ -166,9 +181,9 @@ impl Turn {
         tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |name| self.is_edit(name))
     }
 
+    /// Returns true if the tool of this name edits files.
     pub(super) fn is_edit(&self, name: &str) -> bool {
-        let kind = self.conversation.tools.find(name).ok().and_then(|tool| tool.kind());
-        matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
+        self.conversation.tools.find(name).is_ok_and(|tool| edits_files(tool.kind()))
     }
 
     /// Returns true if the checks have to run before the turn ends: the model has edited files and says that it is

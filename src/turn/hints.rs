@@ -78,7 +78,8 @@ impl Hints {
     /// Adds the result of a call, and returns the hints that it is worth.
     fn add(&mut self, is_command: bool, ok: bool, text: &str) -> Vec<String> {
         let mut hints = Vec::new();
-        let failure = match missing_name(text).filter(|_| is_command) {
+        let missing = if is_command { missing_name(text) } else { None };
+        let failure = match missing {
             Some(name) => Some((name.to_owned(), missing_hint(name))),
             None if ok => None,
             None => kind_of_failure(is_command, text).map(|kind| (kind, SAME_FAILURE.to_owned())),
@@ -123,16 +124,19 @@ fn kind_of_failure(is_command: bool, text: &str) -> Option<String> {
     if DECISIONS.iter().any(|start| text.starts_with(start)) || text.contains(DENIED) {
         return None;
     }
-    let mut lines = text.lines().skip(usize::from(is_command));
-    let line = lines.find(|line| !is_command || tells_of_error(line))?;
+    let line = if is_command { error_line(text)? } else { text.lines().next()? };
     let sentence = line.split(". ").next()?.split_whitespace();
     let words: Vec<_> = sentence.filter(|word| is_plain(word)).take(MAX_WORDS).collect();
     (words.len() > 1).then(|| words.join(" "))
 }
 
-fn tells_of_error(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
-    ERROR_WORDS.iter().any(|word| line.contains(word))
+/// The first line of a command's output that tells of an error. The result begins with a line of ours.
+fn error_line(result: &str) -> Option<&str> {
+    let (_, output) = result.split_once('\n')?;
+    let lower = output.to_ascii_lowercase();
+    let first = ERROR_WORDS.iter().filter_map(|word| lower.find(*word)).min()?;
+    let start = output[..first].rfind('\n').map_or(0, |end| end + 1);
+    output[start..].lines().next()
 }
 
 /// Returns true unless a word is a number, a path or quoted.
@@ -143,6 +147,11 @@ fn is_plain(word: &str) -> bool {
 
 /// The program or module that a command has not found.
 fn missing_name(text: &str) -> Option<&str> {
+    // Nearly all outputs have none of these words, and a search in all of the text takes far less time than one in each
+    // line.
+    if !NO_PROGRAM.iter().chain(&NO_MODULE).any(|words| text.contains(*words)) {
+        return None;
+    }
     text.lines().find_map(|line| {
         let program = NO_PROGRAM.iter().find_map(|end| line.trim_end().strip_suffix(*end));
         let name = match program.and_then(|before| before.rsplit(": ").next()) {

@@ -2,6 +2,7 @@
 //! command line proves something only if its success depends on the project.
 
 use super::Turn;
+use super::checks::edits_files;
 use crate::tools::AGENT_TOOL;
 use turnwright_policy::shell::{self, SimpleCommand};
 use turnwright_store::{ProofWord, TurnFacts};
@@ -97,7 +98,9 @@ impl Turn {
             let name = tool.as_ref().map_or(call.name.as_str(), |tool| tool.name());
             let kind = tool.as_ref().and_then(|tool| tool.kind());
             self.checks.ledger.note(name, kind, &call.arguments, result, ran_changes);
-            self.note_edit(call, result.ok);
+            if let Some(tool) = &tool {
+                self.note_edit(tool.as_ref(), call, result.ok);
+            }
         }
     }
 
@@ -140,7 +143,7 @@ impl Ledger {
         ran_changes: bool,
     ) {
         let ok = result.ok;
-        let is_edit = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+        let is_edit = edits_files(kind);
         // A helper, or a tool of an MCP server.
         let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
         self.counts.calls += 1;

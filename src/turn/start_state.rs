@@ -35,7 +35,9 @@ const DIFF: [&str; 12] = [
     "HEAD",
     "--",
 ];
-const CHANGED_FILES: [&str; 6] = ["diff", "--name-only", "--no-renames", "-z", "HEAD", "--"];
+/// Prints the names of the files in that patch.
+const CHANGED_FILES: [&str; 7] =
+    ["diff", "--name-only", "--no-renames", "--ignore-submodules=dirty", "-z", "HEAD", "--"];
 const NEW_FILES: [&str; 4] = ["ls-files", "--others", "-z", "--exclude-standard"];
 /// The flags with which git starts fewer of the programs that a repository names.
 const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
@@ -106,12 +108,17 @@ impl SilentGit {
 
     /// Adds the changes that are not committed, and the new files.
     async fn read_changes(&self, top: &Path, state: &mut StartState) -> Result<(), String> {
-        let changed = self.list(top, &CHANGED_FILES).await?;
+        // The first change of the session waits for this.
+        let (changed, new) =
+            tokio::join!(self.list(top, &CHANGED_FILES), self.list(top, &NEW_FILES));
+        let changed = changed?;
         if changed.iter().any(|name| is_secret_path(Path::new(name))) {
             return Err("a file that may hold secrets was changed".to_owned());
         }
-        state.patch = self.run(top, &DIFF, MAX_BYTES).await?;
-        let names = self.list(top, &NEW_FILES).await?;
+        if !changed.is_empty() {
+            state.patch = self.run(top, &DIFF, MAX_BYTES).await?;
+        }
+        let names = new?;
         if names.len() > MAX_NEW_FILES {
             return Err(format!("there were {} new files", names.len()));
         }

@@ -142,7 +142,7 @@ fn is_rule(line: &str, target: &str) -> bool {
 
 /// The commands of one folder.
 fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
-    let project = Project { folder, has_program };
+    let project = Project::open(folder, has_program);
     let mut all = Vec::new();
     for (name, purpose, command) in COMMANDS {
         let marker = project.file_named(name);
@@ -158,15 +158,38 @@ fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCo
 /// A folder with the files of a project.
 struct Project<'a> {
     folder: &'a Path,
+    /// The names of its first entries. One listing takes less time than a question about each name.
+    names: Vec<String>,
+    /// True if it has no other entries.
+    is_listed: bool,
     has_program: &'a dyn Fn(&str) -> bool,
 }
 
-impl Project<'_> {
+impl<'a> Project<'a> {
+    fn open(folder: &'a Path, has_program: &'a dyn Fn(&str) -> bool) -> Project<'a> {
+        let listing = fs::read_dir(folder);
+        let is_readable = listing.is_ok();
+        let entries: Vec<_> = listing.into_iter().flatten().take(MAX_ENTRIES).collect();
+        let is_listed =
+            is_readable && entries.len() < MAX_ENTRIES && entries.iter().all(Result::is_ok);
+        let names = entries.into_iter().flatten().map(|entry| entry.file_name().into_string());
+        Project { folder, names: names.filter_map(Result::ok).collect(), is_listed, has_program }
+    }
+
+    /// Returns false if there is nothing of this name. For some file systems upper and lower case are the same.
+    fn may_have(&self, name: &str) -> bool {
+        let first = name.split(['/', '\\']).next().unwrap_or(name);
+        !self.is_listed || self.names.iter().any(|known| known.eq_ignore_ascii_case(first))
+    }
+
     fn has(&self, name: &str) -> bool {
-        self.folder.join(name).exists()
+        self.may_have(name) && self.folder.join(name).exists()
     }
 
     fn read(&self, name: &str) -> String {
+        if !self.may_have(name) {
+            return String::new();
+        }
         let head = read_head(&self.folder.join(name), None, MAX_BYTES);
         head.map(|head| head.text).unwrap_or_default()
     }
@@ -176,9 +199,8 @@ impl Project<'_> {
         if !name.starts_with('.') {
             return self.has(name).then(|| name.to_owned());
         }
-        let entries = fs::read_dir(self.folder).ok()?.flatten().take(MAX_ENTRIES);
-        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.find(|file| file.ends_with(name) && is_plain_name(file))
+        let mut names = self.names.iter();
+        names.find(|file| file.ends_with(name) && is_plain_name(file)).cloned()
     }
 
     /// The command, if its program is there. One that the project brings along comes first.
@@ -199,6 +221,9 @@ impl Project<'_> {
     }
 
     fn of_package_json(&self) -> Vec<FoundCommand> {
+        if !["package.json", TYPESCRIPT].iter().any(|name| self.may_have(name)) {
+            return Vec::new();
+        }
         let mut managers = lock_files(self.folder).map(|(_, manager)| manager);
         let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::exec::{Environment, PipedProgram, ProcessGroup, find_in_path};
 use crate::real_path;
@@ -20,6 +20,9 @@ const NAMES: [&str; 20] = [
     "bun", "cargo", "clang", "cmake", "deno", "docker", "dotnet", "gcc", "git", "go", "java",
     "make", "node", "npm", "php", "pnpm", "python3", "ruby", "uv", "yarn",
 ];
+/// The time before each question. Some programs keep a processor busy for a tenth of a second, and a command of the
+/// session may be waited for meanwhile.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The time that a program has for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of an answer that are read.
@@ -102,6 +105,7 @@ pub async fn learn_versions(environment: Environment, cache: PathBuf) {
     });
     let Ok(Some((programs, confined, _folder, place))) = looking.await else { return };
     for program in programs {
+        sleep(PAUSE).await;
         let version = version_of(&program, &confined, &place).await;
         let cache = cache.clone();
         spawn_blocking(move || keep(&cache, program.stamp, version.as_deref())).await.ok();

@@ -3,8 +3,8 @@
 //!
 //! A database whose schema is damaged is made readable by giving a copy of it the schema of a new one. The first
 //! page of a file leads to its schema, and the schema to the first page of each table. Since every database of ours
-//! was made by the same migrations, these are the same in all: with `auto_vacuum`, SQLite puts them at the beginning
-//! of the file, in the order of creation.
+//! has its tables and indexes in the same order of creation, these are the same in all: with `auto_vacuum`, SQLite puts
+//! them at the beginning of the file, in that order.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};

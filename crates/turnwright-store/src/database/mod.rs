@@ -15,16 +15,21 @@ use crate::health::StorageFault;
 use journal::Journal;
 use turnwright_types::private_file;
 
-/// The schema, which is version [`FIRST_VERSION`], and the migration from each version to the next.
+/// The schema of a new database, with everything that the migrations add, in the order in which they add it. To create
+/// it by migrations takes twice as long, and the first session waits for that: SQLite reads the whole schema again
+/// after each of their statements.
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// The migration from each version to the next, beginning with the one from [`FIRST_VERSION`].
 /// A published migration never changes. An older program must be able to ignore what a migration
 /// adds; one that it could not cope with sets `usable_from` in `meta` to its own number.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-6.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema-6.sql")];
 
 /// The versions before it were never released.
 const FIRST_VERSION: usize = 5;
 
 /// The version of a database with all migrations.
-const LAST_VERSION: usize = FIRST_VERSION + MIGRATIONS.len() - 1;
+const LAST_VERSION: usize = FIRST_VERSION + MIGRATIONS.len();
 
 /// The `application_id` of our databases, which is set by the schema.
 const APPLICATION_ID: i32 = 0x5457_5253;
@@ -182,7 +187,7 @@ fn prepare_database(
     journal: Journal,
 ) -> Result<(), StoreError> {
     let found = version(connection)?;
-    let own = FIRST_VERSION + migrations.len() - 1;
+    let own = FIRST_VERSION + migrations.len();
     if !is_usable(connection, found, own) {
         return Err(StoreError::OtherVersion);
     }
@@ -205,12 +210,17 @@ fn prepare_database(
     Ok(())
 }
 
-/// Applies the next migration, unless another process has. Returns true if there may be more.
+/// Creates the schema or applies the next migration, unless another process has. Returns true if there may be more.
 fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let found = version(connection)?;
-    let next = FIRST_VERSION.max(found + 1);
-    let Some(step) = migrations.get(next - FIRST_VERSION) else { return Ok(false) };
+    let (step, next) = if found == 0 {
+        (SCHEMA, LAST_VERSION)
+    } else {
+        let at = found.checked_sub(FIRST_VERSION);
+        let Some(step) = at.and_then(|at| migrations.get(at)) else { return Ok(false) };
+        (*step, found + 1)
+    };
     connection.execute_batch(step)?;
     connection.pragma_update(None, "user_version", next)?;
     transaction.commit()?;
@@ -249,6 +259,32 @@ mod tests {
         let connection = open_writer(&folder.path().join("a/b/sessions.db")).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 6);
+    }
+
+    /// The columns of all tables in their order, each with its type.
+    fn columns(connection: &Connection) -> Vec<String> {
+        let mut find = connection
+            .prepare(
+                "SELECT tables.name || ' ' || columns.cid || ' ' || columns.name || ' ' || columns.type \
+                 FROM sqlite_master AS tables JOIN pragma_table_info(tables.name) AS columns \
+                 WHERE tables.type = 'table' ORDER BY tables.name, columns.cid",
+            )
+            .unwrap();
+        let found = find.query_map([], |row| row.get(0)).unwrap();
+        found.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn the_migrations_of_the_first_version_lead_to_the_columns_of_a_new_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let new = columns(&open_writer(&path).unwrap());
+        let older = "ALTER TABLE sessions DROP COLUMN start; ALTER TABLE turns DROP COLUMN facts; \
+                     ALTER TABLE usage DROP COLUMN served; PRAGMA user_version = 5;";
+        open(&path).execute_batch(older).unwrap();
+        let connection = open_writer(&path).unwrap();
+        assert_eq!(columns(&connection), new);
         assert_eq!(number(&connection, "PRAGMA user_version"), 6);
     }
 

@@ -38,7 +38,9 @@ CREATE TABLE sessions (
   -- JSON: what the client asked for when it opened the session, if anything.
   client_options TEXT,
   -- The id of the session whose helper has had this conversation. Lists leave it out.
-  helper_of TEXT
+  helper_of TEXT,
+  -- JSON: as much as is known of the state of the project when the session began.
+  start TEXT
 );
 -- It finds the sessions of a folder, too.
 CREATE INDEX sessions_by_time ON sessions (updated_at DESC, key DESC);
@@ -62,6 +64,8 @@ CREATE TABLE turns (
   about TEXT,
   -- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
   first_entry INTEGER,
+  -- JSON: the work of the turn in numbers.
+  facts TEXT,
   PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
 
@@ -169,7 +173,9 @@ CREATE TABLE usage (
   cached INTEGER NOT NULL,
   -- The model's window, and US dollars, where they are known.
   window INTEGER,
-  cost REAL
+  cost REAL,
+  -- The model as the server names it.
+  served TEXT
 );
 CREATE INDEX usage_by_session ON usage (session, turn);
 

@@ -123,11 +123,13 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     !is_secret && !changes_meaning && !is_terminal
 }
 
-fn is_for_silent_commands(name: &OsStr) -> bool {
+/// `known` are the names for silent commands.
+fn is_for_silent_commands(name: &OsStr, known: &[&str]) -> bool {
+    if NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0)) {
+        return true;
+    }
     let upper = name.to_string_lossy().to_uppercase();
-    text::list_entries(NAMES_FOR_SILENT_COMMANDS).any(|known| known == upper)
-        || upper.starts_with("LC_")
-        || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+    known.contains(&upper.as_str()) || upper.starts_with("LC_")
 }
 
 /// Returns true if both names mean the same variable: Windows ignores their case.
@@ -179,8 +181,10 @@ impl Environment {
     /// absolute folders that `is_trusted`.
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
-        let known = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0));
-        let mut all: Vec<_> = known.cloned().collect();
+        // Each command needs them, so the list is read once for all variables.
+        let known: Vec<_> = text::list_entries(NAMES_FOR_SILENT_COMMANDS).collect();
+        let kept = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0, &known));
+        let mut all: Vec<_> = kept.cloned().collect();
         let system_path = self.system_path();
         for (name, path) in &mut all {
             let is_path = is_same_name(name, "PATH");

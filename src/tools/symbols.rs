@@ -12,11 +12,11 @@ use super::{
     CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
     edit_common, locations,
 };
-use turnwright_lsp::PlaceQuestion;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
 };
+use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
 
 /// For the model, if no server can be asked.
@@ -25,9 +25,9 @@ pub(super) const NO_SERVER: &str = "No language server is ready. Use grep.";
 const MAX_PLACES: usize = 100;
 const MAX_LINE_CHARS: usize = 160;
 
-/// Find where a symbol is defined.
+/// Find a symbol by its name.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Definition {
+pub(super) struct FindSymbol<const IS_DEFINITION: bool> {
     /// A file that uses it
     #[serde(alias = "file_path", alias = "file")]
     path: String,
@@ -39,24 +39,14 @@ pub(super) struct Definition {
     line: Option<u32>,
 }
 
-/// Find all uses of a symbol.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct References {
-    /// A file that uses it
-    #[serde(alias = "file_path", alias = "file")]
-    path: String,
-    /// Its name
-    #[serde(alias = "name")]
-    symbol: String,
-    /// A line of the file that uses it
-    #[serde(default)]
-    line: Option<u32>,
-}
+pub(super) type Definition = FindSymbol<true>;
+pub(super) type References = FindSymbol<false>;
 
-impl Tool for Definition {
-    const NAME: &'static str = "definition";
+impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
+    const NAME: &'static str = if IS_DEFINITION { "definition" } else { "references" };
     const KIND: ToolKind = ToolKind::Search;
-    const PENDING_TITLE: &'static str = "Find the definition";
+    const PENDING_TITLE: &'static str =
+        if IS_DEFINITION { "Find the definition" } else { "Find the uses" };
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
     type Preview = ();
@@ -65,30 +55,9 @@ impl Tool for Definition {
         offer.has_places
     }
 
-    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
-        vec![PathArgument::of_existing(&mut self.path)]
-    }
-
-    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
-        let target = site.resolve(PathBuf::from(&self.path));
-        plan(format!("Definition of {}", shown(&self.symbol)), target, site)
-    }
-
-    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        find(PlaceQuestion::Definition, (&self.symbol, self.line), pass, ctx).await
-    }
-}
-
-impl Tool for References {
-    const NAME: &'static str = "references";
-    const KIND: ToolKind = ToolKind::Search;
-    const PENDING_TITLE: &'static str = "Find the uses";
-    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
-    const IS_READ_ONLY: bool = true;
-    type Preview = ();
-
-    fn is_offered(offer: &OfferContext) -> bool {
-        offer.has_places
+    fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
+        let found = if IS_DEFINITION { "where a symbol is defined" } else { "all uses of a symbol" };
+        spec.description = format!("Find {found}.");
     }
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
@@ -97,11 +66,22 @@ impl Tool for References {
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
-        plan(format!("Uses of {}", shown(&self.symbol)), target, site)
+        let found = if IS_DEFINITION { "Definition" } else { "Uses" };
+        let title = format!("{found} of {}", shown(&self.symbol));
+        let locations = locations(site.roots(), std::slice::from_ref(&target), None);
+        CallPlan::reading(CallView { title, kind: ToolKind::Search, locations }, vec![target])
     }
 
     async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        find(PlaceQuestion::References, (&self.symbol, self.line), pass, ctx).await
+        let Some(Effect::Read(target)) = pass.effects().first() else {
+            return Err("Nothing was looked up: there is no permission for it.".into());
+        };
+        let languages = ctx.env.languages().ok_or(NO_SERVER)?;
+        let symbol = (self.symbol.as_str(), self.line);
+        let asking = languages.find_places(&target.path, symbol, IS_DEFINITION);
+        let found = ctx.until_cancelled(asking).await?;
+        let places = found.map_err(|why| format!("{}. Use grep.", shown(&why)))?;
+        Ok(outcome(&self.symbol, &places, ctx).await)
     }
 }
 
@@ -110,29 +90,13 @@ pub(super) fn shown(symbol: &str) -> String {
     escape_hidden_line(text::first_chars(symbol, MAX_LINE_CHARS))
 }
 
-fn plan(title: String, target: ResolvedPath, site: &CallSite<'_>) -> CallPlan {
-    let locations = locations(site.roots(), std::slice::from_ref(&target), None);
-    CallPlan::reading(CallView { title, kind: ToolKind::Search, locations }, vec![target])
-}
-
-async fn find(
-    question: PlaceQuestion,
-    (symbol, line): (&str, Option<u32>),
-    pass: &Pass,
-    ctx: &ToolCtx,
-) -> ToolAnswer {
-    let Some(Effect::Read(target)) = pass.effects().first() else {
-        return Err("Nothing was looked up: there is no permission for it.".into());
-    };
-    let languages = ctx.env.languages().ok_or(NO_SERVER)?;
-    let asking = languages.find_places(&target.path, (symbol, line), question);
-    let found = ctx.until_cancelled(asking).await?;
-    let places = found.map_err(|why| format!("{}. Use grep.", shown(&why)))?;
-    let mut text = format!("{} of {}\n", count(places.len(), "place", "places"), shown(symbol));
+async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> ToolOutcome {
+    let number = count(places.len(), "place", "places");
+    let mut text = format!("{number} of {}\n", shown(symbol));
     let mut shown_places = Vec::new();
     let roots = ctx.env.files.roots();
     let nearby = places.iter().filter(|(path, _)| !roots.leads_elsewhere(path));
-    let mut file = None;
+    let mut file: Option<(PathBuf, ResolvedPath, Vec<String>)> = None;
     for (path, line) in nearby.take(MAX_PLACES) {
         // The places of a file follow each other.
         if file.as_ref().is_none_or(|(known, ..)| known != path) {
@@ -150,11 +114,11 @@ async fn find(
     }
     let mut outcome = ToolOutcome::done_as_shown(text, json!({ "places": places.len() }));
     outcome.view = Some(CallView {
-        title: format!("{} ({})", shown(symbol), count(places.len(), "place", "places")),
+        title: format!("{} ({number})", shown(symbol)),
         kind: ToolKind::Search,
         locations: shown_places,
     });
-    Ok(outcome)
+    outcome
 }
 
 /// The lines of a file; none unless the model may read it without a question.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::connection::Readiness;
 use turnwright_types::effect::escape_hidden_line;
@@ -17,48 +17,9 @@ const MAX_RESTARTS: u32 = 3;
 /// The most servers of one file.
 const MAX_SERVERS: usize = 32;
 
-const PYTHON: &[(&str, &str)] = &[(".py", "python"), (".pyi", "python")];
-const TYPESCRIPT: &[(&str, &str)] = &[
-    (".ts", "typescript"),
-    (".tsx", "typescriptreact"),
-    (".mts", "typescript"),
-    (".cts", "typescript"),
-    (".js", "javascript"),
-    (".jsx", "javascriptreact"),
-    (".mjs", "javascript"),
-    (".cjs", "javascript"),
-];
-const C_FAMILY: &[(&str, &str)] = &[
-    (".c", "c"),
-    (".h", "c"),
-    (".cc", "cpp"),
-    (".cpp", "cpp"),
-    (".cxx", "cpp"),
-    (".hh", "cpp"),
-    (".hpp", "cpp"),
-];
-const PYTHON_MARKERS: &[&str] = &["pyproject.toml", "setup.py", "pyrightconfig.json"];
-const NODE_MARKERS: &[&str] = &["tsconfig.json", "jsconfig.json", "package.json"];
-
-/// A known server: its program with its arguments, its languages, and the files that mark the root of its project.
-type KnownServer = (&'static [&'static str], Endings, &'static [&'static str], Readiness);
-type Endings = &'static [(&'static str, &'static str)];
-
-/// For a file, the first one of them that is installed and works is used.
-const KNOWN: [KnownServer; 10] = [
-    (&["rust-analyzer"], &[(".rs", "rust")], &["Cargo.toml"], Readiness::Quiescence),
-    (&["gopls"], &[(".go", "go")], &["go.work", "go.mod"], Readiness::AtOnce),
-    (&["basedpyright-langserver", "--stdio"], PYTHON, PYTHON_MARKERS, Readiness::AtOnce),
-    (&["pyright-langserver", "--stdio"], PYTHON, PYTHON_MARKERS, Readiness::AtOnce),
-    (&["ty", "server"], PYTHON, PYTHON_MARKERS, Readiness::AtOnce),
-    (&["typescript-language-server", "--stdio"], TYPESCRIPT, NODE_MARKERS, Readiness::Progress),
-    (&["vtsls", "--stdio"], TYPESCRIPT, NODE_MARKERS, Readiness::Progress),
-    (&["clangd"], C_FAMILY, &["compile_commands.json", ".clangd"], Readiness::AtOnce),
-    (&["zls"], &[(".zig", "zig")], &["build.zig"], Readiness::AtOnce),
-    (&["lua-language-server"], &[(".lua", "lua")], &[".luarc.json"], Readiness::Progress),
-];
-/// Those that can do nothing without a project.
-const NEEDS_PROJECT: [&str; 2] = ["rust-analyzer", "gopls"];
+/// The known servers; for a file, the first one of them that is installed and works is used. Their settings differ from
+/// their own defaults where these run what the session's checks run, hold the locks of builds, or work ahead.
+const KNOWN: &str = include_str!("servers.json");
 
 /// A server that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +30,10 @@ pub struct LanguageServer {
     pub(crate) environment: Vec<(String, String)>,
     /// The endings of its files, each with the name of the language.
     languages: Vec<(String, String)>,
-    markers: &'static [&'static str],
+    /// The files that mark the root of a project.
+    markers: Vec<String>,
+    /// True if it can do nothing without a project.
+    needs_marker: bool,
     pub(crate) readiness: Readiness,
     pub(crate) options: Value,
     pub(crate) settings: Value,
@@ -80,31 +44,8 @@ pub struct LanguageServer {
 }
 
 impl LanguageServer {
-    fn known(server: &KnownServer) -> LanguageServer {
-        let (command, languages, markers, readiness) = *server;
-        let name = command.first().copied().unwrap_or_default();
-        let own = own_settings(name);
-        LanguageServer {
-            name: name.to_owned(),
-            command: name.to_owned(),
-            arguments: command.iter().skip(1).map(|word| (*word).to_owned()).collect(),
-            environment: Vec::new(),
-            languages: languages
-                .iter()
-                .map(|(ending, language)| ((*ending).to_owned(), (*language).to_owned()))
-                .collect(),
-            markers,
-            readiness,
-            options: own.clone(),
-            settings: json!({ name: own }),
-            startup: STARTUP_TIMEOUT,
-            restarts: MAX_RESTARTS,
-            is_configured: false,
-        }
-    }
-
     /// Reads an entry of a file.
-    fn configured(name: &str, entry: &Value) -> Result<LanguageServer, String> {
+    fn read(name: &str, entry: &Value) -> Result<LanguageServer, String> {
         let command = entry["command"].as_str().unwrap_or_default();
         if command.is_empty() {
             return Err("it has no `command`".to_owned());
@@ -130,16 +71,16 @@ impl LanguageServer {
         Ok(LanguageServer {
             name: name.to_owned(),
             command: command.to_owned(),
-            arguments: entry["args"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|word| word.as_str().map(str::to_owned))
-                .collect(),
+            arguments: words(&entry["args"]),
             environment: texts(&entry["env"]),
             languages,
-            markers: &[],
-            readiness: Readiness::AtOnce,
+            markers: words(&entry["markers"]),
+            needs_marker: entry["needsMarker"] == true,
+            readiness: match entry["readiness"].as_str() {
+                Some("progress") => Readiness::Progress,
+                Some("quiescence") => Readiness::Quiescence,
+                _ => Readiness::AtOnce,
+            },
             options: entry["initializationOptions"].clone(),
             settings: entry["settings"].clone(),
             startup: startup.unwrap_or(STARTUP_TIMEOUT).min(MAX_STARTUP_TIMEOUT),
@@ -162,14 +103,13 @@ impl LanguageServer {
         let marked = inner
             .filter(|place| self.markers.iter().any(|marker| place.join(marker).is_file()))
             .last();
-        let is_optional = !NEEDS_PROJECT.contains(&self.name.as_str());
-        marked.or(is_optional.then_some(folder)).map(Path::to_path_buf)
+        marked.or((!self.needs_marker).then_some(folder)).map(Path::to_path_buf)
     }
 
     /// Returns true if a path shows that the server is useful in its folder: its language, or a marker.
     pub fn is_about(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default();
-        self.language(path).is_some() || self.markers.iter().any(|marker| name == *marker)
+        self.language(path).is_some() || self.markers.iter().any(|marker| name == marker.as_str())
     }
 
     /// The program with its arguments, for people.
@@ -179,23 +119,13 @@ impl LanguageServer {
     }
 }
 
-/// The settings of a known server that differ from its own: it must not run what the session's checks run, nor hold the
-/// locks of builds, nor work ahead.
-fn own_settings(name: &str) -> Value {
-    match name {
-        "rust-analyzer" => json!({
-            "checkOnSave": false,
-            "cachePriming": { "enable": false },
-            "cargo": { "targetDir": true },
-            "files": { "watcher": "client" }
-        }),
-        _ => json!({}),
-    }
-}
-
 /// The known servers.
 pub fn known_servers() -> Vec<LanguageServer> {
-    KNOWN.iter().map(LanguageServer::known).collect()
+    let (mut servers, _) = configured_servers(&serde_json::from_str(KNOWN).unwrap_or_default());
+    for server in &mut servers {
+        server.is_configured = false;
+    }
+    servers
 }
 
 /// The servers of a file, and a sentence about each entry that cannot be used.
@@ -203,7 +133,7 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
     let mut servers = Vec::new();
     let mut problems = Vec::new();
     for (name, entry) in file.as_object().into_iter().flatten().take(MAX_SERVERS) {
-        match LanguageServer::configured(name, entry) {
+        match LanguageServer::read(name, entry) {
             Ok(server) => servers.push(server),
             Err(why) => {
                 let name = escape_hidden_line(name).replace('`', "'");
@@ -212,6 +142,11 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
         }
     }
     (servers, problems)
+}
+
+fn words(list: &Value) -> Vec<String> {
+    let words = list.as_array().into_iter().flatten();
+    words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
 fn texts(table: &Value) -> Vec<(String, String)> {
@@ -224,7 +159,17 @@ fn texts(table: &Value) -> Vec<(String, String)> {
 mod tests {
     use std::fs;
 
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn all_known_servers_are_understood() {
+        let (servers, problems) = configured_servers(&serde_json::from_str(KNOWN).unwrap());
+        assert_eq!((servers.len(), problems), (10, Vec::new()));
+        assert!(known_servers().iter().all(|server| !server.is_configured));
+        assert_eq!(known_servers()[0].readiness, Readiness::Quiescence);
+    }
 
     #[test]
     fn a_file_has_the_language_of_its_ending() {

@@ -111,13 +111,6 @@ enum Before {
     Errors(ErrorCounts),
 }
 
-/// A question about a name in a file.
-#[derive(Clone, Copy, Debug)]
-pub enum PlaceQuestion {
-    Definition,
-    References,
-}
-
 impl LanguageServers {
     pub fn new(site: LanguageSite) -> LanguageServers {
         let state = watch::Sender::default();
@@ -254,7 +247,7 @@ impl LanguageServers {
         }
     }
 
-    /// Finds places of a name that a file has, on this line or the first ones that it has: files and lines, counted
+    /// Finds the definition or all uses of a name that a file has, on this line or anywhere: files and lines, counted
     /// from 1.
     ///
     /// # Errors
@@ -263,14 +256,11 @@ impl LanguageServers {
         &self,
         file: &Path,
         (symbol, line): (&str, Option<u32>),
-        question: PlaceQuestion,
+        is_definition: bool,
     ) -> Result<Vec<(PathBuf, u32)>, String> {
-        let (method, further) = match question {
-            PlaceQuestion::Definition => ("textDocument/definition", Value::Null),
-            PlaceQuestion::References => {
-                ("textDocument/references", json!({ "context": { "includeDeclaration": true } }))
-            }
-        };
+        let method =
+            if is_definition { "textDocument/definition" } else { "textDocument/references" };
+        let further = json!({ "context": { "includeDeclaration": true } });
         let (_, answer) = self.ask(file, (symbol, line), method, &further).await?;
         Ok(places(&answer))
     }

@@ -21,7 +21,7 @@ mod server;
 mod source;
 
 pub use catalogue::{LanguageServer, configured_servers, known_servers};
-pub use languages::{LanguageGate, LanguageServers, LanguageSite, PlaceQuestion};
+pub use languages::{LanguageGate, LanguageServers, LanguageSite};
 pub use process::find_program;
 pub use protocol::{Encoding, FileEdits, Problem};
 pub use report::{FileReport, Finding};

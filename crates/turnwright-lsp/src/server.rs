@@ -166,27 +166,7 @@ async fn initialize(
 
 /// What we can do. Nothing else is asked of us.
 fn client_capabilities() -> Value {
-    json!({
-        "general": { "positionEncodings": ["utf-8", "utf-16", "utf-32"] },
-        "window": { "workDoneProgress": true },
-        "workspace": {
-            "configuration": true,
-            "workspaceFolders": true,
-            "didChangeConfiguration": { "dynamicRegistration": true },
-            "didChangeWatchedFiles": { "dynamicRegistration": true },
-            "diagnostics": { "refreshSupport": true },
-            "workspaceEdit": { "documentChanges": true }
-        },
-        "textDocument": {
-            "synchronization": { "didSave": true },
-            "publishDiagnostics": { "versionSupport": true, "relatedInformation": false },
-            "diagnostic": { "dynamicRegistration": true, "relatedDocumentSupport": false },
-            "definition": { "linkSupport": true },
-            "references": {},
-            "rename": { "prepareSupport": false }
-        },
-        "experimental": { "serverStatusNotification": true }
-    })
+    serde_json::from_str(include_str!("capabilities.json")).unwrap_or_default()
 }
 
 impl Server {
@@ -485,6 +465,11 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(9)
+    }
+
+    #[test]
+    fn our_capabilities_are_sent() {
+        assert_eq!(client_capabilities()["window"]["workDoneProgress"], true);
     }
 
     #[tokio::test]

@@ -103,6 +103,13 @@ struct Edited {
     is_due: bool,
 }
 
+/// The errors of a file before and after a change, as far as they are known.
+struct Compared {
+    report: FileReport,
+    before: Option<ErrorCounts>,
+    now: Option<ErrorCounts>,
+}
+
 /// The errors of a file before a change.
 #[derive(Clone, Debug)]
 enum Before {
@@ -152,26 +159,9 @@ impl LanguageServers {
     pub async fn finish_edit(&self, file: &Path, limit: Duration) -> Option<FileReport> {
         let edited = self.edited(file)?;
         self.change_edited(file, |edited| edited.is_due = true);
-        let ReadText::Text(text) = read_text(file).await else { return None };
-        let started = self.use_server(file).await?;
-        let deadline = Instant::now() + limit;
-        let server = started.spec.name.clone();
-        let source = match self.ready_source(&started, deadline).await {
-            Ok(source) => source,
-            Err(why) => return Some(report(&server, file, Finding::NotKnown(why))),
-        };
-        refresh(source.as_ref(), file).await;
-        let half = Instant::now() + limit / 2;
-        let before = errors_before(source.as_ref(), file, edited.last, half).await;
-        let shown = source.show(file, &text, true);
-        let Some(now) = source.errors(&shown, deadline).await else {
-            // The next edit is compared with what was before this one.
-            self.set_before(file, before.as_ref(), None);
-            return Some(report(&server, file, Finding::NotKnown(TOO_LATE.to_owned())));
-        };
-        self.set_before(file, before.as_ref(), Some(ErrorCounts::of(&now)));
-        let finding = Finding::compare(before.as_ref(), &now, source.encoding(), &text);
-        Some(report(&server, file, finding))
+        let compared = self.compare(file, edited.last, Instant::now() + limit).await?;
+        self.change_edited(file, |edited| edited.note(compared.before, compared.now));
+        Some(compared.report)
     }
 
     /// Says what the turn has done to all files that were edited since they were last looked at. What is told is not
@@ -182,30 +172,41 @@ impl LanguageServers {
         let edited = self.0.state.borrow().edited.clone();
         for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
             self.change_edited(&path, |edited| edited.is_due = false);
-            let ReadText::Text(text) = read_text(&path).await else { continue };
-            let Some(started) = self.use_server(&path).await else { continue };
-            let server = started.spec.name.clone();
-            let source = match self.ready_source(&started, deadline).await {
-                Ok(source) => source,
-                Err(why) => {
-                    reports.push(report(&server, &path, Finding::NotKnown(why)));
-                    continue;
-                }
-            };
-            let half = Instant::now() + (deadline - Instant::now()) / 2;
-            let before = errors_before(source.as_ref(), &path, first, half).await;
-            let shown = source.show(&path, &text, true);
-            let finding = match source.errors(&shown, deadline).await {
-                None => Finding::NotKnown(TOO_LATE.to_owned()),
-                Some(now) => {
-                    let counts = ErrorCounts::of(&now);
-                    self.change_edited(&path, |edited| edited.first = Before::Errors(counts));
-                    Finding::compare(before.as_ref(), &now, source.encoding(), &text)
-                }
-            };
-            reports.push(report(&server, &path, finding));
+            let Some(compared) = self.compare(&path, first, deadline).await else { continue };
+            if let Some(now) = compared.now {
+                self.change_edited(&path, |edited| edited.first = Before::Errors(now));
+            }
+            reports.push(compared.report);
         }
         reports
+    }
+
+    /// Compares the errors that a file has now with those before a change; `None` if no server is for it.
+    async fn compare(&self, file: &Path, before: Before, deadline: Instant) -> Option<Compared> {
+        let ReadText::Text(text) = read_text(file).await else { return None };
+        let started = self.use_server(file).await?;
+        let server = started.spec.name.clone();
+        let finding = Finding::NotKnown(TOO_LATE.to_owned());
+        let report = FileReport { server, file: file.to_path_buf(), finding };
+        let mut compared = Compared { report, before: None, now: None };
+        let source = match self.ready_source(&started, deadline).await {
+            Ok(source) => source,
+            Err(why) => {
+                compared.report.finding = Finding::NotKnown(why);
+                return Some(compared);
+            }
+        };
+        refresh(source.as_ref(), file).await;
+        // The rest of the time is for what matters more.
+        let half = Instant::now() + (deadline - Instant::now()) / 2;
+        compared.before = errors_before(source.as_ref(), file, before, half).await;
+        let shown = source.show(file, &text, true);
+        if let Some(now) = source.errors(&shown, deadline).await {
+            let before = compared.before.as_ref();
+            compared.report.finding = Finding::compare(before, &now, source.encoding(), &text);
+            compared.now = Some(ErrorCounts::of(&now));
+        }
+        Some(compared)
     }
 
     /// Returns true if a file was edited since all were looked at.
@@ -441,19 +442,19 @@ impl LanguageServers {
             }
         });
     }
+}
 
-    /// Notes what was found out about the errors before an edit, and those after it.
-    fn set_before(&self, file: &Path, before: Option<&ErrorCounts>, now: Option<ErrorCounts>) {
-        self.change_edited(file, |edited| {
-            if let (Before::Text(_), Before::Text(_), Some(before)) =
-                (&edited.first, &edited.last, before)
-            {
-                edited.first = Before::Errors(before.clone());
-            }
-            if let Some(now) = now.or_else(|| before.cloned()) {
-                edited.last = Before::Errors(now);
-            }
-        });
+impl Edited {
+    /// Notes what was found out about the errors before an edit, and those after it. Where those are not known, the next
+    /// edit is compared with what was before this one.
+    fn note(&mut self, before: Option<ErrorCounts>, now: Option<ErrorCounts>) {
+        if let (Before::Text(_), Before::Text(_), Some(before)) = (&self.first, &self.last, &before)
+        {
+            self.first = Before::Errors(before.clone());
+        }
+        if let Some(counts) = now.or(before) {
+            self.last = Before::Errors(counts);
+        }
     }
 }
 
@@ -502,10 +503,6 @@ async fn errors_before(
             Some(ErrorCounts::of(&errors))
         }
     }
-}
-
-fn report(server: &str, file: &Path, finding: Finding) -> FileReport {
-    FileReport { server: server.to_owned(), file: file.to_path_buf(), finding }
 }
 
 /// The name of a server's folder: names of files have characters with a meaning.

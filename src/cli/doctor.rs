@@ -183,7 +183,7 @@ async fn report_servers(report: &mut DoctorReport, host: &SessionHost) {
     }
     report.set("servers", checks.iter().map(server_json).collect::<Vec<_>>());
     let (mode, installed) = host.installed_language_servers();
-    report.print_line(&format!("     {:9}  {}", "lsp", language_servers_line(mode, &installed)));
+    report.print_field("lsp", &language_servers_line(mode, &installed));
     report.set("language_servers", json!({ "mode": mode.id(), "installed": installed }));
 }
 

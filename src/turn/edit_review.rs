@@ -69,13 +69,12 @@ fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
     let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
     let errors = if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") };
     let server = escape_hidden_line(&first.server);
-    let shown = with_errors.iter().take(MAX_FILES);
-    let told: String =
-        shown.map(|report| format!("{}\n", report.for_model(&name(report, cwd)))).collect();
-    let request = format!(
-        "Language servers were asked after your edits. This is new since the turn began; correct what your edits \
-         have caused, or say why it stays:\n{told}"
-    );
+    let mut request = "Language servers were asked after your edits. This is new since the turn began; correct what \
+                       your edits have caused, or say why it stays:\n"
+        .to_owned();
+    for report in with_errors.iter().take(MAX_FILES) {
+        request.push_str(&format!("{}\n", report.for_model(&name(report, cwd))));
+    }
     ClosingWords {
         notice: Some(format!("{server} finds {errors}. The model is told.")),
         request: Some(within_context(&super::redacted(&request))),

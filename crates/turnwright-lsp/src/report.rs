@@ -110,12 +110,15 @@ impl FileReport {
             }
             Finding::NewErrors { count, told, may_be_older } => {
                 let age = if *may_be_older { ", which may be older than the edit" } else { "" };
-                let lines: String = told.iter().map(|line| format!("\n{line}")).collect();
-                let more = match count - told.len() {
-                    0 => String::new(),
-                    more => format!("\n… and {more} more"),
-                };
-                format!("[{server}: {} in {file}{age}]{lines}{more}", new_errors(*count))
+                let mut text = format!("[{server}: {} in {file}{age}]", new_errors(*count));
+                for line in told {
+                    text.push_str(&format!("\n{line}"));
+                }
+                let more = count - told.len();
+                if more > 0 {
+                    text.push_str(&format!("\n… and {more} more"));
+                }
+                text
             }
         }
     }

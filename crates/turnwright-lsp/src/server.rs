@@ -420,11 +420,11 @@ mod tests {
             serde_json::from_slice(&self.frames.next().await.unwrap().unwrap()).unwrap()
         }
 
-        async fn say(&mut self, message: Value) {
+        async fn say(&mut self, message: &Value) {
             self.output.write_all(&frame(message.to_string().as_bytes())).await.unwrap();
         }
 
-        async fn publish(&mut self, version: Value, message: &str) {
+        async fn publish(&mut self, version: &Value, message: &str) {
             let range = json!({
                 "start": { "line": 0, "character": 0 },
                 "end": { "line": 0, "character": 1 }
@@ -435,7 +435,7 @@ mod tests {
                 "diagnostics": [{ "range": range, "message": message }]
             });
             let method = "textDocument/publishDiagnostics";
-            self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+            self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
         }
     }
 
@@ -444,7 +444,7 @@ mod tests {
     }
 
     /// A server with these capabilities that was initialised.
-    async fn started(capabilities: Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
+    async fn started(capabilities: &Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
         let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
@@ -455,7 +455,7 @@ mod tests {
         let answering = async {
             let request = peer.next().await;
             let result = json!({ "capabilities": capabilities });
-            peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             assert_eq!(peer.next().await["method"], "initialized");
         };
         let (server, ()) =
@@ -475,7 +475,7 @@ mod tests {
     #[tokio::test]
     async fn errors_of_an_earlier_text_are_never_those_of_a_later_one() {
         let sync = json!({ "textDocumentSync": { "change": 2, "save": { "includeText": false } } });
-        let (server, mut peer, _tasks) = started(sync).await;
+        let (server, mut peer, _tasks) = started(&sync).await;
         let old = server.show(&file(), "a\n\u{e4}b", false);
         assert_eq!(peer.next().await["params"]["textDocument"]["languageId"], "python");
         let new = server.show(&file(), "new", true);
@@ -485,10 +485,10 @@ mod tests {
         let whole = &change["contentChanges"][0];
         assert_eq!(whole["range"]["end"], json!({ "line": 1, "character": 2 }));
         assert_eq!(peer.next().await["method"], "textDocument/didSave");
-        peer.publish(json!(old.version), "stale").await;
+        peer.publish(&json!(old.version), "stale").await;
         let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;
         assert_eq!(early, None);
-        peer.publish(json!(new.version), "right").await;
+        peer.publish(&json!(new.version), "right").await;
         let found = server.errors(&new, soon()).await.unwrap();
         assert_eq!(found[0].message, "right");
         // What was shown before is not open any more.
@@ -496,14 +496,14 @@ mod tests {
         let same = server.show(&file(), "new", true);
         assert_eq!(same, new);
         let newest = server.show(&file(), "newest", false);
-        peer.publish(Value::Null, "without a version").await;
+        peer.publish(&Value::Null, "without a version").await;
         let found = server.errors(&newest, soon()).await.unwrap();
         assert_eq!(found[0].message, "without a version");
     }
 
     #[tokio::test]
     async fn a_busy_server_is_asked_again_and_one_that_has_ended_knows_nothing() {
-        let (server, mut peer, _tasks) = started(json!({ "diagnosticProvider": {} })).await;
+        let (server, mut peer, _tasks) = started(&json!({ "diagnosticProvider": {} })).await;
         let shown = server.show(&file(), "text", false);
         assert_eq!(peer.next().await["method"], "textDocument/didOpen");
         let asking = server.errors(&shown, soon());
@@ -511,11 +511,11 @@ mod tests {
             for code in RETRIED_CODES {
                 let request = peer.next().await;
                 let error = json!({ "code": code, "message": "busy" });
-                peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+                peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
             }
             let request = peer.next().await;
             let result = json!({ "kind": "full", "items": [] });
-            peer.say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
         };
         let (errors, ()) = tokio::join!(asking, answering);
         assert_eq!(errors, Some(Vec::new()));
@@ -525,7 +525,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_open_documents_is_bounded() {
-        let (server, mut peer, _tasks) = started(json!({ "textDocumentSync": 1 })).await;
+        let (server, mut peer, _tasks) = started(&json!({ "textDocumentSync": 1 })).await;
         for number in 0..=MAX_DOCUMENTS {
             server.show(&file().with_file_name(format!("{number}.py")), "text", false);
             assert_eq!(peer.next().await["method"], "textDocument/didOpen");

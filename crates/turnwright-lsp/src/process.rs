@@ -28,7 +28,7 @@ const KEPT_BYTES: usize = 4 * 1024;
 const SHOWN_CHARS: usize = 300;
 /// Variables with which build tools ask nobody outside, and the names of folders for what they write.
 const OFFLINE: [(&str, &str); 3] =
-    [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOFLAGS", "-mod=readonly")];
+    [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
 const CACHES: [(&str, &str); 3] =
     [("CARGO_TARGET_DIR", "target"), ("GOCACHE", "go-build"), ("XDG_CACHE_HOME", "xdg")];
 

@@ -133,16 +133,13 @@ impl LanguageServers {
 
     /// Notes a file that is about to be edited, and starts its server.
     pub async fn begin_edit(&self, file: &Path) {
-        if !self.is_known_language(file) {
+        if self.use_server(file).await.is_none() {
             return;
         }
-        let text = read_text(file).await;
-        if matches!(text, ReadText::NotText) || self.use_server(file).await.is_none() {
-            return;
-        }
-        let before = match text {
+        let before = match read_text(file).await {
             ReadText::Text(text) => Before::Text(text),
-            ReadText::Missing | ReadText::NotText => Before::Errors(ErrorCounts::default()),
+            ReadText::Missing => Before::Errors(ErrorCounts::default()),
+            ReadText::NotText => return,
         };
         self.0.state.send_modify(|state| {
             if state.edited.iter().all(|edited| edited.path != file)
@@ -316,10 +313,6 @@ impl LanguageServers {
         end
     }
 
-    fn is_known_language(&self, file: &Path) -> bool {
-        self.specs().iter().any(|spec| spec.language(file).is_some())
-    }
-
     /// The server of a file, which is started if need be.
     async fn use_server(&self, file: &Path) -> Option<Started> {
         for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
@@ -361,9 +354,13 @@ impl LanguageServers {
         let preparing = spawn_blocking(move || {
             let site = &shared.site;
             let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
+            // Nearly always this is all that is looked at.
+            if !site.gate.permits(&spec) {
+                return None;
+            }
             let program = find_program(&spec, &site.environment)?;
             let root = spec.root(&file, folder)?;
-            let profile = site.gate.permits(&spec).then(|| site.gate.profile()).flatten()?;
+            let profile = site.gate.profile()?;
             Some(Launch {
                 program,
                 arguments: spec.arguments.clone(),

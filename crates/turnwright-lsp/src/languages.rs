@@ -420,7 +420,7 @@ impl LanguageServers {
             });
         }
         match &*phase.borrow() {
-            Phase::Ready(server) => Ok(Arc::clone(server) as _),
+            Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
             Phase::Starting => Err(STARTING.to_owned()),
             Phase::Idle => Err("it has just ended".to_owned()),
             Phase::Failed { why, .. } => Err(why.clone()),

@@ -86,12 +86,12 @@ def check(uri, version, text):
     publish(uri, errors(text), None if mode == "unversioned" else version)
 
 
-def change(uri, version, text):
+def change(uri, version, text, is_open=False):
     texts[uri] = text
-    if mode == "crash" and "CRASH" in text:
+    if mode == "crash" and "CRASH" in text and not is_open:
         print("it fell over", file=sys.stderr, flush=True)
         os._exit(3)
-    if mode == "memory" and "HUGE" in text:
+    if mode == "memory" and "HUGE" in text and not is_open:
         held = bytearray(os.urandom(1)) * (300 << 20)
         time.sleep(60)
     threading.Thread(target=check, args=(uri, version, text), daemon=True).start()
@@ -167,7 +167,7 @@ while True:
         send(id=message["id"], result={"capabilities": capabilities})
     elif method == "textDocument/didOpen":
         document = params["textDocument"]
-        change(document["uri"], document["version"], document["text"])
+        change(document["uri"], document["version"], document["text"], is_open=True)
     elif method == "textDocument/didChange":
         [only] = params["contentChanges"]
         uri = params["textDocument"]["uri"]

@@ -7,9 +7,7 @@ use tokio::time::Instant;
 
 use crate::tools::{ToolCtx, ToolOutcome};
 use turnwright_lsp::FileEvent;
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind,
-};
+use turnwright_types::effect::{CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::checkpoint::CallChanges;
 

@@ -485,8 +485,7 @@ impl PendingCall {
                 _ => prepared.run(pass, &ctx).await,
             }
         });
-        let mut outcome =
-            wait_for_outcome(running, &ctx.cancel, (reads_only, runs_calls)).await;
+        let mut outcome = wait_for_outcome(running, &ctx.cancel, (reads_only, runs_calls)).await;
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);
         }

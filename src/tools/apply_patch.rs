@@ -152,11 +152,7 @@ impl Tool for ApplyPatch {
 }
 
 /// Executes all steps, or none.
-pub(super) async fn run_steps(
-    mut steps: Vec<PatchStep>,
-    pass: &Pass,
-    ctx: &ToolCtx,
-) -> ToolAnswer {
+pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
     let files = &ctx.env.files;
     for step in &steps {
         if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {

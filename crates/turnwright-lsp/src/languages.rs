@@ -34,6 +34,7 @@ const MAX_EDITED: usize = 50;
 /// The most places of a name in a file at which a server is asked about it.
 const MAX_TRIES: usize = 5;
 const STARTING: &str = "it is still starting";
+const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
 /// Decides about the servers of a session. Its methods block.
@@ -341,8 +342,7 @@ impl LanguageServers {
     fn find_started(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Started> {
         let state = self.0.state.borrow();
         let mut all = state.started.iter();
-        let found =
-            all.find(|started| started.spec == *spec && file.starts_with(&started.root));
+        let found = all.find(|started| started.spec == *spec && file.starts_with(&started.root));
         found.cloned()
     }
 
@@ -402,7 +402,7 @@ impl LanguageServers {
         Some(started)
     }
 
-    /// The server once it is ready. Only the first edit waits for its start.
+    /// The server once it is ready. Only the first edit waits until it has started and loaded the project.
     async fn ready_source(
         &self,
         started: &Started,
@@ -420,6 +420,9 @@ impl LanguageServers {
             });
         }
         match &*phase.borrow() {
+            Phase::Ready(server) if started.was_waited_for && !server.is_ready() => {
+                Err(LOADING.to_owned())
+            }
             Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
             Phase::Starting => Err(STARTING.to_owned()),
             Phase::Idle => Err("it has just ended".to_owned()),

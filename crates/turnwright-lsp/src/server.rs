@@ -340,9 +340,12 @@ impl DiagnosticSource for Server {
         self.encoding
     }
 
+    fn is_ready(&self) -> bool {
+        self.connection.heard().borrow().is_ready(self.spec.readiness)
+    }
+
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
-        let mut shown =
-            ShownText { path: file.to_path_buf(), version: 0, since: Instant::now() };
+        let mut shown = ShownText { path: file.to_path_buf(), version: 0, since: Instant::now() };
         self.connection.heard().send_modify(|heard| {
             let (document, is_new) = self.tell(heard, file, text);
             shown.version = document.version;

@@ -36,6 +36,9 @@ pub trait DiagnosticSource: Debug + Send + Sync {
     /// The unit of the columns in its positions.
     fn encoding(&self) -> Encoding;
 
+    /// Returns true if it has loaded the project.
+    fn is_ready(&self) -> bool;
+
     /// Shows it the text of a file. A text that `is_saved` is that of the disk.
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText;
 

@@ -157,7 +157,7 @@ impl LanguageServers {
     pub async fn finish_edit(&self, file: &Path, limit: Duration) -> Option<FileReport> {
         let edited = self.edited(file)?;
         self.change_edited(file, |edited| edited.is_due = true);
-        let compared = self.compare(file, edited.last, Instant::now() + limit).await?;
+        let compared = self.compare(file, edited.last, true, Instant::now() + limit).await?;
         self.change_edited(file, |edited| edited.note(compared.before, compared.now));
         Some(compared.report)
     }
@@ -170,7 +170,8 @@ impl LanguageServers {
         let edited = self.0.state.borrow().edited.clone();
         for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
             self.change_edited(&path, |edited| edited.is_due = false);
-            let Some(compared) = self.compare(&path, first, deadline).await else { continue };
+            let comparing = self.compare(&path, first, false, deadline);
+            let Some(compared) = comparing.await else { continue };
             if let Some(now) = compared.now {
                 self.change_edited(&path, |edited| edited.first = Before::Errors(now));
             }
@@ -180,14 +181,20 @@ impl LanguageServers {
     }
 
     /// Compares the errors that a file has now with those before a change; `None` if no server is for it.
-    async fn compare(&self, file: &Path, before: Before, deadline: Instant) -> Option<Compared> {
+    async fn compare(
+        &self,
+        file: &Path,
+        before: Before,
+        is_edit: bool,
+        deadline: Instant,
+    ) -> Option<Compared> {
         let ReadText::Text(text) = read_text(file).await else { return None };
         let started = self.use_server(file).await?;
         let server = started.spec.name.clone();
         let finding = Finding::NotKnown(TOO_LATE.to_owned());
         let report = FileReport { server, file: file.to_path_buf(), finding };
         let mut compared = Compared { report, before: None, now: None };
-        let source = match self.ready_source(&started, deadline).await {
+        let source = match self.ready_source(&started, is_edit, deadline).await {
             Ok(source) => source,
             Err(why) => {
                 compared.report.finding = Finding::NotKnown(why);
@@ -296,7 +303,7 @@ impl LanguageServers {
         }
         let started = self.use_server(file).await.ok_or("no language server is for this file")?;
         let deadline = Instant::now() + started.spec.startup;
-        let source = self.ready_source(&started, deadline).await?;
+        let source = self.ready_source(&started, false, deadline).await?;
         refresh(source.as_ref(), file).await;
         source.show(file, &text, true);
         let mut end = Err(format!("{} finds nothing", source.name()));
@@ -402,14 +409,17 @@ impl LanguageServers {
         Some(started)
     }
 
-    /// The server once it is ready. Only the first edit waits until it has started and loaded the project.
+    /// The server, which is waited for until it has started, and by the caller until it has loaded the project. Of edits
+    /// only the first one waits for that.
     async fn ready_source(
         &self,
         started: &Started,
+        is_edit: bool,
         deadline: Instant,
     ) -> Result<Arc<dyn DiagnosticSource>, String> {
         let mut phase = started.phase.clone();
-        if !started.was_waited_for {
+        let may_wait = !is_edit || !started.was_waited_for;
+        if may_wait {
             let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
             timeout_at(deadline, settled).await.ok();
             self.0.state.send_modify(|state| {
@@ -420,9 +430,7 @@ impl LanguageServers {
             });
         }
         match &*phase.borrow() {
-            Phase::Ready(server) if started.was_waited_for && !server.is_ready() => {
-                Err(LOADING.to_owned())
-            }
+            Phase::Ready(server) if !may_wait && !server.is_ready() => Err(LOADING.to_owned()),
             Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
             Phase::Starting => Err(STARTING.to_owned()),
             Phase::Idle => Err("it has just ended".to_owned()),

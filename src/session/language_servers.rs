@@ -29,7 +29,7 @@ struct SessionGate {
 
 impl LanguageGate for SessionGate {
     fn permits(&self, server: &LanguageServer) -> bool {
-        // What a file of the project names is there only if it is trusted.
+        // A server that a file of the project names is there only if the file is trusted.
         server.is_configured
             || self.mode == LspMode::On
             || trusts_language_servers(&self.trust, self.roots.real_cwd())

@@ -68,7 +68,7 @@ pub(crate) struct Document {
     pub(crate) since: Instant,
 }
 
-/// What the server has said so far, and what it was told.
+/// The state that follows from what the server has said and was told.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) published: HashMap<PathBuf, Published>,
@@ -207,7 +207,7 @@ async fn write(
 }
 
 impl Connection {
-    /// What the server has said so far, and what it was told.
+    /// The state that follows from what the server has said and was told.
     pub(crate) fn heard(&self) -> &watch::Sender<Heard> {
         &self.0.heard
     }

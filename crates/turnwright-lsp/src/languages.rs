@@ -46,7 +46,7 @@ pub trait LanguageGate: std::fmt::Debug + Send + Sync {
     fn profile(&self) -> Option<SandboxProfile>;
 }
 
-/// What a session gives its servers.
+/// The things that a session gives its servers.
 #[derive(Debug)]
 pub struct LanguageSite {
     /// The folders of the session, as real paths.

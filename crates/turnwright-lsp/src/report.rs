@@ -1,5 +1,5 @@
-//! What an edit has done to the errors of a file. Errors are compared without their places, because an edit moves what
-//! is below it.
+//! Compares the errors of a file before and after an edit, and says which ones are new. They are compared without their
+//! places, because an edit moves what is below it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ fn kind(problem: &Problem) -> u64 {
     std_hash((&problem.code, &problem.message))
 }
 
-/// What a server says of a file after it was changed.
+/// The report of a server about a file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
     /// The name of the server.

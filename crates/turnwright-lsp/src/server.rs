@@ -164,7 +164,7 @@ async fn initialize(
     })
 }
 
-/// What we can do. Nothing else is asked of us.
+/// The things that we can do. Nothing else is asked of us.
 fn client_capabilities() -> Value {
     serde_json::from_str(include_str!("capabilities.json")).unwrap_or_default()
 }
@@ -494,7 +494,7 @@ mod tests {
         peer.publish(&json!(new.version), "right").await;
         let found = server.errors(&new, soon()).await.unwrap();
         assert_eq!(found[0].message, "right");
-        // What was shown before is not open any more.
+        // The earlier text is not open any more.
         assert_eq!(server.errors(&old, Instant::now() + Duration::from_millis(60)).await, None);
         let same = server.show(&file(), "new", true);
         assert_eq!(same, new);

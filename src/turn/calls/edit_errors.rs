@@ -1,4 +1,4 @@
-//! What an edit has done to the errors of its files, as language servers see it. It is added to the result of the call.
+//! Adds to the result of an edit which errors it has made in its files, as language servers see it.
 
 use std::path::PathBuf;
 use std::time::Duration;

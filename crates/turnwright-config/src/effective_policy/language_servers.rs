@@ -16,7 +16,7 @@ use turnwright_workspace::exec::Environment;
 pub const LANGUAGE_FILE: &str = ".lsp.json";
 /// The name under which the trust in a project is kept that lets installed servers work on it.
 pub const LANGUAGE_TRUST: &str = "language servers";
-/// What the user trusts then.
+/// The text that the user trusts then.
 const TRUSTED: &str = "Language servers that are installed on this machine may read this project and run its build \
                        scripts and macros, in the sandbox: without network, and without write access to the project.\n";
 /// The most names in a folder that are looked at.
@@ -69,8 +69,8 @@ pub fn trusts_language_servers(trust: &TrustStore, folder: &Path) -> bool {
     trust.is_trusted(folder, LANGUAGE_TRUST, TRUSTED.as_bytes())
 }
 
-/// What the user can trust so that installed servers work on the project in this folder; `None` if there are none for
-/// it, or no trust is needed. Blocks.
+/// The text that the user can trust so that installed servers work on the project in this folder; `None` if there are
+/// none for it, or no trust is needed. Blocks.
 pub fn language_trust(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,

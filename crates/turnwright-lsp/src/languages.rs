@@ -21,7 +21,7 @@ use crate::server::{Phase, run};
 use crate::source::{DiagnosticSource, FileEvent};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_workspace::exec::Environment;
-use turnwright_workspace::nofollow;
+use turnwright_workspace::{nofollow, real_path};
 
 /// The most servers of a session that run at the same time.
 const MAX_RUNNING: usize = 3;
@@ -366,6 +366,12 @@ impl LanguageServers {
                 return None;
             }
             let program = find_program(&spec, &site.environment)?;
+            // The project's own programs are not what the user has installed.
+            let real = real_path(&program).ok()?;
+            let is_own = site.folders.iter().any(|folder| real.starts_with(folder));
+            if is_own && !spec.is_configured {
+                return None;
+            }
             let root = spec.root(&file, folder)?;
             let profile = site.gate.profile()?;
             Some(Launch {

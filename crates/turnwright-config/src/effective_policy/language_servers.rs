@@ -96,3 +96,54 @@ pub fn language_trust(
         full_requests: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::EnvironmentVariables;
+    use crate::{Config, Flags, Paths, UserFile};
+    use turnwright_types::private_file;
+    use turnwright_workspace::real_path;
+
+    #[test]
+    fn the_servers_of_a_file_are_used_once_exactly_it_is_trusted() {
+        let home = tempfile::tempdir().unwrap();
+        let project = tempfile::tempdir().unwrap();
+        let folder = real_path(project.path()).unwrap();
+        let paths = Paths::below(home.path());
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(EnvironmentVariables::of(&[]), Flags::default(), file, paths);
+        let trust = TrustStore::new(&config.paths.state);
+        let text = r#"{ "x": { "command": "x-ls", "args": ["-v"], "extensionToLanguage": { ".x": "x" } },
+            "y": { "command": "y" } }"#;
+        let steps = [
+            (None, false, 0, ""),
+            (Some("{"), false, 0, "is invalid"),
+            (Some(text), false, 0, "`y` is not used"),
+            (Some(text), true, 1, "`y` is not used"),
+            (Some("{}"), false, 0, ""),
+        ];
+        for (content, is_trusted, count, problem) in steps {
+            if let Some(content) = content {
+                private_file::write(&folder.join(LANGUAGE_FILE), content.as_bytes()).unwrap();
+                if is_trusted {
+                    trust.trust(&folder, LANGUAGE_FILE, content.as_bytes()).unwrap();
+                }
+            }
+            let mut problems = Vec::new();
+            let (found, servers) = find(&config.snapshot(), &trust, &folder, &mut problems);
+            assert_eq!(servers.len(), count, "{content:?}");
+            assert!(problems.concat().contains(problem), "{problems:?}");
+            if content == Some(text) {
+                let found = found.unwrap();
+                assert_eq!(found.requests, ["the language server x (`x-ls -v`)"]);
+                assert_eq!(found.is_trusted, is_trusted);
+            }
+        }
+        // Without a program there is nothing to trust.
+        assert!(language_trust(&config.snapshot(), &trust, &folder).is_none());
+        assert!(!trusts_language_servers(&trust, &folder));
+        trust.trust(&folder, LANGUAGE_TRUST, TRUSTED.as_bytes()).unwrap();
+        assert!(trusts_language_servers(&trust, &folder));
+    }
+}

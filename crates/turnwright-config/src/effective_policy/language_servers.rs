@@ -100,8 +100,7 @@ pub fn language_trust(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::EnvironmentVariables;
-    use crate::{Config, Flags, Paths, UserFile};
+    use crate::{Config, EnvironmentVariables, Flags, Paths, UserFile};
     use turnwright_types::private_file;
     use turnwright_workspace::real_path;
 
@@ -114,8 +113,10 @@ mod tests {
         let file = UserFile::at_default_path(&paths);
         let config = Config::new(EnvironmentVariables::of(&[]), Flags::default(), file, paths);
         let trust = TrustStore::new(&config.paths.state);
-        let text = r#"{ "x": { "command": "x-ls", "args": ["-v"], "extensionToLanguage": { ".x": "x" } },
-            "y": { "command": "y" } }"#;
+        let text = r#"{
+            "x": { "command": "x-ls", "args": ["-v"], "extensionToLanguage": { ".x": "x" } },
+            "y": { "command": "y" }
+        }"#;
         let steps = [
             (None, false, 0, ""),
             (Some("{"), false, 0, "is invalid"),

@@ -174,15 +174,16 @@ mod tests {
     #[test]
     fn a_file_has_the_language_of_its_ending() {
         let servers = known_servers();
-        for (file, expected) in [
-            ("a.rs", &["rust"][..]),
+        let table: [(&str, &[&str]); 7] = [
+            ("a.rs", &["rust"]),
             ("a.d.ts", &["typescript", "typescript"]),
             ("a.tsx", &["typescriptreact", "typescriptreact"]),
             ("x/a.h", &["c"]),
             ("a.py", &["python", "python", "python"]),
             ("rs", &[]),
             ("a.md", &[]),
-        ] {
+        ];
+        for (file, expected) in table {
             let found: Vec<_> =
                 servers.iter().filter_map(|server| server.language(Path::new(file))).collect();
             assert_eq!(found, expected, "{file}");

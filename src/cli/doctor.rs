@@ -19,6 +19,7 @@ use turnwright_terminal::runtime;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
+use turnwright_types::work_settings::LspMode;
 
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
 
@@ -182,6 +183,23 @@ async fn report_servers(report: &mut DoctorReport, host: &SessionHost) {
         report.print_line("");
     }
     report.set("servers", checks.iter().map(server_json).collect::<Vec<_>>());
+    let (mode, installed) = host.installed_language_servers();
+    report.print_field("lsp", &language_servers_line(mode, &installed));
+    report.set("language_servers", json!({ "mode": mode.id(), "installed": installed }));
+}
+
+/// The language servers, and when they are used.
+fn language_servers_line(mode: LspMode, installed: &[String]) -> String {
+    let names = installed.join(", ");
+    match mode {
+        LspMode::Off => "language servers are off in the settings".to_owned(),
+        _ if installed.is_empty() => "no known language server is installed".to_owned(),
+        _ if !turnwright_sandbox::can_confine() => {
+            format!("{names}: not used, because there is no sandbox")
+        }
+        LspMode::Auto => format!("{names}: used in projects that you trust (`/trust`)"),
+        LspMode::On => format!("{names}: used in every project"),
+    }
 }
 
 fn check_offline_model(report: &mut DoctorReport, config: Config) -> ExitCode {

@@ -494,6 +494,9 @@ impl SessionActor {
             servers.close().await;
         }
         self.conversation.env.helpers.close().await;
+        if let Some(languages) = self.conversation.env.languages() {
+            languages.close().await;
+        }
         self.conversation.env.jobs.close().await;
         self.conversation.env.shared.guard.close().await;
         self.conversation.log().flush().written().await;

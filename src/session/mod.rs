@@ -6,6 +6,7 @@ mod announcements;
 mod attachment;
 mod commands;
 mod host;
+mod language_servers;
 mod model_cache;
 mod open;
 mod prompts;

@@ -142,24 +142,8 @@ impl Tool for ApplyPatch {
         steps.iter().flat_map(PatchStep::expected_changes).collect()
     }
 
-    async fn run(self, mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        let files = &ctx.env.files;
-        for step in &steps {
-            if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
-                return Err("Nothing was written: there is no permission for it.".into());
-            }
-            edit_common::check_target(&step.name, &step.target, ctx).await?;
-        }
-        for number in 0..steps.len() {
-            if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
-                let name = steps[number].name.clone();
-                steps.truncate(number + 1);
-                let rest = roll_back(steps, files).await;
-                return Err(format!("{name} {error}. {rest}").into());
-            }
-        }
-        delete_set_aside(&steps, files).await;
-        let mut outcome = patch_outcome(&steps, files.roots());
+    async fn run(self, steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let mut outcome = run_steps(steps, pass, ctx).await?;
         if !self.left_out.is_empty() {
             outcome.append_note(format!("[Not run: {}. Call exec for it.]", self.left_out));
         }
@@ -167,7 +151,42 @@ impl Tool for ApplyPatch {
     }
 }
 
+/// Executes all steps, or none.
+pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    let files = &ctx.env.files;
+    for step in &steps {
+        if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
+            return Err("Nothing was written: there is no permission for it.".into());
+        }
+        edit_common::check_target(&step.name, &step.target, ctx).await?;
+    }
+    for number in 0..steps.len() {
+        if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
+            let name = steps[number].name.clone();
+            steps.truncate(number + 1);
+            let rest = roll_back(steps, files).await;
+            return Err(format!("{name} {error}. {rest}").into());
+        }
+    }
+    delete_set_aside(&steps, files).await;
+    Ok(patch_outcome(&steps, files.roots()))
+}
+
 impl PatchStep {
+    /// The step that gives a file another text.
+    pub(super) fn replacing(
+        name: String,
+        target: ResolvedPath,
+        before: FileText,
+        after: String,
+    ) -> PatchStep {
+        let changes = line_changes::diff_texts(&before.text, &after);
+        let line_counts = line_changes::count_changed_lines(&before.text, &after, &changes);
+        let applied = AppliedEdits { text: after, changes, line_counts, edits: Vec::new() };
+        let action = PatchAction::Update { before, applied, to: None, is_moved: false };
+        PatchStep { name, target, action }
+    }
+
     fn effects(&self) -> Vec<Effect> {
         let target = self.target.clone();
         match &self.action {
@@ -179,7 +198,7 @@ impl PatchStep {
         }
     }
 
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+    pub(super) fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
         let path = &self.target.path;
         match &self.action {
             PatchAction::Add(applied) => {
@@ -409,7 +428,7 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
     }
 }
 
-fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
+pub(super) fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
     let path = roots.client_path(step.place());
     let mut content = match &step.action {
         PatchAction::Add(applied) => {

@@ -24,8 +24,10 @@ mod move_path;
 mod plan;
 mod read_file;
 mod registry;
+mod rename_symbol;
 mod search_common;
 mod skill;
+mod symbols;
 mod tool_env;
 mod web_fetch;
 mod web_search;
@@ -104,6 +106,9 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         tool::<agent::Agent>(),
         tool::<ask_user::AskUser>(),
         tool::<exit_plan::ExitPlan>(),
+        tool::<symbols::Definition>(),
+        tool::<symbols::References>(),
+        tool::<rename_symbol::RenameSymbol>(),
     ]
 }
 

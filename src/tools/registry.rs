@@ -115,6 +115,8 @@ pub struct OfferContext {
     pub has_search: bool,
     /// Nobody can answer a question.
     pub is_alone: bool,
+    /// A language server can be asked for definitions, references and renames.
+    pub has_places: bool,
     /// The model is small, so few tools with few arguments suit it.
     pub is_small: bool,
 }

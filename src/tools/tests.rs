@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::{
     OfferContext, Tool, ToolIndex, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
     delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
-    memory, move_path, plan, read_file, registry, skill, web_fetch, web_search, write_file,
+    memory, move_path, plan, read_file, registry, rename_symbol, skill, symbols, web_fetch,
+    web_search, write_file,
 };
 
 fn toolbox() -> Toolbox {
@@ -26,6 +27,7 @@ fn full_context() -> OfferContext {
         helpers: Some(Arc::default()),
         has_search: true,
         is_alone: false,
+        has_places: true,
         is_small: false,
     }
 }
@@ -58,6 +60,7 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
         line::<agent::Agent>(),
         line::<apply_patch::ApplyPatch>(),
         line::<ask_user::AskUser>(),
+        line::<symbols::Definition>(),
         line::<delete_path::DeletePath>(),
         line::<edit_file::EditFile>(),
         line::<exec::Exec>(),
@@ -72,6 +75,8 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
         line::<move_path::MovePath>(),
         line::<plan::Plan>(),
         line::<read_file::ReadFile>(),
+        line::<symbols::References>(),
+        line::<rename_symbol::RenameSymbol>(),
         line::<registry::ToolSearchCall>(),
         line::<web_fetch::WebFetch>(),
         line::<web_search::WebSearch>(),

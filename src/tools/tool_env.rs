@@ -16,6 +16,7 @@ use super::{HelperOfHooks, HelperRunner, HelperSet, HostConsent, SessionHooks};
 use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
+use turnwright_lsp::LanguageServers;
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::{CallOutcome, SessionLog};
@@ -228,6 +229,11 @@ impl ToolEnv {
         })
     }
 
+    /// The language servers of the session, if it uses any.
+    pub(crate) fn languages(&self) -> Option<&LanguageServers> {
+        self.shared.languages.get()
+    }
+
     /// The folder of the session's long outputs.
     pub(crate) fn output_folder(&self) -> PathBuf {
         Jobs::output_folder(&self.shared.process.folders.state, &self.session)
@@ -356,6 +362,8 @@ pub struct SessionShared {
     pub(crate) start: OnceCell<()>,
     /// The user was told that entries of the audit log could not be written.
     pub(crate) has_reported_audit_loss: AtomicBool,
+    /// The language servers, unless there are none.
+    pub(crate) languages: OnceLock<LanguageServers>,
 }
 
 /// The lines about the project and the machine that were gathered in time; `None` if there are none.

@@ -4,6 +4,7 @@
 //! results go back to the caller.
 
 pub(super) mod admission_queue;
+mod edit_errors;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
 mod hooks;

@@ -58,6 +58,8 @@ pub(super) struct TurnChecks {
     has_run_slow: bool,
     /// True if checks were found that cannot run, because there is no sandbox.
     has_unusable: bool,
+    /// How often the model was told what language servers say of its edits.
+    pub(super) reviews: u32,
 }
 
 impl TurnChecks {

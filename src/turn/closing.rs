@@ -1,10 +1,8 @@
 //! The closing check of a turn: if its model says that it is done and nothing proves its work, the model is asked once.
 //! `next_step` decides; here the facts are gathered and the words are found.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::next_step::{ClosingFacts, ClosingReason, WorkDone, closing_step};
 use super::proof::ProvingRun;
@@ -34,11 +32,11 @@ const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 1024 * 1024 
 
 /// The words at the end of a turn whose model says that it is done.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct ClosingWords {
+pub(super) struct ClosingWords {
     /// The line for the user.
-    notice: Option<String>,
+    pub(super) notice: Option<String>,
     /// The message that makes the model go on.
-    request: Option<String>,
+    pub(super) request: Option<String>,
 }
 
 /// The names of the files that a turn has changed, sorted, and the number of changed lines.
@@ -48,24 +46,46 @@ impl Turn {
     /// Returns the step with which the model proves its work, if it has to. Otherwise the turn may end, and the user is
     /// told what its plan leaves open.
     pub(super) async fn closing(&mut self) -> Option<TurnStep> {
-        let answers = Arc::clone(&self.conversation.env.shared.process.outside);
-        let place = json!({ "messages": self.history.messages.len() });
-        // A replay changes no files and so cannot see the work.
-        let words: ClosingWords = if answers.answer_source(CLOSING) == AnswerSource::Recording {
-            let kept = answers.recorded_answer(AnswerKind::View, CLOSING, &place);
-            kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default()
-        } else {
-            let found = self.closing_words().await;
-            if found != ClosingWords::default() {
-                answers.record_answer(AnswerKind::View, CLOSING, &place, &|| json!(found));
+        let words = match self.recorded_words(CLOSING) {
+            Some(words) => words,
+            None => {
+                let found = self.closing_words().await;
+                self.record_words(CLOSING, &found);
+                found
             }
-            found
         };
+        let step = self.say_words(words)?;
+        self.checks.ledger.counts.was_closed = true;
+        Some(step)
+    }
+
+    /// The words at this place of the conversation in a replay, which changes no files and so cannot see the work.
+    pub(super) fn recorded_words(&self, key: &str) -> Option<ClosingWords> {
+        let answers = &self.conversation.env.shared.process.outside;
+        if answers.answer_source(key) != AnswerSource::Recording {
+            return None;
+        }
+        let kept = answers.recorded_answer(AnswerKind::View, key, &self.place());
+        Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default())
+    }
+
+    pub(super) fn record_words(&self, key: &str, words: &ClosingWords) {
+        if *words != ClosingWords::default() {
+            let answers = &self.conversation.env.shared.process.outside;
+            answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(words));
+        }
+    }
+
+    fn place(&self) -> Value {
+        json!({ "messages": self.history.messages.len() })
+    }
+
+    /// Says the words. Returns the next step if the model has to go on.
+    pub(super) fn say_words(&mut self, words: ClosingWords) -> Option<TurnStep> {
         if let Some(notice) = words.notice {
             self.conversation.notify(notice);
         }
         let request = words.request.filter(|_| self.budget.take_request().is_ok())?;
-        self.checks.ledger.counts.was_closed = true;
         self.push_context(request);
         Some(TurnStep::Sample)
     }
@@ -117,7 +137,7 @@ impl Turn {
 
     /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
     /// Alone, a question is no way out.
-    fn says_done(&self) -> bool {
+    pub(super) fn says_done(&self) -> bool {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
         let is_alone = self.conversation.work.alone;
         last.is_some_and(|answer| {

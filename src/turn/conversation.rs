@@ -18,6 +18,7 @@ use super::{CancellableCalls, SharedSpending, SpendingLimits};
 use crate::error::Error;
 use crate::tools::{self, OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_lsp::LanguageServers;
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Audience, Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
@@ -267,6 +268,7 @@ impl Conversation {
             helpers: self.env.helpers.catalogue(),
             has_search: self.env.shared.search.is_some(),
             is_alone: self.work.alone,
+            has_places: self.env.languages().is_some_and(LanguageServers::has_places),
             is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }
     }

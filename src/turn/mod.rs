@@ -7,6 +7,7 @@ mod cache_guard;
 mod calls;
 mod checks;
 mod closing;
+mod edit_review;
 pub(crate) mod fuzzing;
 mod goal;
 mod helper;
@@ -241,6 +242,9 @@ impl Turn {
         if !self.is_helper() {
             self.conversation.env.shared.checkpoint.drop_costly_baseline();
             self.conversation.env.helpers.open_questions(&self.cancel);
+            if let Some(languages) = self.conversation.env.languages() {
+                languages.begin_turn();
+            }
         }
         self.wait_for_servers().await;
         self.read_documents().await;
@@ -307,6 +311,9 @@ impl Turn {
                 self.check_after_edits().await
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
+                if let Some(step) = self.review_edits().await {
+                    return ControlFlow::Continue(step);
+                }
                 // A goal asks for its own proof.
                 let mut next = None;
                 if self.goal_status().is_none() {

@@ -68,6 +68,9 @@ mod initialize;
 mod sandbox_command;
 mod sandbox_escapes;
 mod jobs;
+// The scripted server runs in the sandbox.
+#[cfg(unix)]
+mod language_servers;
 mod login;
 #[cfg(unix)]
 mod lost_history;

@@ -54,6 +54,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("turnwright-hooks", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
     (
+        "turnwright-lsp",
+        &["turnwright-rpc", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+    ),
+    (
         "turnwright-mcp",
         &[
             "turnwright-http",
@@ -83,6 +87,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "turnwright-hooks",
             "turnwright-http",
             "turnwright-llm",
+            "turnwright-lsp",
             "turnwright-mcp",
             "turnwright-policy",
             "turnwright-sandbox",

@@ -3,6 +3,7 @@
 
 mod helper_files;
 mod hook_files;
+mod language_servers;
 mod project_servers;
 
 use std::fs;
@@ -15,6 +16,7 @@ use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
 use turnwright_guard::{ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv};
+use turnwright_lsp::LanguageServer;
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
@@ -31,6 +33,9 @@ use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
 pub use hook_files::{HOOK_FILES, SessionHookFiles};
+pub use language_servers::{
+    LANGUAGE_FILE, LANGUAGE_TRUST, language_trust, trusts_language_servers,
+};
 pub use project_servers::SERVERS_FILE;
 
 use helper_files::HelperFiles;
@@ -63,6 +68,8 @@ pub struct EffectivePolicy {
     pub project_files: Vec<ProjectFile>,
     /// The project's MCP servers if they are trusted, otherwise none.
     pub servers: Vec<ServerSpec>,
+    /// The project's language servers if they are trusted, otherwise none.
+    pub language_servers: Vec<LanguageServer>,
     /// The user's checks, and the project's if they are trusted.
     pub checks: Vec<Check>,
     /// The types of helpers that the user and the trusted files of the project define.
@@ -151,9 +158,9 @@ pub fn resolve_policy_with(
         requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
         project_files.push(ProjectFile::of_settings(text, is_trusted, requests));
     }
-    let (servers_file, servers) =
-        project_servers::find(settings, trust, project_folder, &mut layers.problems);
-    project_files.extend(servers_file);
+    let (server_files, servers, language_servers) =
+        find_servers(settings, trust, project_folder, &mut layers.problems);
+    project_files.extend(server_files);
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
@@ -178,16 +185,30 @@ pub fn resolve_policy_with(
         problems: bounded(problems),
         project_files,
         servers,
+        language_servers,
         checks,
         helper_types: helpers.types,
         hooks,
     }
 }
 
+/// Finds the MCP servers and the language servers of a project, with the files that name them.
+fn find_servers(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    folder: &Path,
+    problems: &mut Vec<String>,
+) -> (Vec<ProjectFile>, Vec<ServerSpec>, Vec<LanguageServer>) {
+    let (file, servers) = project_servers::find(settings, trust, folder, problems);
+    let (language_file, language_servers) =
+        language_servers::find(settings, trust, folder, problems);
+    (file.into_iter().chain(language_file).collect(), servers, language_servers)
+}
+
 /// Returns true if a problem is about files that can be trusted.
 pub fn is_about_project_files(problem: &str) -> bool {
     let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
-    let files = [PROJECT_FILE, SERVERS_FILE];
+    let files = [PROJECT_FILE, SERVERS_FILE, LANGUAGE_FILE];
     files.iter().chain(&folders).chain(&HOOK_FILES).any(|name| problem.contains(name))
 }
 

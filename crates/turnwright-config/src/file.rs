@@ -15,6 +15,7 @@ use crate::environment::{
 };
 use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
+use crate::lsp::LspSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
 use crate::reader::read_settings;
 use crate::resolve::is_credential;
@@ -111,6 +112,7 @@ settings! {
         pub hooks: Map<String, Value> {}
             "Programs that run at certain moments, by event in the format of Claude Code; read = [\"claude\"] also \
              runs those of its files.";
+        pub lsp: LspSection {} "Which language servers say what an edit has broken.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
             examples: [{
                 "mine": {

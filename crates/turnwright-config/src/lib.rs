@@ -5,7 +5,7 @@
 //! files are read again for each one.
 //!
 //!   table         the macro `settings!`: a setting is a row, and what follows from it
-//!   file          the sections of a settings file; `agent`, `sandbox`, `limits`, `goal` and `servers` have the rest
+//!   file          the sections of a settings file; the rest is in `agent`, `sandbox`, `limits`, `goal`, `lsp`, `servers`
 //!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
@@ -28,6 +28,7 @@ pub mod jsonc;
 mod layers;
 mod limits;
 mod logins;
+mod lsp;
 mod paths;
 mod profiles;
 pub mod project_facts;

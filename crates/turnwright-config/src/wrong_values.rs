@@ -19,7 +19,7 @@ use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
-use turnwright_types::work_settings::{ToolChoice, Verify};
+use turnwright_types::work_settings::{LspMode, ToolChoice, Verify};
 
 impl SettingsSnapshot<'_> {
     /// The errors in the environment, the user's file and the files that it names, a sentence each with
@@ -111,6 +111,11 @@ pub(crate) fn wrong_tools(key: &str, word: &str) -> Option<String> {
 
 fn unexpected_word(key: &str, word: &str, known: &[&str]) -> Option<String> {
     unexpected(key, word, known.contains(&word), &format!("one of {}", known.join(", ")))
+}
+
+pub(crate) fn wrong_lsp(key: &str, word: &str) -> Option<String> {
+    let known = LspMode::ALL.map(LspMode::id).join(", ");
+    unexpected(key, word, LspMode::parse(word).is_some(), &format!("one of {known}"))
 }
 
 pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {

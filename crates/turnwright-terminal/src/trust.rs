@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::{prompt, write_stdout};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::{
-    PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
+    PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, language_trust, resolve_policy,
 };
 use turnwright_config::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -46,7 +46,9 @@ pub fn review(
 ) -> io::Result<bool> {
     let roots = Roots::new(&std::path::absolute(folder)?)?;
     let real = roots.real_cwd();
-    let policy = resolve_policy(&config.snapshot(), trust, &roots);
+    let settings = config.snapshot();
+    let mut policy = resolve_policy(&settings, trust, &roots);
+    policy.project_files.extend(language_trust(&settings, trust, real));
     let about_files = policy.problems.iter().filter(|problem| is_about_project_files(problem));
     for problem in about_files {
         write_stdout(&format!("! {problem}\n"))?;

@@ -32,6 +32,35 @@ impl Verify {
     }
 }
 
+/// Which language servers say what an edit has broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LspMode {
+    Off,
+    /// Those that are installed, in projects that the user trusts.
+    #[default]
+    Auto,
+    /// Those that are installed, in every project.
+    On,
+}
+
+impl LspMode {
+    pub const ALL: [LspMode; 3] = [LspMode::Off, LspMode::Auto, LspMode::On];
+
+    /// The name in settings.
+    pub fn id(self) -> &'static str {
+        match self {
+            LspMode::Off => "off",
+            LspMode::Auto => "auto",
+            LspMode::On => "on",
+        }
+    }
+
+    /// The inverse of [`LspMode::id`].
+    pub fn parse(id: &str) -> Option<LspMode> {
+        LspMode::ALL.into_iter().find(|mode| mode.id() == id)
+    }
+}
+
 /// The set of tools that the model is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {

@@ -9,8 +9,8 @@ use crate::session::SessionHost;
 use crate::tools::SharedValue;
 use crate::turn::Conversation;
 use turnwright_config::effective_policy::{
-    EffectivePolicy, HELPER_FILES, HOOK_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE,
-    is_about_project_files, resolve_policy,
+    EffectivePolicy, HELPER_FILES, HOOK_FILES, LANGUAGE_FILE, LANGUAGE_TRUST, PROJECT_FILE, ProjectFile,
+    SERVERS_FILE, is_about_project_files, language_trust, resolve_policy,
 };
 use turnwright_config::trust::Fingerprint;
 use turnwright_hooks::HookSet;
@@ -49,7 +49,10 @@ struct TrustCommand {
 impl TrustCommand {
     fn resolve(&self) -> EffectivePolicy {
         let settings = self.host.config().snapshot();
-        resolve_policy(&settings, &self.host.trust, self.conversation.env.files.roots())
+        let roots = self.conversation.env.files.roots();
+        let mut policy = resolve_policy(&settings, &self.host.trust, roots);
+        policy.project_files.extend(language_trust(&settings, &self.host.trust, roots.real_cwd()));
+        policy
     }
 
     fn show(&self) -> String {
@@ -98,7 +101,8 @@ impl TrustCommand {
         self.shown.set(others.cloned().collect());
         let policy = self.resolve();
         let effect = match file.name {
-            SERVERS_FILE => "Its servers are started in new sessions.",
+            SERVERS_FILE | LANGUAGE_FILE => "Its servers are started in new sessions.",
+            LANGUAGE_TRUST => "They are started by the next edit.",
             name if HELPER_FILES.contains(&name) => "Its helpers can be used in new sessions.",
             name if HOOK_FILES.contains(&name) => "Its hooks run from now on.",
             _ => {
@@ -150,6 +154,9 @@ fn print_of(file: &ProjectFile) -> Fingerprint {
 /// The text about one file.
 fn file_text(file: &ProjectFile) -> String {
     let what = file.name;
+    if what == LANGUAGE_TRUST {
+        return language_text(file);
+    }
     if file.is_trusted {
         return format!(
             "{what} of this project is trusted as it is now. Run `/trust forget` to revoke this."
@@ -176,6 +183,22 @@ fn file_text(file: &ProjectFile) -> String {
          `/trust {}`. If the file changes, it is no longer trusted.",
         fenced(&escape_hidden(&file.text)),
         print_of(file).short_code(),
+    )
+}
+
+/// The text about the language servers that are installed.
+fn language_text(file: &ProjectFile) -> String {
+    let servers = file.requests.join(", ");
+    if file.is_trusted {
+        return format!(
+            "Language servers may work on this project ({servers}). Run `/trust forget` to revoke this."
+        );
+    }
+    format!(
+        "Installed here: {servers}. They are not used until you trust the project with this:\n\n{}\n\nFor that, run \
+         `/trust {}`.",
+        fenced(&file.text),
+        print_of(file).short_code()
     )
 }
 

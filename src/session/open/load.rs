@@ -253,10 +253,14 @@ impl SessionHost {
     ) -> Conversation {
         let LoadedSession { roots, mut policy, confinement, model, effort, settings, .. } = loaded;
         let checks = SharedValue::new(take(&mut policy.checks));
+        let configured = take(&mut policy.language_servers);
         let log = SessionLog::new(self.store().clone(), id.clone());
         let mut env = self.tool_env(id, roots, policy, confinement, settings, client);
         env.log = log;
         env.is_alone = loaded.work.alone;
+        if let Some(languages) = self.language_servers(&env, configured) {
+            env.shared.languages.set(languages).ok();
+        }
         let agent = &env.shared.settings.agent;
         let name = agent.usable_name();
         let host = Arc::clone(self);
@@ -332,6 +336,7 @@ impl SessionHost {
             surroundings: OnceLock::new(),
             start: OnceCell::new(),
             has_reported_audit_loss: AtomicBool::new(false),
+            languages: OnceLock::new(),
         };
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);

@@ -24,11 +24,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
+use super::edit_errors::EditedFiles;
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::hooks::{HookWish, HookedCall};
 use super::records::{RecordedCall, abridged_arguments};
-use super::stopping::{unless_cancelled, unless_stopped};
+use super::stopping::{unless_cancelled, wait_for_outcome};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
 };
@@ -519,7 +520,9 @@ impl PendingCall {
         let effects = pass.effects().to_vec();
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
+        let mut edited = EditedFiles::default();
         if !reads_only && !is_played {
+            edited = EditedFiles::begin(&ctx, view.as_ref(), &effects).await;
             let begun = FileChangeRecorder::begin(prepared, &pass, &ctx).await;
             (prepared, recorder) = begun.ok_or(CRASHED)?;
         }
@@ -535,12 +538,7 @@ impl PendingCall {
                 _ => prepared.run(pass, &ctx).await,
             }
         });
-        let outcome = unless_stopped(running, &ctx, reads_only, runs_calls).await;
-        let mut outcome = match outcome {
-            Some(Ok(outcome)) => outcome,
-            Some(Err(refusal)) => ToolOutcome::failed(refusal),
-            None => ToolOutcome::failed(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let mut outcome = wait_for_outcome(running, &ctx, reads_only, runs_calls).await;
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);
         }
@@ -550,6 +548,7 @@ impl PendingCall {
             Box::pin(hooked.after(&ctx, &effects, &mut outcome, about)).await;
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
+        edited.report_errors(&ctx, &mut outcome, &changes).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
         if let Some(recorded) = recorded {
             recorded.record_outcome(&outcome);

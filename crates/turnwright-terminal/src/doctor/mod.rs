@@ -82,6 +82,7 @@ impl DoctorReport {
             "hooks",
             "servers",
             "search",
+            "language_servers",
             "checks",
             "works",
             "profile",

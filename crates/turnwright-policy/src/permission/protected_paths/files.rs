@@ -97,7 +97,7 @@ const CLASSES: &[FileClass] = &[
         ("Amazon Q", "https://docs.aws.amazon.com/amazonq/latest/qdeveloper-ug/mcp-ide.html", &[".amazonq"]),
         ("Amp", "https://ampcode.com/manual", &[".amp"]),
         ("Augment", "https://docs.augmentcode.com/cli/settings", &[".augment"]),
-        ("Claude Code", "https://code.claude.com/docs/en/settings", &[".claude", ".mcp.json"]),
+        ("Claude Code", "https://code.claude.com/docs/en/settings", &[".claude", ".lsp.json", ".mcp.json"]),
         ("Cline", "https://docs.cline.bot/customization/hooks", &[".clinerules/hooks"]),
         ("Codex", "https://github.com/openai/codex/blob/main/docs/config.md", &[".codex"]),
         ("Continue", "https://docs.continue.dev/reference", &[".continue"]),

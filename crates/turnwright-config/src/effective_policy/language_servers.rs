@@ -1,0 +1,150 @@
+//! The language servers of a project: those of its `.lsp.json`, which are used only if the user trusts exactly the
+//! content of the file, and the trust in which those that the user has installed may work on the project.
+
+use std::fs;
+use std::path::Path;
+
+use super::ProjectFile;
+use crate::trust::{self, TrustStore};
+use crate::{SettingsSnapshot, jsonc};
+use turnwright_lsp::{LanguageServer, configured_servers, find_program, known_servers};
+use turnwright_types::text::escape_markdown;
+use turnwright_types::work_settings::LspMode;
+use turnwright_workspace::exec::Environment;
+
+/// The project's file of language servers.
+pub const LANGUAGE_FILE: &str = ".lsp.json";
+/// The name under which the trust in a project is kept that lets installed servers work on it.
+pub const LANGUAGE_TRUST: &str = "language servers";
+/// The text that the user trusts then.
+const TRUSTED: &str = "Language servers that are installed on this machine may read this project and run its build \
+                       scripts and macros, in the sandbox: without network, and without write access to the project.\n";
+/// The most names in a folder that are looked at.
+const MAX_NAMES: usize = 1_000;
+
+/// Reads the file of the project in this folder, a real path. Returns it, if it exists and is valid, and its servers if
+/// it is trusted. Adds a sentence to `problems` for each problem in it.
+pub(super) fn find(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    folder: &Path,
+    problems: &mut Vec<String>,
+) -> (Option<ProjectFile>, Vec<LanguageServer>) {
+    if settings.values.lsp.mode() == LspMode::Off {
+        return (None, Vec::new());
+    }
+    let text = match trust::read_project_file(folder, LANGUAGE_FILE) {
+        Ok(None) => return (None, Vec::new()),
+        Ok(Some(text)) => text,
+        Err(why) => {
+            problems.push(format!("{LANGUAGE_FILE} {why} and is ignored"));
+            return (None, Vec::new());
+        }
+    };
+    let (servers, of_entries) = match jsonc::parse(&text) {
+        Ok(value) => configured_servers(&value),
+        Err(why) => {
+            problems.push(format!("{LANGUAGE_FILE} is invalid ({why}) and is ignored"));
+            return (None, Vec::new());
+        }
+    };
+    problems.extend(of_entries.into_iter().map(|problem| format!("{LANGUAGE_FILE}: {problem}")));
+    let is_trusted = trust.is_trusted(folder, LANGUAGE_FILE, text.as_bytes());
+    let requests = servers.iter().map(|server| {
+        let line = server.command_line().replace('`', "'");
+        format!("the language server {} (`{line}`)", escape_markdown(&server.name))
+    });
+    let file = ProjectFile {
+        name: LANGUAGE_FILE,
+        text,
+        is_trusted,
+        requests: requests.collect(),
+        full_requests: Vec::new(),
+    };
+    (Some(file), if is_trusted { servers } else { Vec::new() })
+}
+
+/// Returns true if the user lets installed servers work on the project in this folder. Blocks.
+pub fn trusts_language_servers(trust: &TrustStore, folder: &Path) -> bool {
+    trust.is_trusted(folder, LANGUAGE_TRUST, TRUSTED.as_bytes())
+}
+
+/// The text that the user can trust so that installed servers work on the project in this folder; `None` if there are
+/// none for it, or no trust is needed. Blocks.
+pub fn language_trust(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    folder: &Path,
+) -> Option<ProjectFile> {
+    if settings.values.lsp.mode() != LspMode::Auto {
+        return None;
+    }
+    let environment = Environment::scrubbed(settings.config.inherited.iter().cloned(), &[]);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_NAMES);
+    let names: Vec<_> = entries.map(|entry| folder.join(entry.file_name())).collect();
+    let mut servers = known_servers();
+    servers.retain(|server| {
+        names.iter().any(|name| server.is_about(name))
+            && find_program(server, &environment).is_some()
+    });
+    let requests: Vec<_> = servers.into_iter().map(|server| server.name).collect();
+    (!requests.is_empty()).then(|| ProjectFile {
+        name: LANGUAGE_TRUST,
+        text: TRUSTED.to_owned(),
+        is_trusted: trusts_language_servers(trust, folder),
+        requests,
+        full_requests: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, EnvironmentVariables, Flags, Paths, UserFile};
+    use turnwright_types::private_file;
+    use turnwright_workspace::real_path;
+
+    #[test]
+    fn the_servers_of_a_file_are_used_once_exactly_it_is_trusted() {
+        let home = tempfile::tempdir().unwrap();
+        let project = tempfile::tempdir().unwrap();
+        let folder = real_path(project.path()).unwrap();
+        let paths = Paths::below(home.path());
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(EnvironmentVariables::of(&[]), Flags::default(), file, paths);
+        let trust = TrustStore::new(&config.paths.state);
+        let text = r#"{
+            "x": { "command": "x-ls", "args": ["-v"], "extensionToLanguage": { ".x": "x" } },
+            "y": { "command": "y" }
+        }"#;
+        let steps = [
+            (None, false, 0, ""),
+            (Some("{"), false, 0, "is invalid"),
+            (Some(text), false, 0, "`y` is not used"),
+            (Some(text), true, 1, "`y` is not used"),
+            (Some("{}"), false, 0, ""),
+        ];
+        for (content, is_trusted, count, problem) in steps {
+            if let Some(content) = content {
+                private_file::write(&folder.join(LANGUAGE_FILE), content.as_bytes()).unwrap();
+                if is_trusted {
+                    trust.trust(&folder, LANGUAGE_FILE, content.as_bytes()).unwrap();
+                }
+            }
+            let mut problems = Vec::new();
+            let (found, servers) = find(&config.snapshot(), &trust, &folder, &mut problems);
+            assert_eq!(servers.len(), count, "{content:?}");
+            assert!(problems.concat().contains(problem), "{problems:?}");
+            if content == Some(text) {
+                let found = found.unwrap();
+                assert_eq!(found.requests, ["the language server x (`x-ls -v`)"]);
+                assert_eq!(found.is_trusted, is_trusted);
+            }
+        }
+        // Without a program there is nothing to trust.
+        assert!(language_trust(&config.snapshot(), &trust, &folder).is_none());
+        assert!(!trusts_language_servers(&trust, &folder));
+        trust.trust(&folder, LANGUAGE_TRUST, TRUSTED.as_bytes()).unwrap();
+        assert!(trusts_language_servers(&trust, &folder));
+    }
+}

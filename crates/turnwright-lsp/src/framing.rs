@@ -1,0 +1,132 @@
+//! The frames of the protocol: a header with the length of a message, an empty line, and the message. Lines that are
+//! no headers, such as logs, are skipped, and so are messages that are too long.
+
+use std::io;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+/// The longest message that is read.
+const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+/// The most bytes of a line that are kept. No header is longer.
+const MAX_KEPT_BYTES: usize = 1024;
+/// After so many bytes of a line, or so many lines, that are no headers, the program is no language server.
+const MAX_OTHER_BYTES: usize = 1024 * 1024;
+const MAX_OTHER_LINES: usize = 10_000;
+
+/// Puts a message into a frame.
+pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
+    let mut frame = format!("Content-Length: {}\r\n\r\n", message.len()).into_bytes();
+    frame.extend_from_slice(message);
+    frame
+}
+
+/// Reads the messages that a server prints.
+pub(crate) struct FrameReader<R>(BufReader<R>);
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(crate) fn new(output: R) -> FrameReader<R> {
+        FrameReader(BufReader::new(output))
+    }
+
+    /// Reads the next message. Returns `None` when the server has closed its output.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while let Some(length) = self.next_length().await? {
+            if length <= MAX_MESSAGE_BYTES {
+                let mut message = vec![0; length];
+                self.0.read_exact(&mut message).await?;
+                return Ok(Some(message));
+            }
+            let mut rest = (&mut self.0).take(length as u64);
+            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+        }
+        Ok(None)
+    }
+
+    /// Reads up to the beginning of a message. Returns its length.
+    async fn next_length(&mut self) -> io::Result<Option<usize>> {
+        let mut length = None;
+        let mut other_lines = 0;
+        while let Some(line) = self.next_line().await? {
+            match (header_length(&line), length) {
+                (Some(found), _) => length = Some(found),
+                (None, Some(found)) if line.is_empty() => return Ok(Some(found)),
+                (None, _) => other_lines += 1,
+            }
+            if other_lines > MAX_OTHER_LINES {
+                return Err(io::Error::other("it prints other things than messages"));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a line. Returns its beginning, without its end.
+    async fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let mut seen = 0;
+        loop {
+            let bytes = self.0.fill_buf().await?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let count = end.unwrap_or(bytes.len());
+            let room = MAX_KEPT_BYTES.saturating_sub(line.len());
+            line.extend_from_slice(&bytes[..count.min(room)]);
+            self.0.consume(count + usize::from(end.is_some()));
+            if end.is_some() {
+                line.pop_if(|last| *last == b'\r');
+                return Ok(Some(line));
+            }
+            seen += count;
+            if seen > MAX_OTHER_BYTES {
+                return Err(io::Error::other("it prints an endless line"));
+            }
+        }
+    }
+}
+
+fn header_length(line: &[u8]) -> Option<usize> {
+    let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+    let is_length = name.trim().eq_ignore_ascii_case("content-length");
+    value.trim().parse().ok().filter(|_| is_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn messages(output: &[u8]) -> (Vec<String>, bool) {
+        let mut reader = FrameReader::new(output);
+        let mut found = Vec::new();
+        loop {
+            match reader.next().await {
+                Ok(Some(message)) => found.push(String::from_utf8(message).unwrap()),
+                end => return (found, end.is_ok()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_are_found_between_everything_else() {
+        let two = [frame(b"{}"), frame("\"ä\"".as_bytes())].concat();
+        let long = MAX_MESSAGE_BYTES + 1;
+        let skipped =
+            [format!("Content-Length: {long}\r\n\r\n").as_bytes(), &vec![b'x'; long], &two]
+                .concat();
+        let table: [(&[u8], &[&str], bool); 8] = [
+            (&two, &["{}", "\"ä\""], true),
+            (b"content-length: 2\nContent-Type: x\n\n{}", &["{}"], true),
+            (b"log: starting\n\nContent-Length: 2\r\n\r\n{}", &["{}"], true),
+            (b"Content-Length: -1\r\n\r\nContent-Length: 2\r\n\r\n{}", &["{}"], true),
+            (&skipped, &["{}", "\"ä\""], true),
+            (b"Content-Length: 9\r\n\r\n{}", &[], false),
+            (&vec![b'\n'; MAX_OTHER_LINES + 2], &[], false),
+            (&vec![b'x'; MAX_OTHER_BYTES * 2], &[], false),
+        ];
+        for (number, (output, expected, is_ok)) in table.iter().enumerate() {
+            let (found, ended_well) = messages(output).await;
+            assert_eq!(found, *expected, "{number}");
+            assert_eq!(ended_well, *is_ok, "{number}");
+        }
+    }
+}

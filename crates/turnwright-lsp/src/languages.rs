@@ -1,0 +1,571 @@
+//! The language servers of a session: which one is for a file, when it starts, and what the edits of a turn have done
+//! to the errors of their files.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::catalogue::{LanguageServer, known_servers};
+use crate::process::{Launch, find_program};
+use crate::protocol::{FileEdits, file_edits, places, uri};
+use crate::report::{ErrorCounts, FileReport, Finding};
+use crate::server::{Phase, run};
+use crate::source::{DiagnosticSource, FileEvent};
+use turnwright_sandbox::SandboxProfile;
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::{nofollow, real_path};
+
+/// The most servers of a session that run at the same time.
+const MAX_RUNNING: usize = 3;
+/// How long a server runs that nobody uses.
+const IDLE_TIME: Duration = Duration::from_secs(600);
+/// The longest text that a server is shown.
+const MAX_TEXT_BYTES: u64 = 1024 * 1024;
+/// The most edited files that are followed in a turn.
+const MAX_EDITED: usize = 50;
+/// The most places of a name in a file at which a server is asked about it.
+const MAX_TRIES: usize = 5;
+const STARTING: &str = "it is still starting";
+const LOADING: &str = "it is still loading the project";
+const TOO_LATE: &str = "it has not answered in time";
+
+/// Decides about the servers of a session. Its methods block.
+pub trait LanguageGate: std::fmt::Debug + Send + Sync {
+    /// Returns true if this server may be started for the session's project.
+    fn permits(&self, server: &LanguageServer) -> bool;
+
+    /// The sandbox profile of the session's servers; `None` if there is no sandbox, without which none is started.
+    fn profile(&self) -> Option<SandboxProfile>;
+}
+
+/// The things that a session gives its servers.
+#[derive(Debug)]
+pub struct LanguageSite {
+    /// The folders of the session, as real paths.
+    pub folders: Vec<PathBuf>,
+    pub environment: Environment,
+    /// The folder for what the servers write.
+    pub cache: PathBuf,
+    /// How many bytes of memory one server may hold, with all that it has started.
+    pub memory: u64,
+    /// The servers that are used before the known ones.
+    pub configured: Vec<LanguageServer>,
+    pub gate: Arc<dyn LanguageGate>,
+    pub stop: CancellationToken,
+    pub tracker: TaskTracker,
+}
+
+/// The servers of a session. Clones share them.
+#[derive(Clone, Debug)]
+pub struct LanguageServers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    site: LanguageSite,
+    /// All servers, made for the first edit; for a file, the first one that can be used.
+    specs: OnceLock<Vec<Arc<LanguageServer>>>,
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    started: Vec<Started>,
+    edited: Vec<Edited>,
+}
+
+/// A server that was started for the files below a folder.
+#[derive(Clone, Debug)]
+struct Started {
+    spec: Arc<LanguageServer>,
+    root: PathBuf,
+    phase: watch::Receiver<Phase>,
+    /// How often it was started again after a crash.
+    restarts: u32,
+    /// True if an edit has waited for its start.
+    was_waited_for: bool,
+}
+
+/// A file that was edited in this turn.
+#[derive(Clone, Debug)]
+struct Edited {
+    path: PathBuf,
+    /// The errors before the turn, and before the last edit.
+    first: Before,
+    last: Before,
+    /// True if it was edited since all files were looked at.
+    is_due: bool,
+}
+
+/// The errors of a file before and after a change, as far as they are known.
+struct Compared {
+    report: FileReport,
+    before: Option<ErrorCounts>,
+    now: Option<ErrorCounts>,
+}
+
+/// The errors of a file before a change.
+#[derive(Clone, Debug)]
+enum Before {
+    /// Those of this text, as soon as the server can be asked.
+    Text(Arc<str>),
+    Errors(ErrorCounts),
+}
+
+impl LanguageServers {
+    pub fn new(site: LanguageSite) -> LanguageServers {
+        let state = watch::Sender::default();
+        LanguageServers(Arc::new(Shared { site, specs: OnceLock::new(), state }))
+    }
+
+    fn specs(&self) -> &[Arc<LanguageServer>] {
+        self.0.specs.get_or_init(|| {
+            let configured = self.0.site.configured.iter().cloned();
+            configured.chain(known_servers()).map(Arc::new).collect()
+        })
+    }
+
+    /// Notes a file that is about to be edited, and starts its server.
+    pub async fn begin_edit(&self, file: &Path) {
+        if self.use_server(file).await.is_none() {
+            return;
+        }
+        let before = match read_text(file).await {
+            ReadText::Text(text) => Before::Text(text),
+            ReadText::Missing => Before::Errors(ErrorCounts::default()),
+            ReadText::NotText => return,
+        };
+        self.0.state.send_modify(|state| {
+            if state.edited.iter().all(|edited| edited.path != file)
+                && state.edited.len() < MAX_EDITED
+            {
+                let last = before.clone();
+                let path = file.to_path_buf();
+                state.edited.push(Edited { path, first: before, last, is_due: false });
+            }
+        });
+    }
+
+    /// Says what an edit has done to a file, after at most this time; `None` if no server is for it.
+    pub async fn finish_edit(&self, file: &Path, limit: Duration) -> Option<FileReport> {
+        let edited = self.edited(file)?;
+        self.change_edited(file, |edited| edited.is_due = true);
+        let compared = self.compare(file, edited.last, true, Instant::now() + limit).await?;
+        self.change_edited(file, |edited| edited.note(compared.before, compared.now));
+        Some(compared.report)
+    }
+
+    /// Says what the turn has done to all files that were edited since they were last looked at. What is told is not
+    /// told again.
+    pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
+        let deadline = Instant::now() + limit;
+        let mut reports = Vec::new();
+        let edited = self.0.state.borrow().edited.clone();
+        for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
+            self.change_edited(&path, |edited| edited.is_due = false);
+            let comparing = self.compare(&path, first, false, deadline);
+            let Some(compared) = comparing.await else { continue };
+            if let Some(now) = compared.now {
+                self.change_edited(&path, |edited| edited.first = Before::Errors(now));
+            }
+            reports.push(compared.report);
+        }
+        reports
+    }
+
+    /// Compares the errors that a file has now with those before a change; `None` if no server is for it.
+    async fn compare(
+        &self,
+        file: &Path,
+        before: Before,
+        is_edit: bool,
+        deadline: Instant,
+    ) -> Option<Compared> {
+        let ReadText::Text(text) = read_text(file).await else { return None };
+        let started = self.use_server(file).await?;
+        let server = started.spec.name.clone();
+        let finding = Finding::NotKnown(TOO_LATE.to_owned());
+        let report = FileReport { server, file: file.to_path_buf(), finding };
+        let mut compared = Compared { report, before: None, now: None };
+        let source = match self.ready_source(&started, is_edit, deadline).await {
+            Ok(source) => source,
+            Err(why) => {
+                compared.report.finding = Finding::NotKnown(why);
+                return Some(compared);
+            }
+        };
+        refresh(source.as_ref(), file).await;
+        // The rest of the time is for what matters more.
+        let half = Instant::now() + (deadline - Instant::now()) / 2;
+        compared.before = errors_before(source.as_ref(), file, before, half).await;
+        let shown = source.show(file, &text, true);
+        if let Some(now) = source.errors(&shown, deadline).await {
+            let before = compared.before.as_ref();
+            compared.report.finding = Finding::compare(before, &now, source.encoding(), &text);
+            compared.now = Some(ErrorCounts::of(&now));
+        }
+        Some(compared)
+    }
+
+    /// Returns true if a file was edited since all were looked at.
+    pub fn has_unreviewed(&self) -> bool {
+        self.0.state.borrow().edited.iter().any(|edited| edited.is_due)
+    }
+
+    /// Forgets the edits of the turn before.
+    pub fn begin_turn(&self) {
+        self.0.state.send_if_modified(|state| {
+            state.edited.clear();
+            false
+        });
+    }
+
+    /// Tells the running servers of files that were changed.
+    pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
+        for started in &self.0.state.borrow().started {
+            if let Phase::Ready(source) = &*started.phase.borrow() {
+                source.note_events(events);
+            }
+        }
+    }
+
+    /// Returns true if there is a server that can be asked for places. One that nobody uses starts again for that.
+    pub fn has_places(&self) -> bool {
+        let state = self.0.state.borrow();
+        let mut phases = state.started.iter().map(|started| started.phase.borrow());
+        phases.any(|phase| matches!(*phase, Phase::Ready(_) | Phase::Idle))
+    }
+
+    /// Ends all servers.
+    pub async fn close(&self) {
+        self.0.site.stop.cancel();
+        let state = self.0.state.send_replace(State::default());
+        for Started { mut phase, .. } in state.started {
+            // It fails once the task has ended.
+            while phase.changed().await.is_ok() {}
+        }
+    }
+
+    /// Finds the definition or all uses of a name that a file has, on this line or anywhere: files and lines, counted
+    /// from 1.
+    ///
+    /// # Errors
+    /// Why there is no answer, as a sentence without its end.
+    pub async fn find_places(
+        &self,
+        file: &Path,
+        (symbol, line): (&str, Option<u32>),
+        is_definition: bool,
+    ) -> Result<Vec<(PathBuf, u32)>, String> {
+        let method =
+            if is_definition { "textDocument/definition" } else { "textDocument/references" };
+        let further = json!({ "context": { "includeDeclaration": true } });
+        let (_, answer) = self.ask(file, (symbol, line), method, &further).await?;
+        Ok(places(&answer))
+    }
+
+    /// Finds the edits that rename a symbol of a file.
+    ///
+    /// # Errors
+    /// Why there are none, as a sentence without its end.
+    pub async fn rename(
+        &self,
+        file: &Path,
+        (symbol, line): (&str, Option<u32>),
+        new_name: &str,
+    ) -> Result<Vec<FileEdits>, String> {
+        let further = json!({ "newName": new_name });
+        let (source, answer) =
+            self.ask(file, (symbol, line), "textDocument/rename", &further).await?;
+        file_edits(&answer, source.encoding())
+    }
+
+    async fn ask(
+        &self,
+        file: &Path,
+        (symbol, line): (&str, Option<u32>),
+        method: &'static str,
+        further: &Value,
+    ) -> Result<(Arc<dyn DiagnosticSource>, Value), String> {
+        let ReadText::Text(text) = read_text(file).await else {
+            return Err("the file is not there, too long or no text".to_owned());
+        };
+        let places = occurrences(&text, symbol, line);
+        if places.is_empty() {
+            return Err(format!("`{symbol}` is not there"));
+        }
+        let started = self.use_server(file).await.ok_or("no language server is for this file")?;
+        let deadline = Instant::now() + started.spec.startup;
+        let source = self.ready_source(&started, false, deadline).await?;
+        refresh(source.as_ref(), file).await;
+        source.show(file, &text, true);
+        let mut end = Err(format!("{} finds nothing", source.name()));
+        for byte in places {
+            let mut params = further.as_object().cloned().unwrap_or_default();
+            params.insert("textDocument".to_owned(), json!({ "uri": uri(file) }));
+            params.insert("position".to_owned(), json!(source.encoding().position(&text, byte)));
+            match source.request(method, params.into()).await {
+                Ok(Value::Null) => {}
+                Ok(Value::Array(none)) if none.is_empty() => {}
+                Ok(answer) => return Ok((source, answer)),
+                Err(why) => end = Err(format!("{}: {why}", source.name())),
+            }
+        }
+        end
+    }
+
+    /// The server of a file, which is started if need be.
+    async fn use_server(&self, file: &Path) -> Option<Started> {
+        for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
+            let mut known = self.find_started(spec, file);
+            if let Some(known) = &mut known {
+                known.wait_while_ending().await;
+            }
+            let restarts = match &known {
+                None => 0,
+                Some(known) => match &*known.phase.borrow() {
+                    Phase::Starting | Phase::Ready(_) => return Some(known.clone()),
+                    Phase::Idle => known.restarts,
+                    // Where it cannot work, another one may.
+                    Phase::Failed { has_worked: false, .. } => continue,
+                    Phase::Failed { .. } if known.restarts >= spec.restarts => continue,
+                    Phase::Failed { .. } => known.restarts + 1,
+                },
+            };
+            if let Some(launch) = self.prepare(spec, file).await {
+                return self.start(spec, launch, restarts);
+            }
+        }
+        None
+    }
+
+    fn find_started(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Started> {
+        let state = self.0.state.borrow();
+        let mut all = state.started.iter();
+        let found = all.find(|started| started.spec == *spec && file.starts_with(&started.root));
+        found.cloned()
+    }
+
+    /// Finds out if a server can be started for a file.
+    async fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
+        let shared = Arc::clone(&self.0);
+        let spec = Arc::clone(spec);
+        let file = file.to_path_buf();
+        let preparing = spawn_blocking(move || {
+            let site = &shared.site;
+            let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
+            // Nearly always this is all that is looked at.
+            if !site.gate.permits(&spec) {
+                return None;
+            }
+            let program = find_program(&spec, &site.environment)?;
+            // The project's own programs are not what the user has installed.
+            let real = real_path(&program).ok()?;
+            let is_own = site.folders.iter().any(|folder| real.starts_with(folder));
+            if is_own && !spec.is_configured {
+                return None;
+            }
+            let root = spec.root(&file, folder)?;
+            let profile = site.gate.profile()?;
+            Some(Launch {
+                program,
+                arguments: spec.arguments.clone(),
+                variables: spec.environment.clone(),
+                root,
+                environment: site.environment.clone(),
+                profile,
+                cache: site.cache.join(folder_name(&spec.name)),
+            })
+        });
+        preparing.await.ok().flatten()
+    }
+
+    /// Starts a server unless too many run.
+    fn start(&self, spec: &Arc<LanguageServer>, launch: Launch, restarts: u32) -> Option<Started> {
+        let site = &self.0.site;
+        if site.stop.is_cancelled() {
+            return None;
+        }
+        let (sender, phase) = watch::channel(Phase::Starting);
+        let root = launch.root.clone();
+        let started =
+            Started { spec: Arc::clone(spec), root, phase, restarts, was_waited_for: false };
+        let mut is_added = true;
+        self.0.state.send_modify(|state| {
+            state.started.retain(|other| other.spec != *spec || other.root != started.root);
+            let running = state.started.iter().filter(|other| other.is_running()).count();
+            is_added = running < MAX_RUNNING;
+            if is_added {
+                state.started.push(started.clone());
+            }
+        });
+        if !is_added {
+            tracing::debug!(name = %spec.name, "too many language servers run");
+            return None;
+        }
+        let limits = (site.memory, IDLE_TIME);
+        site.tracker.spawn(run(Arc::clone(spec), launch, limits, sender, site.stop.clone()));
+        Some(started)
+    }
+
+    /// The server, which is waited for until it has started, and by the caller until it has loaded the project. Of edits
+    /// only the first one waits for that.
+    async fn ready_source(
+        &self,
+        started: &Started,
+        is_edit: bool,
+        deadline: Instant,
+    ) -> Result<Arc<dyn DiagnosticSource>, String> {
+        let mut phase = started.phase.clone();
+        let may_wait = !is_edit || !started.was_waited_for;
+        if may_wait {
+            let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
+            timeout_at(deadline, settled).await.ok();
+            self.0.state.send_modify(|state| {
+                let mut all = state.started.iter_mut();
+                if let Some(known) = all.find(|known| known.phase.same_channel(&started.phase)) {
+                    known.was_waited_for = true;
+                }
+            });
+        }
+        match &*phase.borrow() {
+            Phase::Ready(server) if !may_wait && !server.is_ready() => Err(LOADING.to_owned()),
+            Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
+            Phase::Starting => Err(STARTING.to_owned()),
+            Phase::Idle => Err("it has just ended".to_owned()),
+            Phase::Failed { why, .. } => Err(why.clone()),
+        }
+    }
+
+    fn edited(&self, file: &Path) -> Option<Edited> {
+        let state = self.0.state.borrow();
+        state.edited.iter().find(|edited| edited.path == file).cloned()
+    }
+
+    fn change_edited(&self, file: &Path, change: impl FnOnce(&mut Edited)) {
+        self.0.state.send_modify(|state| {
+            if let Some(edited) = state.edited.iter_mut().find(|edited| edited.path == file) {
+                change(edited);
+            }
+        });
+    }
+}
+
+impl Edited {
+    /// Notes what was found out about the errors before an edit, and those after it. Where those are not known, the next
+    /// edit is compared with what was before this one.
+    fn note(&mut self, before: Option<ErrorCounts>, now: Option<ErrorCounts>) {
+        if let (Before::Text(_), Before::Text(_), Some(before)) = (&self.first, &self.last, &before)
+        {
+            self.first = Before::Errors(before.clone());
+        }
+        if let Some(counts) = now.or(before) {
+            self.last = Before::Errors(counts);
+        }
+    }
+}
+
+impl Started {
+    /// Waits until a server whose connection has ended has ended, too.
+    async fn wait_while_ending(&mut self) {
+        let ended = self.phase.wait_for(|phase| match phase {
+            Phase::Ready(server) => !server.has_ended(),
+            Phase::Starting | Phase::Idle | Phase::Failed { .. } => true,
+        });
+        ended.await.ok();
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Starting | Phase::Ready(_))
+    }
+}
+
+/// Shows a server what others than the agent's own tools have made of the files that it has open.
+async fn refresh(source: &dyn DiagnosticSource, except: &Path) {
+    let mut files = source.shown_files();
+    files.retain(|file| file != except);
+    for file in files {
+        match read_text(&file).await {
+            ReadText::Text(text) => {
+                source.show(&file, &text, true);
+            }
+            ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
+            ReadText::NotText => {}
+        }
+    }
+}
+
+/// The errors of a file before a change.
+async fn errors_before(
+    source: &dyn DiagnosticSource,
+    file: &Path,
+    before: Before,
+    deadline: Instant,
+) -> Option<ErrorCounts> {
+    match before {
+        Before::Errors(counts) => Some(counts),
+        Before::Text(text) => {
+            let shown = source.show(file, &text, false);
+            let errors = source.errors(&shown, deadline).await?;
+            Some(ErrorCounts::of(&errors))
+        }
+    }
+}
+
+/// The name of a server's folder: names of files have characters with a meaning.
+fn folder_name(server: &str) -> String {
+    let chars = server.chars().take(64);
+    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
+}
+
+/// The text of a file on the disk.
+enum ReadText {
+    Text(Arc<str>),
+    Missing,
+    NotText,
+}
+
+async fn read_text(file: &Path) -> ReadText {
+    let file = file.to_path_buf();
+    let reading = spawn_blocking(move || {
+        let Ok(opened) = nofollow::open_file(&file) else { return ReadText::Missing };
+        if !opened.metadata().is_ok_and(|found| found.is_file()) {
+            return ReadText::NotText;
+        }
+        let mut text = String::new();
+        let read = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text);
+        match read {
+            Ok(count) if count as u64 <= MAX_TEXT_BYTES => ReadText::Text(text.into()),
+            _ => ReadText::NotText,
+        }
+    });
+    reading.await.unwrap_or(ReadText::NotText)
+}
+
+/// The first places of a name in a text, on this line if one is named. Of a path such as `a::b` the last part counts.
+fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
+    let last = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol);
+    let name = last.trim_matches(['(', ')', ' ']);
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let whole = text.match_indices(name).map(|(at, _)| at).filter(|at| {
+        let before = text[..*at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        ![before, after].into_iter().flatten().any(|char| char.is_alphanumeric() || char == '_')
+    });
+    let wanted = whole.filter(|at| {
+        line.is_none_or(|line| text[..*at].matches('\n').count() + 1 == line as usize)
+    });
+    wanted.take(MAX_TRIES).collect()
+}
+
+#[cfg(test)]
+mod tests;

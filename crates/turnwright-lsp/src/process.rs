@@ -1,0 +1,182 @@
+//! The process of a server: always in the sandbox, without network, and without write access to the project. It may
+//! write only into a folder of its own, where its caches are, and a temporary one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::catalogue::LanguageServer;
+use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_types::effect::escape_hidden;
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::redact;
+use turnwright_types::text;
+use turnwright_workspace::exec::{
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path, is_program,
+};
+use turnwright_workspace::real_path;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
+
+/// How long a server may take to exit after it was told to, and then after SIGTERM.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
+/// The bytes of stderr that are kept, and the characters of them that are shown.
+const KEPT_BYTES: usize = 4 * 1024;
+const SHOWN_CHARS: usize = 300;
+/// Variables with which build tools ask nobody outside, and the names of folders for what they write.
+const OFFLINE: [(&str, &str); 3] =
+    [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
+const CACHES: [(&str, &str); 3] =
+    [("CARGO_TARGET_DIR", "target"), ("GOCACHE", "go-build"), ("XDG_CACHE_HOME", "xdg")];
+
+/// Finds the program of a server. Blocks.
+pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<PathBuf> {
+    let command = Path::new(&spec.command);
+    if command.is_absolute() {
+        return is_program(command).is_ok_and(|is_one| is_one).then(|| command.to_path_buf());
+    }
+    find_in_path(command, environment.get("PATH"))
+}
+
+/// Everything that a process needs.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) root: PathBuf,
+    pub(crate) environment: Environment,
+    /// The profile of the session's servers, of which nothing that may be written is kept.
+    pub(crate) profile: SandboxProfile,
+    /// The server's own folder.
+    pub(crate) cache: PathBuf,
+}
+
+impl Launch {
+    /// Makes the folders. Blocks.
+    fn prepare(self) -> Result<(PipedProgram, PrivateTempFolder), String> {
+        turnwright_sandbox::namespace_support();
+        std::fs::create_dir_all(&self.cache)
+            .map_err(|error| format!("its folder cannot be made: {}", io_error_text(&error)))?;
+        let cache = real_path(&self.cache).map_err(|error| error.to_string())?;
+        let temp = PrivateTempFolder::create()
+            .map_err(|error| format!("its temporary folder cannot be made: {error}"))?;
+        let temp_path = real_path(temp.path()).map_err(|error| error.to_string())?;
+        let mut environment = self.environment.for_sandbox();
+        for (name, value) in OFFLINE {
+            environment = environment.with(name, value);
+        }
+        for (name, folder) in CACHES {
+            environment = environment.with(name, cache.join(folder));
+        }
+        for name in ["TMPDIR", "TMP", "TEMP"] {
+            environment = environment.with(name, temp_path.clone());
+        }
+        for (name, value) in &self.variables {
+            environment = environment.with(name, value);
+        }
+        let profile = SandboxProfile {
+            writable: vec![cache, temp_path],
+            read_only: Vec::new(),
+            caches: Vec::new(),
+            layers: Vec::new(),
+            network: Network::Off,
+            ..self.profile
+        };
+        let words = self.arguments.into_iter().map(OsString::from);
+        let program = PipedProgram {
+            command_line: std::iter::once(self.program.into_os_string()).chain(words).collect(),
+            workdir: self.root,
+            environment,
+            sandbox: Some(profile),
+        };
+        Ok((program, temp))
+    }
+}
+
+/// A running process. Dropping it kills it and all that it has started.
+#[derive(Debug)]
+pub(crate) struct ServerProcess {
+    group: ProcessGroup,
+    temp: PrivateTempFolder,
+}
+
+impl ServerProcess {
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// If it cannot be started; a part of a sentence.
+    pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
+        let preparing = spawn_blocking(move || launch.prepare());
+        let (program, temp) = preparing.await.map_err(|_| "it could not be prepared".to_owned())??;
+        let (group, pipes) = ProcessGroup::start_piped(&program)
+            .await
+            .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
+        Ok((ServerProcess { group, temp }, pipes))
+    }
+
+    /// Waits until it has ended, or holds more memory than it may. Returns why, as a part of a sentence.
+    pub(crate) async fn ended(&mut self, memory: u64) -> String {
+        let too_much = self.group.memory_above(Some(memory));
+        tokio::select! {
+            bytes = too_much => {
+                format!("it held {} of memory, more than it may", text::format_bytes(bytes))
+            }
+            exit = self.group.wait_for_end() => format!("it ended ({exit})"),
+        }
+    }
+
+    /// Ends the process, which was told to end.
+    pub(crate) async fn stop(self) {
+        self.group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
+        let temp = self.temp;
+        spawn_blocking(move || drop(temp)).await.ok();
+    }
+}
+
+/// Reads stderr to its end and keeps its last bytes.
+pub(crate) async fn keep_tail(
+    mut pipe: impl AsyncRead + Unpin + Send + 'static,
+    kept: watch::Sender<Vec<u8>>,
+) {
+    let mut buffer = vec![0; KEPT_BYTES];
+    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+        kept.send_modify(|kept| {
+            kept.extend_from_slice(&buffer[..count]);
+            let surplus = kept.len().saturating_sub(KEPT_BYTES);
+            kept.drain(..surplus);
+        });
+    }
+}
+
+/// Adds the last line that was printed to a reason.
+pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
+    let all = redact::text(&String::from_utf8_lossy(stderr)).into_owned();
+    match all.lines().rev().find(|line| !line.trim().is_empty()) {
+        None => why,
+        Some(line) => {
+            let shown = escape_hidden(text::first_chars(line.trim(), SHOWN_CHARS));
+            format!("{why}. It printed: {shown}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_that_was_printed_tells_why() {
+        for (printed, expected) in [
+            ("", "it ended"),
+            (" \n", "it ended"),
+            ("a\nerror: no such component\n\n", "it ended. It printed: error: no such component"),
+            ("\u{1b}[31mred", "it ended. It printed: \\u{1b}[31mred"),
+        ] {
+            assert_eq!(with_tail("it ended".to_owned(), printed.as_bytes()), expected);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The parts of the protocol that are read: places in a text, errors, and edits of files. A server's units of columns
+//! are bytes, UTF-16 code units or characters.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use turnwright_types::text;
+
+/// The most errors of a file that are kept.
+const MAX_ERRORS: usize = 200;
+/// The most characters of a message.
+const MAX_MESSAGE_CHARS: usize = 400;
+/// The most files that one rename may change.
+const MAX_FILES: usize = 200;
+/// The severity of an error.
+const ERROR: u64 = 1;
+
+/// A place between two characters, counted from 0.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
+)]
+pub(crate) struct Position {
+    pub(crate) line: u32,
+    pub(crate) character: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
+)]
+pub(crate) struct Range {
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+}
+
+/// The unit of a server's columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    Utf8,
+    /// That of all servers that do not say.
+    #[default]
+    Utf16,
+    Utf32,
+}
+
+impl Encoding {
+    /// The encoding that a server has chosen.
+    pub(crate) fn of(capabilities: &Value) -> Encoding {
+        match capabilities["positionEncoding"].as_str() {
+            Some("utf-8") => Encoding::Utf8,
+            Some("utf-32") => Encoding::Utf32,
+            _ => Encoding::Utf16,
+        }
+    }
+
+    fn units(self, char: char) -> usize {
+        match self {
+            Encoding::Utf8 => char.len_utf8(),
+            Encoding::Utf16 => char.len_utf16(),
+            Encoding::Utf32 => 1,
+        }
+    }
+
+    /// The position of a byte of the text.
+    pub(crate) fn position(self, text: &str, byte: usize) -> Position {
+        let before = text::prefix(text, byte);
+        let line = before.matches('\n').count();
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        let units: usize = before[start..].chars().map(|char| self.units(char)).sum();
+        Position { line: narrow(line), character: narrow(units) }
+    }
+
+    /// The byte of a position. A column behind the end of its line means that end; `None` if there is no such line.
+    pub(crate) fn byte(self, text: &str, position: Position) -> Option<usize> {
+        let mut start = 0;
+        for _ in 0..position.line {
+            start += text[start..].find('\n')? + 1;
+        }
+        let rest = text[start..].split('\n').next().unwrap_or_default();
+        let line = rest.strip_suffix('\r').unwrap_or(rest);
+        let mut units = 0;
+        for (at, char) in line.char_indices() {
+            if units >= position.character as usize {
+                return Some(start + at);
+            }
+            units += self.units(char);
+        }
+        Some(start + line.len())
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// An error that a server has found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Problem {
+    pub(crate) range: Range,
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out.
+pub(crate) fn errors_in(diagnostics: &Value) -> Vec<Problem> {
+    let all = diagnostics.as_array().into_iter().flatten();
+    let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);
+    let mut found: Vec<_> = errors.filter_map(problem).take(MAX_ERRORS).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn problem(diagnostic: &Value) -> Option<Problem> {
+    let range = Range::deserialize(&diagnostic["range"]).ok()?;
+    let said = &diagnostic["message"];
+    let whole = said.as_str().or_else(|| said["value"].as_str())?;
+    let code = match &diagnostic["code"] {
+        Value::String(code) => text::first_chars(code, MAX_MESSAGE_CHARS).to_owned(),
+        Value::Number(code) => code.to_string(),
+        _ => String::new(),
+    };
+    let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
+    Some(Problem { range, code, message })
+}
+
+/// The address of a file.
+pub(crate) fn uri(path: &Path) -> String {
+    Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
+}
+
+/// The file of an address, in whatever way a server writes it; `None` if it is none of a file.
+pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
+    Url::parse(uri.as_str()?).ok()?.to_file_path().ok()
+}
+
+/// The edits of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEdits {
+    pub path: PathBuf,
+    edits: Vec<(Range, String)>,
+    encoding: Encoding,
+}
+
+impl FileEdits {
+    /// The text after the edits; `None` if they do not fit it.
+    pub fn apply(&self, text: &str) -> Option<String> {
+        let mut after = String::with_capacity(text.len());
+        let mut at = 0;
+        for (range, new) in &self.edits {
+            let start = self.encoding.byte(text, range.start)?;
+            let end = self.encoding.byte(text, range.end)?;
+            if start < at || end < start {
+                return None;
+            }
+            after.push_str(&text[at..start]);
+            after.push_str(new);
+            at = end;
+        }
+        after.push_str(&text[at..]);
+        Some(after)
+    }
+}
+
+/// Reads the edits of a `WorkspaceEdit`, in the order of the paths.
+///
+/// # Errors
+/// If it does more than to edit files that exist, or is malformed.
+pub(crate) fn file_edits(edit: &Value, encoding: Encoding) -> Result<Vec<FileEdits>, String> {
+    let changes = edit["changes"].as_object().into_iter().flatten();
+    let mut listed: Vec<(Value, &Value)> =
+        changes.map(|(uri, edits)| (Value::from(uri.as_str()), edits)).collect();
+    for change in edit["documentChanges"].as_array().into_iter().flatten() {
+        if change["kind"].is_string() {
+            return Err("the server would also create, move or delete files".to_owned());
+        }
+        listed.push((change["textDocument"]["uri"].clone(), &change["edits"]));
+    }
+    let mut files: Vec<FileEdits> = Vec::new();
+    for (uri, edits) in listed {
+        let path = path_of(&uri).ok_or("the server names something that is no file")?;
+        let mut read = Vec::new();
+        for edit in edits.as_array().into_iter().flatten() {
+            let range = Range::deserialize(&edit["range"]).map_err(|error| error.to_string())?;
+            read.push((range, edit["newText"].as_str().unwrap_or_default().to_owned()));
+        }
+        match files.iter_mut().find(|file| file.path == path) {
+            Some(file) => file.edits.extend(read),
+            None => files.push(FileEdits { path, edits: read, encoding }),
+        }
+    }
+    if files.len() > MAX_FILES {
+        return Err(format!("the server would change {} files", files.len()));
+    }
+    files.retain(|file| !file.edits.is_empty());
+    for file in &mut files {
+        file.edits.sort();
+        file.edits.dedup();
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(files)
+}
+
+/// The places in the answer to a question for definitions or references: files and lines, counted from 1.
+pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
+    let all = match answer {
+        Value::Array(all) => all.as_slice(),
+        Value::Object(_) => std::slice::from_ref(answer),
+        _ => &[],
+    };
+    let found = all.iter().filter_map(|place| {
+        let (uri, range) = if place["targetUri"].is_string() {
+            (&place["targetUri"], &place["targetSelectionRange"])
+        } else {
+            (&place["uri"], &place["range"])
+        };
+        let range = Range::deserialize(range).ok()?;
+        Some((path_of(uri)?, range.start.line.saturating_add(1)))
+    });
+    let mut places: Vec<_> = found.collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TEXT: &str = "a\u{e4}\u{1f600}b\r\nsecond\n";
+
+    #[test]
+    fn a_position_is_the_same_place_in_each_encoding() {
+        for (encoding, columns) in [
+            (Encoding::Utf8, [0, 1, 3, 7, 8]),
+            (Encoding::Utf16, [0, 1, 2, 4, 5]),
+            (Encoding::Utf32, [0, 1, 2, 3, 4]),
+        ] {
+            for (byte, character) in [0, 1, 3, 7, 8].into_iter().zip(columns) {
+                let position = Position { line: 0, character };
+                assert_eq!(encoding.position(TEXT, byte), position, "{encoding:?}");
+                assert_eq!(encoding.byte(TEXT, position), Some(byte), "{encoding:?}");
+            }
+            let place = |line, character| encoding.byte(TEXT, Position { line, character });
+            assert_eq!(place(0, 99), Some(8));
+            assert_eq!((place(1, 3), place(2, 0), place(3, 0)), (Some(13), Some(17), None));
+            assert_eq!(encoding.position(TEXT, 13), Position { line: 1, character: 3 });
+        }
+    }
+
+    fn range(line: u32, from: u32, to: u32) -> Value {
+        json!({
+            "start": { "line": line, "character": from },
+            "end": { "line": line, "character": to }
+        })
+    }
+
+    #[test]
+    fn only_errors_are_kept_and_what_is_malformed_is_left_out() {
+        let found = errors_in(&json!([
+            { "range": range(2, 0, 1), "severity": 1, "code": 2304, "message": "no\n  name" },
+            { "range": range(1, 0, 1), "code": "E0308", "message": { "kind": "x", "value": "m" } },
+            { "range": range(1, 0, 1), "code": "E0308", "message": "m" },
+            { "range": range(1, 0, 1), "severity": 2, "message": "a warning" },
+            { "range": 7, "message": "m" },
+            { "range": range(1, 0, 1) },
+            "x"
+        ]));
+        let shown: Vec<_> = found
+            .iter()
+            .map(|problem| (problem.range.start.line, problem.code.as_str(), &*problem.message))
+            .collect();
+        assert_eq!(shown, [(1, "E0308", "m"), (2, "2304", "no name")]);
+        let flood: Value = (0..1_000)
+            .map(|number| json!({ "range": range(number, 0, 1), "message": "m" }))
+            .collect();
+        assert_eq!(errors_in(&flood).len(), MAX_ERRORS);
+        assert_eq!(errors_in(&Value::Null), []);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn edits_of_both_forms_are_applied_and_others_are_refused() {
+        let edit = |from, to| json!({ "range": range(0, from, to), "newText": "new" });
+        let simple = json!({ "changes": { "file:///w/a%20b.rs": [edit(4, 5), edit(0, 1)] } });
+        let versioned = json!({ "documentChanges": [
+            { "textDocument": { "uri": "file:///w/a b.rs", "version": 3 }, "edits": [edit(0, 1)] },
+            { "textDocument": { "uri": "file:///w/a%20b.rs" }, "edits": [edit(4, 5)] }
+        ] });
+        for edit in [simple, versioned] {
+            let files = file_edits(&edit, Encoding::Utf16).unwrap();
+            assert_eq!((files.len(), files[0].path.as_path()), (1, Path::new("/w/a b.rs")));
+            assert_eq!(files[0].apply(TEXT).unwrap(), "new\u{e4}\u{1f600}new\r\nsecond\n");
+        }
+        let overlapping = json!({ "changes": { "file:///w/a": [edit(0, 2), edit(1, 3)] } });
+        let beyond = json!({ "changes": { "file:///w/a": [
+            { "range": range(9, 0, 0), "newText": "" }
+        ] } });
+        for edit in [overlapping, beyond] {
+            assert_eq!(file_edits(&edit, Encoding::Utf16).unwrap()[0].apply(TEXT), None);
+        }
+        let created = json!({ "documentChanges": [{ "kind": "create", "uri": "file:///w/x" }] });
+        let elsewhere = json!({ "changes": { "untitled:x": [edit(0, 1)] } });
+        for edit in [created, elsewhere] {
+            assert!(file_edits(&edit, Encoding::Utf16).is_err(), "{edit}");
+        }
+        assert_eq!(file_edits(&Value::Null, Encoding::Utf16), Ok(Vec::new()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn places_of_all_forms_are_read() {
+        let one = json!({ "uri": "file:///w/a.rs", "range": range(2, 0, 1) });
+        let link = json!({
+            "targetUri": "file:///w/b.rs",
+            "targetRange": range(1, 0, 9),
+            "targetSelectionRange": range(4, 0, 1)
+        });
+        let odd = json!({ "uri": "zip:/x", "range": range(2, 0, 1) });
+        let table = [
+            (Value::Null, vec![]),
+            (one.clone(), vec![("/w/a.rs", 3)]),
+            (json!([link, one, one, odd]), vec![("/w/a.rs", 3), ("/w/b.rs", 5)]),
+        ];
+        for (answer, expected) in table {
+            let expected: Vec<_> =
+                expected.into_iter().map(|(path, line)| (PathBuf::from(path), line)).collect();
+            assert_eq!(places(&answer), expected, "{answer}");
+        }
+    }
+}

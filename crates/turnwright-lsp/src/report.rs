@@ -1,0 +1,204 @@
+//! Compares the errors of a file before and after an edit, and says which ones are new. They are compared without their
+//! places, because an edit moves what is below it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::protocol::{Encoding, Problem};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::hash::std_hash;
+use turnwright_types::text;
+
+/// The most errors of a file that are told.
+const MAX_TOLD: usize = 10;
+
+/// How often a text has each error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorCounts(HashMap<u64, usize>);
+
+impl ErrorCounts {
+    pub(crate) fn of(problems: &[Problem]) -> ErrorCounts {
+        let mut counts = ErrorCounts::default();
+        for problem in problems {
+            *counts.0.entry(kind(problem)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The errors of a later text that this one does not have.
+    pub(crate) fn news<'a>(&self, problems: &'a [Problem]) -> Vec<&'a Problem> {
+        let mut known = self.0.clone();
+        let mut new = Vec::new();
+        for problem in problems {
+            match known.get_mut(&kind(problem)) {
+                Some(left) if *left > 0 => *left -= 1,
+                _ => new.push(problem),
+            }
+        }
+        new
+    }
+}
+
+fn kind(problem: &Problem) -> u64 {
+    std_hash((&problem.code, &problem.message))
+}
+
+/// The report of a server about a file that was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    /// The name of the server.
+    pub server: String,
+    pub file: PathBuf,
+    pub finding: Finding,
+}
+
+/// The three things that it can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    NoNewErrors,
+    NewErrors {
+        count: usize,
+        /// The first of them, each with its line and column.
+        told: Vec<String>,
+        /// True if the errors before the change are not known, so that these may be older.
+        may_be_older: bool,
+    },
+    /// Why nothing is known, as a part of a sentence.
+    NotKnown(String),
+}
+
+impl Finding {
+    /// Compares the errors of a text with those before; `None` if those are not known.
+    pub(crate) fn compare(
+        before: Option<&ErrorCounts>,
+        now: &[Problem],
+        encoding: Encoding,
+        text: &str,
+    ) -> Finding {
+        let new = before.unwrap_or(&ErrorCounts::default()).news(now);
+        if new.is_empty() {
+            return Finding::NoNewErrors;
+        }
+        let first = new.iter().take(MAX_TOLD);
+        Finding::NewErrors {
+            count: new.len(),
+            told: first.map(|problem| line(problem, encoding, text)).collect(),
+            may_be_older: before.is_none(),
+        }
+    }
+}
+
+/// An error with its place, counted from 1.
+fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
+    let start = problem.range.start;
+    let byte = encoding.byte(text, start).unwrap_or_default();
+    let column = Encoding::Utf32.position(text, byte).character.saturating_add(1);
+    let line = start.line.saturating_add(1);
+    let code = if problem.code.is_empty() { String::new() } else { format!("{}: ", problem.code) };
+    escape_hidden(&format!("{line}:{column}: {code}{}", problem.message))
+}
+
+impl FileReport {
+    /// The text for the model. `name` is what it calls the file.
+    pub fn for_model(&self, name: &str) -> String {
+        let server = escape_hidden_line(&self.server);
+        let file = escape_hidden_line(name);
+        match &self.finding {
+            Finding::NoNewErrors => format!("[{server}: no new errors in {file}]"),
+            Finding::NotKnown(why) => {
+                format!("[{server}: not known yet if {file} has new errors: {why}]")
+            }
+            Finding::NewErrors { count, told, may_be_older } => {
+                let age = if *may_be_older { ", which may be older than the edit" } else { "" };
+                let mut text = format!("[{server}: {} in {file}{age}]", new_errors(*count));
+                for line in told {
+                    text.push_str(&format!("\n{line}"));
+                }
+                let more = count - told.len();
+                if more > 0 {
+                    text.push_str(&format!("\n… and {more} more"));
+                }
+                text
+            }
+        }
+    }
+
+    /// A line for the user.
+    pub fn for_user(&self) -> String {
+        let said = match &self.finding {
+            Finding::NoNewErrors => "no new errors".to_owned(),
+            Finding::NotKnown(why) => format!("nothing known yet: {why}"),
+            Finding::NewErrors { count, .. } => new_errors(*count),
+        };
+        text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
+    }
+
+    /// The number of new errors that are known.
+    pub fn new_errors(&self) -> usize {
+        match self.finding {
+            Finding::NewErrors { count, .. } => count,
+            Finding::NoNewErrors | Finding::NotKnown(_) => 0,
+        }
+    }
+}
+
+fn new_errors(count: usize) -> String {
+    if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Position, Range};
+
+    fn problem(line: u32, code: &str, message: &str) -> Problem {
+        let start = Position { line, character: 3 };
+        let code = code.to_owned();
+        Problem { range: Range { start, end: start }, code, message: message.to_owned() }
+    }
+
+    fn report(finding: Finding) -> FileReport {
+        FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), finding }
+    }
+
+    fn compare(before: Option<&[Problem]>, now: &[Problem]) -> String {
+        let counts = before.map(ErrorCounts::of);
+        let text = "\u{1f600}abc\n".repeat(40);
+        let finding = Finding::compare(counts.as_ref(), now, Encoding::Utf16, &text);
+        report(finding).for_model("a.rs")
+    }
+
+    #[test]
+    fn only_errors_that_were_not_there_are_told_wherever_they_are_now() {
+        let old = problem(3, "E1", "old");
+        let moved = problem(9, "E1", "old");
+        let none = "[s: no new errors in a.rs]";
+        assert_eq!(compare(Some(&[old.clone()]), &[moved.clone()]), none);
+        assert_eq!(compare(Some(&[old.clone()]), &[]), none);
+        assert_eq!(
+            compare(Some(&[old.clone()]), &[old.clone(), moved.clone()]),
+            "[s: 1 new error in a.rs]\n10:3: E1: old"
+        );
+        assert_eq!(
+            compare(None, &[old.clone(), problem(1, "", "x")]),
+            "[s: 2 new errors in a.rs, which may be older than the edit]\n4:3: E1: old\n2:3: x"
+        );
+        assert_eq!(compare(None, &[]), none);
+    }
+
+    #[test]
+    fn a_flood_is_cut_and_three_outcomes_have_three_texts() {
+        let many: Vec<_> = (0..30).map(|line| problem(line, "", &format!("m{line}"))).collect();
+        let told = compare(Some(&[]), &many);
+        assert!(told.starts_with("[s: 30 new errors in a.rs]\n1:3: m0\n"), "{told}");
+        assert!(told.ends_with("\n10:3: m9\n… and 20 more"), "{told}");
+        let unknown = report(Finding::NotKnown("it is still starting".to_owned()));
+        assert_eq!(
+            unknown.for_model("a.rs"),
+            "[s: not known yet if a.rs has new errors: it is still starting]"
+        );
+        assert_eq!(unknown.for_user(), "s: nothing known yet: it is still starting");
+        assert_eq!(report(Finding::NoNewErrors).for_user(), "s: no new errors");
+        assert!(compare(Some(&[]), &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
+    }
+}

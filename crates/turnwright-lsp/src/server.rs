@@ -1,0 +1,540 @@
+//! A running server: how it begins, which documents it knows, when its answers are about the text that was asked about,
+//! and how it ends.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalogue::LanguageServer;
+use crate::connection::{Connection, Document, Heard, Published, connect};
+use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
+use crate::protocol::{Encoding, Position, Problem, Range, errors_in, uri};
+use crate::source::{DiagnosticSource, FileEvent, ShownText};
+use turnwright_rpc::RequestError;
+use turnwright_types::hash::std_hash;
+
+/// The most documents that a server has open.
+const MAX_DOCUMENTS: usize = 50;
+/// Errors without a version are those of the last text when no others have come for so long.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// How long a server may take to answer a question for places.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a request that the server was too busy for is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The errors with which a server says that it is worth asking again: the content was modified, or it was cancelled.
+const RETRIED_CODES: [i32; 2] = [-32801, -32802];
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+/// The ways in which a server wants to be told changes.
+const FULL_SYNC: u64 = 1;
+const INCREMENTAL_SYNC: u64 = 2;
+
+/// The state of a server.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Starting,
+    Ready(Arc<Server>),
+    /// It was ended because nobody used it.
+    Idle,
+    /// Why it has ended or could not be started, as a part of a sentence.
+    Failed { why: String, has_worked: bool },
+}
+
+/// A server that has been initialised.
+#[derive(Debug)]
+pub(crate) struct Server {
+    spec: Arc<LanguageServer>,
+    connection: Connection,
+    encoding: Encoding,
+    sync: u64,
+    is_told_saves: bool,
+    can_pull: bool,
+}
+
+/// Runs a server until it ends, nobody has used it for `idle_time`, or `stop` is cancelled.
+pub(crate) async fn run(
+    spec: Arc<LanguageServer>,
+    launch: Launch,
+    (memory, idle_time): (u64, Duration),
+    phase: watch::Sender<Phase>,
+    stop: CancellationToken,
+) {
+    let root = launch.root.clone();
+    let mut has_worked = false;
+    let end = match ServerProcess::start(launch).await {
+        Err(why) => Some(why),
+        Ok((mut process, pipes)) => {
+            let folders = json!([{ "uri": uri(&root), "name": folder_name(&root) }]);
+            let (connection, mut tasks) =
+                connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders.clone());
+            let stderr = watch::Sender::new(Vec::new());
+            tasks.spawn(keep_tail(pipes.stderr, stderr.clone()));
+            let working = async {
+                let server = initialize(&spec, &connection, &root, &folders).await?;
+                phase.send_replace(Phase::Ready(Arc::new(server)));
+                has_worked = true;
+                tokio::select! {
+                    () = connection.ended() => Err("it closed its connection".to_owned()),
+                    () = unused(&connection, idle_time) => Ok(()),
+                }
+            };
+            let end = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                why = process.ended(memory) => Some(why),
+                ended = working => ended.err(),
+            };
+            shut_down(&connection).await;
+            process.stop().await;
+            let tail = stderr.borrow().clone();
+            end.map(|why| with_tail(why, &tail))
+        }
+    };
+    phase.send_replace(match end {
+        None => Phase::Idle,
+        Some(why) => {
+            tracing::debug!(name = %spec.name, %why, "a language server has ended");
+            Phase::Failed { why, has_worked }
+        }
+    });
+}
+
+fn folder_name(root: &Path) -> String {
+    root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Waits until nobody has used the server for this time.
+async fn unused(connection: &Connection, idle_time: Duration) {
+    loop {
+        let end = connection.heard().borrow().used + idle_time;
+        if end <= Instant::now() {
+            return;
+        }
+        sleep_until(end).await;
+    }
+}
+
+async fn shut_down(connection: &Connection) {
+    if !connection.is_ended() {
+        connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
+        connection.notify("exit", Value::Null);
+    }
+    connection.close();
+}
+
+/// Exchanges the first messages.
+async fn initialize(
+    spec: &Arc<LanguageServer>,
+    connection: &Connection,
+    root: &Path,
+    folders: &Value,
+) -> Result<Server, String> {
+    let params = json!({
+        "processId": null,
+        "clientInfo": { "name": "turnwright", "version": env!("CARGO_PKG_VERSION") },
+        "rootUri": uri(root),
+        "workspaceFolders": folders,
+        "initializationOptions": spec.options,
+        "capabilities": client_capabilities()
+    });
+    let answer = connection.request("initialize", params, spec.startup).await;
+    let capabilities = match answer {
+        Ok(answer) => answer["capabilities"].clone(),
+        Err(error) => return Err(format!("it could not be initialised: {error}")),
+    };
+    connection.notify("initialized", json!({}));
+    if spec.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
+        let settings = json!({ "settings": spec.settings });
+        connection.notify("workspace/didChangeConfiguration", settings);
+    }
+    let sync = &capabilities["textDocumentSync"];
+    let save = &sync["save"];
+    Ok(Server {
+        spec: Arc::clone(spec),
+        connection: connection.clone(),
+        encoding: Encoding::of(&capabilities),
+        sync: sync.as_u64().or_else(|| sync["change"].as_u64()).unwrap_or_default(),
+        is_told_saves: sync.is_u64() || save.is_object() || save == true,
+        can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
+    })
+}
+
+/// The things that we can do. Nothing else is asked of us.
+fn client_capabilities() -> Value {
+    serde_json::from_str(include_str!("capabilities.json")).unwrap_or_default()
+}
+
+impl Server {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.is_ended()
+    }
+
+    /// Tells the server a text unless it knows it. Returns the document, and true if the text was new.
+    fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (Document, bool) {
+        heard.used = Instant::now();
+        let place = heard.documents.iter().position(|document| document.path == file);
+        let known = place.map(|place| heard.documents.remove(place));
+        let hash = std_hash(text);
+        let is_new = known.as_ref().is_none_or(|known| known.hash != hash);
+        let document = match known {
+            Some(known) if !is_new => known,
+            known => {
+                heard.last_version += 1;
+                let document = Document {
+                    path: file.to_path_buf(),
+                    version: heard.last_version,
+                    hash,
+                    end: self.encoding.position(text, text.len()),
+                    since: Instant::now(),
+                };
+                self.send_text(&document, known.as_ref(), text);
+                document
+            }
+        };
+        heard.documents.push(document.clone());
+        if heard.documents.len() > MAX_DOCUMENTS {
+            let oldest = heard.documents.remove(0);
+            self.close_document(heard, &oldest.path);
+        }
+        (document, is_new)
+    }
+
+    /// Opens a document, or sends its new text in place of the old one.
+    fn send_text(&self, document: &Document, known: Option<&Document>, text: &str) {
+        let uri = uri(&document.path);
+        let Some(known) = known else {
+            let item = json!({
+                "uri": uri,
+                "languageId": self.spec.language(&document.path),
+                "version": document.version,
+                "text": text
+            });
+            return self.connection.notify("textDocument/didOpen", json!({ "textDocument": item }));
+        };
+        let mut change = json!({ "text": text });
+        if self.sync == INCREMENTAL_SYNC {
+            change["range"] = json!(Range { start: Position::default(), end: known.end });
+        }
+        if [FULL_SYNC, INCREMENTAL_SYNC].contains(&self.sync) {
+            let document = json!({ "uri": uri, "version": document.version });
+            let params = json!({ "textDocument": document, "contentChanges": [change] });
+            self.connection.notify("textDocument/didChange", params);
+        }
+    }
+
+    fn close_document(&self, heard: &mut Heard, file: &Path) {
+        // Late errors of an earlier text must not pass for those of a later one.
+        heard.published.remove(file);
+        let params = json!({ "textDocument": { "uri": uri(file) } });
+        self.connection.notify("textDocument/didClose", params);
+    }
+
+    /// Waits until the server has loaded the project.
+    async fn wait_until_ready(&self, deadline: Instant) -> Option<()> {
+        let mut heard = self.connection.heard().subscribe();
+        loop {
+            if heard.borrow_and_update().is_ready(self.spec.readiness) {
+                return Some(());
+            }
+            let soon = Instant::now() + RETRY_PAUSE;
+            self.wait_for_news(&mut heard, deadline, soon).await?;
+        }
+    }
+
+    /// Waits for news of the server, or for another moment. Returns `None` at the deadline and after its end.
+    async fn wait_for_news(
+        &self,
+        heard: &mut watch::Receiver<Heard>,
+        deadline: Instant,
+        until: Instant,
+    ) -> Option<()> {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = self.connection.ended() => None,
+            news = heard.changed() => news.ok(),
+            () = sleep_until(until.min(deadline)) => Some(()),
+        }
+    }
+
+    async fn find_errors(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
+        self.wait_until_ready(deadline).await?;
+        let wants_pulls = self.connection.heard().borrow().wants_pulls;
+        let mut errors = if self.can_pull || wants_pulls {
+            let mut pulled = self.pull(shown, deadline).await?;
+            let heard = self.connection.heard().borrow();
+            if let Some((_, pushed)) = fresh(&heard, shown) {
+                pulled.extend(pushed);
+            }
+            pulled
+        } else {
+            self.wait_for_publication(shown, deadline).await?
+        };
+        errors.sort();
+        errors.dedup();
+        // Another call may have changed the file meanwhile.
+        let heard = self.connection.heard().borrow();
+        let open = heard.documents.iter().find(|document| document.path == shown.path);
+        open.is_some_and(|document| document.version == shown.version).then_some(errors)
+    }
+
+    /// Asks for the errors of a document.
+    async fn pull(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
+        loop {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let params = json!({ "textDocument": { "uri": uri(&shown.path) } });
+            match self.connection.request("textDocument/diagnostic", params, left).await {
+                Ok(report) => return Some(errors_in(&report["items"])),
+                Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits until the server publishes the errors of a document.
+    async fn wait_for_publication(
+        &self,
+        shown: &ShownText,
+        deadline: Instant,
+    ) -> Option<Vec<Problem>> {
+        let mut heard = self.connection.heard().subscribe();
+        loop {
+            let found = fresh(&heard.borrow_and_update(), shown);
+            let until = match found {
+                Some((settled, errors)) if settled <= Instant::now() => return Some(errors),
+                Some((settled, _)) => settled,
+                None => deadline,
+            };
+            self.wait_for_news(&mut heard, deadline, until).await?;
+        }
+    }
+}
+
+/// The published errors of a text, and from when on they count; `None` if there are only those of another text.
+fn fresh(heard: &Heard, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
+    let Published { version, at, errors } = heard.published.get(&shown.path)?;
+    let settled = match version {
+        Some(version) if *version == shown.version => *at,
+        Some(_) => return None,
+        None if *at < shown.since => return None,
+        None => *at + QUIET_TIME,
+    };
+    Some((settled, errors.clone()))
+}
+
+impl DiagnosticSource for Server {
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    fn is_ready(&self) -> bool {
+        self.connection.heard().borrow().is_ready(self.spec.readiness)
+    }
+
+    fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
+        let mut shown = ShownText { path: file.to_path_buf(), version: 0, since: Instant::now() };
+        self.connection.heard().send_modify(|heard| {
+            let (document, is_new) = self.tell(heard, file, text);
+            shown.version = document.version;
+            shown.since = document.since;
+            if is_new && is_saved && self.is_told_saves {
+                let params = json!({ "textDocument": { "uri": uri(file) } });
+                self.connection.notify("textDocument/didSave", params);
+            }
+        });
+        shown
+    }
+
+    fn shown_files(&self) -> Vec<PathBuf> {
+        let heard = self.connection.heard().borrow();
+        heard.documents.iter().map(|document| document.path.clone()).collect()
+    }
+
+    fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
+        let changes: Vec<_> = events
+            .iter()
+            .map(|(path, event)| json!({ "uri": uri(path), "type": *event as u8 }))
+            .collect();
+        let params = json!({ "changes": changes });
+        self.connection.notify("workspace/didChangeWatchedFiles", params);
+        self.connection.heard().send_modify(|heard| {
+            let gone = events.iter().filter(|(_, event)| *event == FileEvent::Deleted);
+            for (path, _) in gone {
+                if heard.documents.iter().any(|document| document.path == *path) {
+                    heard.documents.retain(|document| document.path != *path);
+                    self.close_document(heard, path);
+                }
+            }
+        });
+    }
+
+    fn errors<'a>(
+        &'a self,
+        shown: &'a ShownText,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Option<Vec<Problem>>> {
+        Box::pin(self.find_errors(shown, deadline))
+    }
+
+    fn request<'a>(
+        &'a self,
+        method: &'static str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move {
+            let deadline = Instant::now() + ANSWER_TIMEOUT;
+            self.connection.heard().send_modify(|heard| heard.used = Instant::now());
+            let ready = self.wait_until_ready(deadline).await;
+            ready.ok_or("it has not loaded the project yet")?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = self.connection.request(method, params, left).await;
+            answer.map_err(|error| error.to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::framing::{FrameReader, frame};
+
+    struct Peer {
+        frames: FrameReader<DuplexStream>,
+        output: DuplexStream,
+    }
+
+    impl Peer {
+        async fn next(&mut self) -> Value {
+            serde_json::from_slice(&self.frames.next().await.unwrap().unwrap()).unwrap()
+        }
+
+        async fn say(&mut self, message: &Value) {
+            self.output.write_all(&frame(message.to_string().as_bytes())).await.unwrap();
+        }
+
+        async fn publish(&mut self, version: &Value, message: &str) {
+            let range = json!({
+                "start": { "line": 0, "character": 0 },
+                "end": { "line": 0, "character": 1 }
+            });
+            let params = json!({
+                "uri": uri(&file()),
+                "version": version,
+                "diagnostics": [{ "range": range, "message": message }]
+            });
+            let method = "textDocument/publishDiagnostics";
+            self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+        }
+    }
+
+    fn file() -> PathBuf {
+        if cfg!(windows) { "C:\\w\\a.py".into() } else { "/w/a.py".into() }
+    }
+
+    /// A server with these capabilities that was initialised.
+    async fn started(capabilities: &Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
+        let (output, server_output) = duplex(64 * 1024);
+        let (server_input, input) = duplex(64 * 1024);
+        let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
+        let mut peer = Peer { frames: FrameReader::new(server_input), output: server_output };
+        let spec = Arc::new(crate::catalogue::known_servers().remove(3));
+        let root = file();
+        let answering = async {
+            let request = peer.next().await;
+            let result = json!({ "capabilities": capabilities });
+            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            assert_eq!(peer.next().await["method"], "initialized");
+        };
+        let (server, ()) =
+            tokio::join!(initialize(&spec, &connection, &root, &Value::Null), answering);
+        (server.unwrap(), peer, tasks)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(9)
+    }
+
+    #[test]
+    fn our_capabilities_are_sent() {
+        assert_eq!(client_capabilities()["window"]["workDoneProgress"], true);
+    }
+
+    #[tokio::test]
+    async fn errors_of_an_earlier_text_are_never_those_of_a_later_one() {
+        let sync = json!({ "textDocumentSync": { "change": 2, "save": { "includeText": false } } });
+        let (server, mut peer, _tasks) = started(&sync).await;
+        let old = server.show(&file(), "a\n\u{e4}b", false);
+        assert_eq!(peer.next().await["params"]["textDocument"]["languageId"], "python");
+        let new = server.show(&file(), "new", true);
+        assert_ne!(old.version, new.version);
+        let change = peer.next().await["params"].take();
+        assert_eq!(change["textDocument"]["version"], new.version);
+        let whole = &change["contentChanges"][0];
+        assert_eq!(whole["range"]["end"], json!({ "line": 1, "character": 2 }));
+        assert_eq!(peer.next().await["method"], "textDocument/didSave");
+        peer.publish(&json!(old.version), "stale").await;
+        let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;
+        assert_eq!(early, None);
+        peer.publish(&json!(new.version), "right").await;
+        let found = server.errors(&new, soon()).await.unwrap();
+        assert_eq!(found[0].message, "right");
+        // The earlier text is not open any more.
+        assert_eq!(server.errors(&old, Instant::now() + Duration::from_millis(60)).await, None);
+        let same = server.show(&file(), "new", true);
+        assert_eq!(same, new);
+        let newest = server.show(&file(), "newest", false);
+        peer.publish(&Value::Null, "without a version").await;
+        let found = server.errors(&newest, soon()).await.unwrap();
+        assert_eq!(found[0].message, "without a version");
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_is_asked_again_and_one_that_has_ended_knows_nothing() {
+        let (server, mut peer, _tasks) = started(&json!({ "diagnosticProvider": {} })).await;
+        let shown = server.show(&file(), "text", false);
+        assert_eq!(peer.next().await["method"], "textDocument/didOpen");
+        let asking = server.errors(&shown, soon());
+        let answering = async {
+            for code in RETRIED_CODES {
+                let request = peer.next().await;
+                let error = json!({ "code": code, "message": "busy" });
+                peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+            }
+            let request = peer.next().await;
+            let result = json!({ "kind": "full", "items": [] });
+            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        assert_eq!(errors, Some(Vec::new()));
+        drop(peer);
+        assert_eq!(server.errors(&shown, soon()).await, None);
+    }
+
+    #[tokio::test]
+    async fn the_number_of_open_documents_is_bounded() {
+        let (server, mut peer, _tasks) = started(&json!({ "textDocumentSync": 1 })).await;
+        for number in 0..=MAX_DOCUMENTS {
+            server.show(&file().with_file_name(format!("{number}.py")), "text", false);
+            assert_eq!(peer.next().await["method"], "textDocument/didOpen");
+        }
+        let closed = peer.next().await;
+        assert_eq!(closed["method"], "textDocument/didClose");
+        assert!(closed["params"]["textDocument"]["uri"].as_str().unwrap().ends_with("/0.py"));
+        assert_eq!(server.shown_files().len(), MAX_DOCUMENTS);
+    }
+}

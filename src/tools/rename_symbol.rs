@@ -1,0 +1,135 @@
+//! `rename_symbol`: renames a symbol wherever it is used, by the edits of a language server. The user is asked as about
+//! any edit, and sees all of it. Either all files are changed or none.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+use super::apply_patch::{PatchStep, run_steps, step_diff};
+use super::arguments::{PATH, ShownArgument};
+use super::symbols::{NO_SERVER, shown};
+use super::{
+    CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
+    edit_common, locations,
+};
+use turnwright_lsp::FileEdits;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_workspace::checkpoint::ExpectedChange;
+
+/// Rename a symbol in all files that use it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct RenameSymbol {
+    /// A file that uses it
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// Its name
+    #[serde(alias = "name")]
+    symbol: String,
+    /// The name in its place
+    #[serde(alias = "newName")]
+    new_name: String,
+    /// A line of the file that uses it
+    #[serde(default)]
+    line: Option<u32>,
+    // The edits, or why there are none.
+    #[serde(skip)]
+    found: Option<Result<Vec<FileEdits>, String>>,
+}
+
+impl RenameSymbol {
+    fn title(&self) -> String {
+        format!("Rename {} → {}", shown(&self.symbol), shown(&self.new_name))
+    }
+}
+
+impl Tool for RenameSymbol {
+    const NAME: &'static str = "rename_symbol";
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Rename";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
+    type Preview = Vec<PatchStep>;
+
+    fn is_offered(offer: &OfferContext) -> bool {
+        offer.has_places
+    }
+
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
+    }
+
+    /// Asks the server, because only it knows which files are changed.
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve(PathBuf::from(&self.path));
+        let symbol = (self.symbol.as_str(), self.line);
+        let found = match site.env.languages() {
+            None => Err(NO_SERVER.to_owned()),
+            Some(languages) => {
+                let asking = languages.rename(&target.path, symbol, &self.new_name);
+                Handle::current().block_on(asking)
+            }
+        };
+        let mut effects = vec![Effect::Read(target.clone())];
+        let mut places = Vec::new();
+        for file in found.iter().flatten() {
+            let place = site.resolve(file.path.clone());
+            effects.push(Effect::Write(place.clone()));
+            places.push(place);
+        }
+        self.found = Some(found);
+        if places.is_empty() {
+            places.push(target);
+        }
+        let locations = locations(site.roots(), &places, None);
+        CallPlan { view: CallView { title: self.title(), kind: Self::KIND, locations }, effects }
+    }
+
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<Vec<PatchStep>> {
+        let found = self.found.clone().unwrap_or_else(|| Err(NO_SERVER.to_owned()));
+        let files = found.map_err(|why| format!("{}. Nothing was changed.", shown(&why)))?;
+        if files.is_empty() {
+            return Err("The language server would change nothing.".into());
+        }
+        let roots = ctx.env.files.roots();
+        let mut steps = Vec::new();
+        let mut content = Vec::new();
+        let mut room = edit_common::MAX_CARD_BYTES;
+        // The first target is the file that the call names.
+        for (edits, target) in files.into_iter().zip(targets.iter().skip(1).cloned()) {
+            let path = target.path.to_string_lossy();
+            let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
+            let before = match ctx.env.files.read(&target).await {
+                Ok(before) => before,
+                Err(error) => {
+                    return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
+                }
+            };
+            let applying = spawn_blocking(move || match edits.apply(&before.text) {
+                Some(after) => Ok(PatchStep::replacing(name, target, before, after)),
+                None => Err(format!(
+                    "{} is not what the language server has seen. Nothing was changed.",
+                    shown(&name)
+                )),
+            });
+            let step = applying.await.map_err(|error| error.to_string())??;
+            content.push(step_diff(&step, roots, &mut room));
+            steps.push(step);
+        }
+        Ok((steps, content))
+    }
+
+    fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {
+        steps.iter().flat_map(PatchStep::expected_changes).collect()
+    }
+
+    async fn run(self, steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let mut outcome = run_steps(steps, pass, ctx).await?;
+        if let Some(view) = &mut outcome.view {
+            view.title = self.title();
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,114 @@
+//! The review of a turn's edits: what language servers say of all files that it has changed, before its closing check.
+//! The model is told the errors that are new since the turn began, each once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::closing::ClosingWords;
+use super::{Turn, TurnStep};
+use turnwright_lsp::{FileReport, Finding};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::within_context;
+use turnwright_types::text;
+use turnwright_workspace::files::display;
+
+/// The name under which a recording keeps the words.
+const REVIEW: &str = "edit review";
+/// How long the servers are waited for.
+const TIME_LIMIT: Duration = Duration::from_secs(8);
+/// How often in one turn the model is told.
+const MAX_ROUNDS: u32 = 3;
+/// The most files that are told of, and that a notice names.
+const MAX_FILES: usize = 10;
+const MAX_NAMED: usize = 3;
+
+impl Turn {
+    /// Returns the step with which the model looks at the errors that its edits have made, if there are new ones.
+    pub(super) async fn review_edits(&mut self) -> Option<TurnStep> {
+        let words = match self.recorded_words(REVIEW) {
+            Some(words) => words,
+            None => {
+                let found = self.review_words().await;
+                self.record_words(REVIEW, &found);
+                found
+            }
+        };
+        self.say_words(words)
+    }
+
+    async fn review_words(&mut self) -> ClosingWords {
+        let Some(languages) = self.conversation.env.languages().cloned() else {
+            return ClosingWords::default();
+        };
+        // The turn that has asked for a helper looks at its edits.
+        let is_due = languages.has_unreviewed() && self.says_done() && !self.is_helper();
+        if !is_due || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
+            return ClosingWords::default();
+        }
+        let asking = languages.review(TIME_LIMIT);
+        let Some(reports) = self.cancel.run_until_cancelled(asking).await else {
+            return ClosingWords::default();
+        };
+        let words = words_about(&reports, self.conversation.env.files.roots().real_cwd());
+        self.checks.reviews += u32::from(words.request.is_some());
+        words
+    }
+}
+
+/// The words about the reports. What is not known is told to the user only, because the model could do nothing.
+fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
+    let with_errors: Vec<_> = reports.iter().filter(|report| report.new_errors() > 0).collect();
+    let Some(first) = with_errors.first() else {
+        let unknown =
+            reports.iter().filter(|report| matches!(report.finding, Finding::NotKnown(_)));
+        let names: Vec<_> = unknown.map(|report| name(report, cwd)).collect();
+        let named = text::join_first(&names, MAX_NAMED);
+        let notice = format!("No language server has looked at the last state of {named} yet.");
+        return ClosingWords { notice: (!names.is_empty()).then_some(notice), request: None };
+    };
+    let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
+    let errors = if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") };
+    let server = escape_hidden_line(&first.server);
+    let mut request = "Language servers were asked after your edits. This is new since the turn began; correct what \
+                       your edits have caused, or say why it stays:\n"
+        .to_owned();
+    for report in with_errors.iter().take(MAX_FILES) {
+        request.push_str(&format!("{}\n", report.for_model(&name(report, cwd))));
+    }
+    ClosingWords {
+        notice: Some(format!("{server} finds {errors}. The model is told.")),
+        request: Some(within_context(&super::redacted(&request))),
+    }
+}
+
+fn name(report: &FileReport, cwd: &Path) -> String {
+    let path = report.file.strip_prefix(cwd).unwrap_or(&report.file);
+    escape_hidden_line(&display(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(file: &str, finding: Finding) -> FileReport {
+        FileReport { server: "gopls".to_owned(), file: file.into(), finding }
+    }
+
+    #[test]
+    fn the_model_is_told_of_errors_only_and_the_user_of_what_is_not_known() {
+        let cwd = Path::new("/w");
+        let unknown = report("/w/a.go", Finding::NotKnown("late".to_owned()));
+        let fine = report("/w/b.go", Finding::NoNewErrors);
+        let told = vec!["2:1: m".to_owned()];
+        let broken = Finding::NewErrors { count: 1, told, may_be_older: false };
+        assert_eq!(words_about(std::slice::from_ref(&fine), cwd), ClosingWords::default());
+        let words = words_about(&[unknown.clone(), fine.clone()], cwd);
+        let notice = "No language server has looked at the last state of a.go yet.";
+        assert_eq!((words.notice.as_deref(), words.request), (Some(notice), None));
+        let words = words_about(&[unknown, fine, report("/w/in/c.go", broken)], cwd);
+        assert_eq!(words.notice.unwrap(), "gopls finds 1 new error. The model is told.");
+        let request = words.request.unwrap();
+        assert!(request.contains("[gopls: 1 new error in in/c.go]\n2:1: m\n"), "{request}");
+        assert!(!request.contains("a.go") && !request.contains("b.go"), "{request}");
+    }
+}

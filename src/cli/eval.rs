@@ -118,6 +118,9 @@ pub(super) struct EvalRunCliArgs {
     /// Setting for all trials; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Another build of turnwright to run the trials with
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
     /// Folder for the results; if it has some, the run goes on where it stopped
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -127,6 +130,9 @@ pub(super) struct EvalRunCliArgs {
     /// Longest time for the whole run, such as 90s, 10m or 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     max_time: Option<Duration>,
+    /// Keep the trees and the sessions of the trials
+    #[arg(long)]
+    keep: bool,
 }
 
 #[derive(Debug, Args)]
@@ -234,8 +240,13 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalErro
         out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
+        keeps_trees: args.keep,
     };
-    wait_for(config, args.set, async |workplace| {
+    let program = args.program.map(std::path::absolute).transpose()?;
+    wait_for(config, args.set, async |mut workplace| {
+        if let Some(program) = program {
+            workplace.use_program(program)?;
+        }
         let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
         if stderr().is_terminal() {
             // The line of the progress is not ended.

@@ -209,6 +209,41 @@ fn a_trial_has_a_home_and_a_tree_of_its_own() {
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
 }
 
+#[test]
+fn the_tree_and_the_sessions_of_a_trial_can_be_kept() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.fix_task("fix");
+    let (ended, lines) = lab.eval(&["--runs", "1", "--keep"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    let place = lab.project.join("out/trees/fix-scripted-1");
+    assert_eq!(fs::read_to_string(place.join("work/a.txt")).unwrap(), "good\n");
+    assert!(fs::read_dir(place.join("state")).unwrap().next().is_some());
+}
+
+#[test]
+fn another_build_can_run_the_trials() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.fix_task("fix");
+    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "gone"]);
+    assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("gone cannot be read: "), "{}", ended.stderr);
+    let own = lab.command(&[]).get_program().to_str().unwrap().to_owned();
+    lab.write("other", &format!("#!/bin/sh\ntouch \"$0.ran\"\nexec '{own}' \"$@\"\n"));
+    let mut command = Command::new("chmod");
+    command.arg("+x").arg(lab.project.join("other"));
+    assert!(process_waits::status(&mut command).unwrap().success());
+    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "other"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    assert!(lines[0]["version"].as_str().unwrap().starts_with("other+"), "{lines:?}");
+    assert!(lab.project.join("other.ran").exists());
+}
+
 /// Outside of the temporary folder, nothing else hides the project.
 #[test]
 fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {

@@ -1,5 +1,6 @@
 //! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -227,7 +228,11 @@ fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> 
 
 fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
     let tasks = args.chosen.read()?;
-    let models = if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
+    let mut models =
+        if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
+    // One that is named twice is the same.
+    let mut seen = HashSet::new();
+    models.retain(|model| seen.insert(model.clone()));
     let out = match args.out {
         Some(out) => out,
         None => new_folder(&args.chosen.tasks, &rfc3339(SystemTime::now())[..10])?,

@@ -321,7 +321,7 @@ fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleComman
     // Like a command in the background, one before `||` may fail whatever is set.
     bare = bare.replace("||", "&&");
     let end = bare.trim_end_matches([' ', '\t', ';', '\n']).len();
-    let last = bare[..end].rfind(|letter| match letter {
+    let last = bare[..end].rfind(|letter: char| match letter {
         '&' => true,
         '|' => !pipes_decide,
         ';' | '\n' => !stops,

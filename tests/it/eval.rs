@@ -216,7 +216,7 @@ fn the_tree_and_the_sessions_of_a_trial_can_be_kept() {
     }
     let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
     lab.fix_task("fix");
-    let (ended, lines) = lab.eval(&["--runs", "1", "--keep"]);
+    let (ended, lines) = lab.eval(&["--runs", "1", "--keep", "--models", "scripted,scripted"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
     let place = lab.project.join("out/trees/fix-scripted-1");
     assert_eq!(fs::read_to_string(place.join("work/a.txt")).unwrap(), "good\n");
@@ -259,8 +259,22 @@ fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
     lab.project = place.path().canonicalize().unwrap();
     lab.write("a.txt", "first\n");
     lab.commit_all("first");
+    // A key of another provider is not in the places that are hidden from all commands.
+    let keys = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let key = keys.path().join("other.key");
+    turnwright_types::private_file::write(&key, b"sk-other-1234567\n").unwrap();
+    let provider = format!(
+        "[providers.other]\nbase_url = 'http://localhost:1/v1'\nkey_file = '{}'\n",
+        key.display()
+    );
+    fs::create_dir_all(lab.home.path().join("config")).unwrap();
+    fs::write(lab.home.path().join("config/config.toml"), provider).unwrap();
     let file = lab.project.join("a.txt");
-    let check = format!("git show HEAD:a.txt | grep -q first && ! cat '{}'", file.display());
+    let check = format!(
+        "git show HEAD:a.txt | grep -q first && ! cat '{}' && ! cat '{}'",
+        file.display(),
+        key.display()
+    );
     lab.write("evals/look/prompt.md", "Look\n");
     lab.write(
         "evals/look/task.toml",

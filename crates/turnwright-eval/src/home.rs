@@ -37,6 +37,7 @@ impl TrialHome {
             let none = EnvironmentVariables::default();
             let settings = Config::new(none, Flags::default(), file, paths);
             let mut hidden = settings.snapshot().sandbox_settings().hide;
+            hidden.extend(settings.snapshot().key_files().into_iter().map(|(_, path)| path));
             hidden.push(start.task.folder.clone());
             let kept = [start.repository.canonicalize()?, home.folder.path().canonicalize()?];
             // The work of other trials is kept there.

@@ -255,7 +255,7 @@ fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
         eprintln!("skipped: the sandbox hides the temporary folder");
         return;
     }
-    let mut lab = Lab::new(&json!([says("Done.")]));
+    let mut lab = Lab::new(&json!([says("Done."), says("Done.")]));
     lab.project = place.path().canonicalize().unwrap();
     lab.write("a.txt", "first\n");
     lab.commit_all("first");
@@ -280,8 +280,21 @@ fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
         "evals/look/task.toml",
         &format!("[start]\ncommit = 'HEAD'\n[check]\ncommand = \"\"\"{check}\"\"\"\n"),
     );
-    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    let (ended, lines) = lab.eval(&["look", "--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    // The work of other trials is hidden, too, where the results are elsewhere.
+    let out = keys.path().join("out");
+    let old = out.join("trees/other-scripted-9/work/a.txt");
+    fs::create_dir_all(old.parent().unwrap()).unwrap();
+    fs::write(&old, "good\n").unwrap();
+    lab.write("evals/other/prompt.md", "Look\n");
+    lab.write("evals/other/files/a.txt", "bad\n");
+    let check = format!("[check]\ncommand = \"! cat '{}'\"\n", old.display());
+    lab.write("evals/other/task.toml", &check);
+    let out = out.to_str().unwrap();
+    let arguments = ["eval", "run", "other", "--runs", "1", "--out", out];
+    let ended = lab.run(&[&arguments[..], &PLAIN].concat());
+    assert_eq!(outcomes(&lab.lines(out)), ["passed"], "{}", ended.stderr);
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub struct RunPlan {
 impl RunPlan {
     /// The folder in which the tree and the sessions of a trial are kept, if they are.
     fn place_of_trial(&self, task: &str, model: &str, run: u32) -> Option<PathBuf> {
-        let model = model.replace(|letter: char| !letter.is_alphanumeric(), "-");
-        self.keeps_trees.then(|| self.out.join(TREES).join(format!("{task}-{model}-{run}")))
+        let plain = model.replace(|letter: char| !letter.is_alphanumeric(), "-");
+        self.keeps_trees.then(|| self.out.join(TREES).join(format!("{task}-{plain}-{run}")))
     }
 }
 

@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use turnwright_documents::DocumentText;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::exec::{
+    Environment, PipedProgram, ProcessGroup, RunningCommand, launcher_program,
+};
 
 const MAX_TIME: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_millis(200);
@@ -36,13 +38,12 @@ pub(crate) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
-    if let Some(pages) = pages {
-        turnwright_documents::parse_range(pages)?;
-    }
     let _place = PLACES.acquire().await.map_err(|error| error.to_string())?;
     let program = reader(pages).map_err(|error| not_started(&error))?;
     let started = ProcessGroup::start_piped(&program).await;
     let (mut group, pipes) = started.map_err(|error| not_started(&error))?;
+    // Nobody reads its messages, so it must not wait until somebody does.
+    drop(pipes.stderr);
     let mut stdin = pipes.stdin;
     let mut output = pipes.stdout.take(MAX_ANSWER_BYTES);
     let mut answer = Vec::new();
@@ -64,7 +65,7 @@ fn not_started(error: &io::Error) -> String {
 }
 
 fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
-    let program = std::env::current_exe()?;
+    let program = launcher_program().ok_or(io::ErrorKind::NotFound)?.to_owned();
     let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
     if let Some(pages) = pages {
         command_line.push(format!("--pages={pages}").into());

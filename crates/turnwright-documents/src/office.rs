@@ -14,6 +14,10 @@ const MAX_COLUMNS: usize = 256;
 /// Ends each of the texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
+/// Elements that are left out: tab stops, the same once more for older programs, deleted words, and how words are
+/// pronounced.
+const LEFT_OUT: [&[u8]; 4] = [b"tabs", b"fallback", b"tracked-changes", b"rph"];
+
 type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
 /// Opens the file of an office program; `None` for another archive.
@@ -111,16 +115,22 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut text = String::new();
     let mut open = 0_usize;
     let mut table_cells = 0_usize;
-    let mut is_in_tab_stops = false;
+    let mut left_out = 0_usize;
     let mut cell = WorkbookCell::default();
     for token in Tokenizer::new(xml).flatten() {
         match token {
+            Token::StartTag(tag) if LEFT_OUT.contains(&local_name(&tag.name)) => {
+                left_out += usize::from(!tag.self_closing);
+            }
+            Token::EndTag(tag) if LEFT_OUT.contains(&local_name(&tag.name)) => {
+                left_out = left_out.saturating_sub(1);
+            }
+            _ if left_out > 0 => {}
             Token::StartTag(tag) => {
                 let name = local_name(&tag.name);
                 open += usize::from(!tag.self_closing && elements.contains(&name));
                 match name {
-                    b"tabs" => is_in_tab_stops = true,
-                    b"tab" if !is_in_tab_stops => text.push('\t'),
+                    b"tab" => text.push('\t'),
                     b"br" | b"cr" | b"line-break" => text.push('\n'),
                     b"s" => text.push(' '),
                     b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
@@ -133,7 +143,6 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
                 let name = local_name(&tag.name);
                 open = open.saturating_sub(usize::from(elements.contains(&name)));
                 match name {
-                    b"tabs" => is_in_tab_stops = false,
                     b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
                     b"tr" | b"table-row" => text.push('\n'),
                     b"tc" | b"table-cell" => {

@@ -206,7 +206,8 @@ fn workbook(sheet: &str) -> Vec<u8> {
         ),
         (
             "xl/sharedStrings.xml",
-            "<sst><si><t>Name</t></si><si><r><t>two</t></r><r><t> runs</t></r></si></sst>",
+            "<sst><si><t>Name</t></si><si><r><t>two</t></r><r><t> runs</t></r><rPh><t>said</t></rPh>\
+             </si></sst>",
         ),
         ("xl/worksheets/sheet1.xml", sheet),
     ])
@@ -219,12 +220,14 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
         "<?xml version=\"1.0\"?><w:p><w:pPr><w:tabs><w:tab w:val=\"left\"/></w:tabs></w:pPr><w:r>\
          <w:t>One &amp; two</w:t><w:tab/><w:t xml:space=\"preserve\"> three</w:t></w:r></w:p>\
          <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>你</w:t>\
-         </w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:delText>gone</w:delText></w:r></w:p>",
+         </w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:delText>gone</w:delText></w:r>\
+         <mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback></w:p>",
     )]);
     let read = extract(&word, Some("3-4")).unwrap().unwrap();
     assert_eq!(read.about, "office document");
-    assert_eq!(read.text, "One & two\t three\na \t你\n\n");
-    let content = "<office:text><text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
+    assert_eq!(read.text, "One & two\t three\na \t你\nbox\n\n");
+    let content = "<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>\
+                   <text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
                    b<text:line-break/>c<text:s/>d</text:p></office:text>";
     let manifest = "META-INF/manifest.xml";
     let open = archive(&[("content.xml", content), (manifest, "<manifest:manifest/>")]);

@@ -173,8 +173,10 @@ impl SearchService {
     pub fn new(name: &str, address: Option<&str>) -> Option<SearchService> {
         let backend = BACKENDS.iter().find(|backend| backend.name == name)?;
         let mut url = parse_url(address.unwrap_or(backend.address)).ok()?;
-        if backend.address.is_empty() && !url.path().ends_with("/search") {
-            url.path_segments_mut().ok()?.pop_if_empty().push("search");
+        if backend.address.is_empty() {
+            let page = url.path().trim_end_matches('/').trim_end_matches("/search");
+            let path = format!("{page}/search");
+            url.set_path(&path);
         }
         Some(SearchService { backend, url, key: None })
     }
@@ -206,7 +208,12 @@ impl SearchService {
         let limit = web.limits.total;
         let answered = timeout(limit, web.ask_service(self, words, count)).await;
         let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
-        let (body, retry_after) = answer.map_err(|error| error.to_string())?;
+        let (body, retry_after) = answer.map_err(|error| match error {
+            FetchError::Blocked { host, what } => {
+                format!("{host} leads to {what} address, to which nothing is sent")
+            }
+            error => error.to_string(),
+        })?;
         if body.status != 200 {
             return Err(self.refusal(body.status, retry_after.as_deref()));
         }
@@ -283,7 +290,8 @@ impl WebFetcher {
             request = request.header(name, format!("{before}{}", key.expose()));
         }
         let sent = request.header(ACCEPT, "application/json").send().await;
-        let response = sent.map_err(|error| self.classify_error(&url, &error))?;
+        // The address has the query, and may have a key.
+        let response = sent.map_err(|error| self.classify_error(&url, &error.without_url()))?;
         let retry_after = header(&response, RETRY_AFTER);
         Ok((self.read_body(url, response).await?, retry_after))
     }
@@ -347,8 +355,9 @@ mod tests {
     #[test]
     fn the_address_of_searxng_is_that_of_its_page() {
         let address = |text: &str| Some(SearchService::new("searxng", Some(text))?.url.to_string());
-        for text in ["http://box:8080/", "http://box:8080", "http://box:8080/search"] {
-            assert_eq!(address(text).as_deref(), Some("http://box:8080/search"));
+        for text in ["", "/", "/search", "/search/"] {
+            let page = format!("http://box:8080{text}");
+            assert_eq!(address(&page).as_deref(), Some("http://box:8080/search"), "{page}");
         }
         assert_eq!(
             address("https://a.example/sx/").as_deref(),

@@ -16,7 +16,7 @@ use turnwright_documents::DocumentText;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, RunningCommand, launcher_program,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, launcher_program,
 };
 
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -39,9 +39,10 @@ pub(crate) async fn read_document(
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
     let _place = PLACES.acquire().await.map_err(|error| error.to_string())?;
-    let program = reader(pages).map_err(|error| not_started(&error))?;
-    let started = ProcessGroup::start_piped(&program).await;
-    let (mut group, pipes) = started.map_err(|error| not_started(&error))?;
+    let (mut group, pipes) = start_reader(pages).await.map_err(|error| {
+        let why = io_error_text(&error);
+        format!("cannot be read, because its reader was not started: {why}")
+    })?;
     // Nobody reads its messages, so it must not wait until somebody does.
     drop(pipes.stderr);
     let mut stdin = pipes.stdin;
@@ -60,11 +61,7 @@ pub(crate) async fn read_document(
     serde_json::from_slice(&answer).unwrap_or_else(|_| Err(CRASHED.to_owned()))
 }
 
-fn not_started(error: &io::Error) -> String {
-    format!("cannot be read, because its reader was not started: {}", io_error_text(error))
-}
-
-fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
+async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessPipes)> {
     let program = launcher_program().ok_or(io::ErrorKind::NotFound)?.to_owned();
     let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
     if let Some(pages) = pages {
@@ -74,5 +71,6 @@ fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
     let sandbox = turnwright_sandbox::can_confine()
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });
     let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });
-    Ok(PipedProgram { command_line, workdir, environment: Environment::default(), sandbox })
+    let environment = Environment::default();
+    ProcessGroup::start_piped(&PipedProgram { command_line, workdir, environment, sandbox }).await
 }

@@ -94,14 +94,11 @@ fn times(first: Matrix, second: Matrix) -> Matrix {
     })
 }
 
-fn matrix(numbers: &[Object]) -> Matrix {
+/// Reads the first numbers of a list; 0 for one that is missing.
+fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
     array::from_fn(|index| {
-        numbers.get(index).and_then(|number| number.as_float().ok()).unwrap_or(IDENTITY[index])
+        list.get(index).and_then(|number| number.as_float().ok()).unwrap_or(0.0)
     })
-}
-
-fn number(operation: &Operation, index: usize) -> f32 {
-    operation.operands.get(index).and_then(|number| number.as_float().ok()).unwrap_or(0.0)
 }
 
 struct Font<'a> {
@@ -217,7 +214,7 @@ impl<'a> PageReader<'a> {
                         Some(Rc::new(Font::new(font, self.document)))
                     });
                     self.font.clone_from(font);
-                    self.size = number(&operation, 1);
+                    [_, self.size] = numbers(&operation.operands);
                 }
                 ("Do", Some(name)) => {
                     let object = self.resource(resources, b"XObject", name);
@@ -250,8 +247,8 @@ impl<'a> PageReader<'a> {
         let own = stream.dict.get_deref(b"Resources", document).and_then(Object::as_dict).ok();
         let resources: Vec<_> = own.into_iter().chain(resources.iter().copied()).collect();
         let before = self.to_page;
-        if let Ok(Object::Array(numbers)) = stream.dict.get_deref(b"Matrix", document) {
-            self.to_page = times(matrix(numbers), before);
+        if let Ok(Object::Array(matrix)) = stream.dict.get_deref(b"Matrix", document) {
+            self.to_page = times(numbers(matrix), before);
         }
         self.run(&content.unwrap_or_default(), &resources, depth + 1);
         self.to_page = before;
@@ -262,16 +259,17 @@ impl<'a> PageReader<'a> {
         match operation.operator.as_str() {
             "q" => self.saved.push(self.to_page),
             "Q" => self.to_page = self.saved.pop().unwrap_or(self.to_page),
-            "cm" => self.to_page = times(matrix(operands), self.to_page),
+            "cm" => self.to_page = times(numbers(operands), self.to_page),
             "BT" => self.move_to(IDENTITY),
-            "Tm" => self.move_to(matrix(operands)),
-            "TL" => self.leading = number(operation, 0),
-            "Td" => self.next_line(number(operation, 0), number(operation, 1)),
+            "Tm" => self.move_to(numbers(operands)),
+            "TL" => [self.leading] = numbers(operands),
+            "Td" => self.next_line(numbers(operands)),
             "TD" => {
-                self.leading = -number(operation, 1);
-                self.next_line(number(operation, 0), number(operation, 1));
+                let place = numbers(operands);
+                self.leading = -place[1];
+                self.next_line(place);
             }
-            "T*" => self.next_line(0.0, -self.leading),
+            "T*" => self.next_line([0.0, -self.leading]),
             "Tj" => self.show_all(operands),
             "TJ" => {
                 if let Some(Object::Array(items)) = operands.first() {
@@ -279,7 +277,7 @@ impl<'a> PageReader<'a> {
                 }
             }
             "'" | "\"" => {
-                self.next_line(0.0, -self.leading);
+                self.next_line([0.0, -self.leading]);
                 self.show_all(operands.last().map(slice::from_ref).unwrap_or_default());
             }
             _ => {}
@@ -291,7 +289,7 @@ impl<'a> PageReader<'a> {
         self.pen = place;
     }
 
-    fn next_line(&mut self, x: f32, y: f32) {
+    fn next_line(&mut self, [x, y]: [f32; 2]) {
         self.move_to(times([1.0, 0.0, 0.0, 1.0, x, y], self.line));
     }
 

@@ -1,6 +1,5 @@
-//! Has the text of a document read by a process of its own: this program again, with little memory and time, and in a
-//! sandbox in which it reads nothing but itself and what it is given. Whatever a document does to its reader costs that
-//! reading only.
+//! Reads the text of a document in a process of its own: this program again, with little memory and time, in a sandbox in
+//! which it can read nothing but itself and what it is given. Whatever a document does to its reader, it costs one call.
 
 use std::ffi::OsString;
 use std::io;

@@ -316,8 +316,8 @@ impl<'a> PageReader<'a> {
         let Some(font) = self.font.clone() else { return };
         self.separate(times(self.pen, self.to_page), font.is_wide);
         let decoded = font.decode(bytes);
-        self.is_unreadable |= decoded.is_none();
         let text = decoded.as_deref().unwrap_or("\u{fffd}");
+        self.is_unreadable |= text.contains('\u{fffd}');
         self.text.push_str(text);
         self.move_pen(font.width(bytes, text));
         let end = times(self.pen, self.to_page);

@@ -125,8 +125,10 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
     ] {
         assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");
     }
-    let unreadable = text_of(&pdf(&["BT /F4 12 Tf <00010002> Tj ET"]));
-    assert!(unreadable.contains("\u{fffd}\n[Text shown as"), "{unreadable}");
+    for content in ["BT /F4 12 Tf <00010002> Tj ET", "BT /F2 12 Tf <00010009> Tj ET"] {
+        let unreadable = text_of(&pdf(&[content]));
+        assert!(unreadable.contains("\u{fffd}\n[Text shown as"), "{unreadable}");
+    }
 }
 
 #[test]

@@ -121,12 +121,12 @@ impl SearchBackend {
         match list {
             _ if !results.is_empty() => Ok(results),
             Some(_) if silent.is_some() => {
-                Err(format!("{name} has nothing, because search engines did not answer it"))
+                Err(format!("{name} found nothing, because some of its search engines did not answer"))
             }
             Some(list) if list.is_empty() && answer["error"].is_null() => Ok(results),
             // It leaves out a list without entries.
             None if name == "brave" && answer["type"] == "search" => Ok(results),
-            _ => Err(format!("{name} has answered with something else than results")),
+            _ => Err(format!("{name} answered with something other than results")),
         }
     }
 }
@@ -221,7 +221,7 @@ impl SearchService {
             return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
         }
         let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
-            format!("{} has not answered with JSON; is {} its API?", self.name(), self.host())
+            format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
         self.backend.results(&answer, count)
     }
@@ -323,6 +323,10 @@ mod tests {
         assert_eq!(results[0], "A \\u{202e}title\nhttps://docs.rs/a\n2026-10-02\none … two");
         assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 2);
         assert!(results[1].chars().count() < MAX_EXCERPT_CHARS + 30, "{}", results[1]);
+        let odd = json!({ "url": null, "link": "https://docs.rs/n", "title": 7, "date": {},
+                          "snippet": ["x", 3] });
+        assert_eq!(read_result(&odd).as_deref(), Some("https://docs.rs/n\nx"));
+        assert_eq!(read_result(&json!("https://docs.rs/n")), None);
     }
 
     #[test]
@@ -332,14 +336,14 @@ mod tests {
             ("tavily", json!({ "results": [] }), ""),
             ("tavily", json!({ "results": [], "error": null }), ""),
             ("brave", json!({ "type": "search", "query": {} }), ""),
-            ("brave", json!({ "type": "ErrorResponse" }), "something else than results"),
-            ("tavily", json!({ "results": [], "error": "busy" }), "something else than results"),
-            ("tavily", json!({ "detail": { "error": "no" } }), "something else than results"),
-            ("tavily", json!({ "results": "none" }), "something else than results"),
-            ("zai", json!({ "code": 1211, "msg": "no" }), "something else than results"),
-            ("serper", json!([]), "something else than results"),
-            ("exa", json!({ "results": [{ "id": 1 }] }), "something else than results"),
-            ("searxng", silent, "search engines did not answer it"),
+            ("brave", json!({ "type": "ErrorResponse" }), "something other than results"),
+            ("tavily", json!({ "results": [], "error": "busy" }), "something other than results"),
+            ("tavily", json!({ "detail": { "error": "no" } }), "something other than results"),
+            ("tavily", json!({ "results": "none" }), "something other than results"),
+            ("zai", json!({ "code": 1211, "msg": "no" }), "something other than results"),
+            ("serper", json!([]), "something other than results"),
+            ("exa", json!({ "results": [{ "id": 1 }] }), "something other than results"),
+            ("searxng", silent, "search engines did not answer"),
             ("searxng", json!({ "results": [], "unresponsive_engines": [] }), ""),
         ] {
             match backend_of(name).results(&answer, 3) {

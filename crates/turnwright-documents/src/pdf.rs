@@ -103,8 +103,8 @@ fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
 
 struct Font<'a> {
     encoding: Option<Encoding<'a>>,
-    /// Each character has several bytes.
-    is_wide: bool,
+    /// The bytes of a character; more than a string has if their number varies.
+    code_length: usize,
     first_code: usize,
     /// The widths of its characters in thousandths of an em.
     widths: &'a [Object],
@@ -115,6 +115,8 @@ impl<'a> Font<'a> {
         let subtype = font.get_deref(b"Subtype", document).and_then(Object::as_name);
         let is_wide = subtype.is_ok_and(|name| name == b"Type0");
         let encoding = encoding(font, document);
+        let codes = font.get_deref(b"Encoding", document).and_then(Object::as_name);
+        let is_identity = codes.is_ok_and(|name| name.starts_with(b"Identity"));
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
         let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
         Font {
@@ -123,7 +125,11 @@ impl<'a> Font<'a> {
                 Encoding::UnicodeMapEncoding(_) | Encoding::SimpleEncoding(_) => true,
                 Encoding::OneByteEncoding(_) | Encoding::Differences(_) => !is_wide,
             }),
-            is_wide,
+            code_length: match (is_wide, is_identity) {
+                (false, _) => 1,
+                (true, true) => 2,
+                (true, false) => usize::MAX,
+            },
             first_code: usize::try_from(first.unwrap_or(0)).unwrap_or(0),
             widths: widths.map(Vec::as_slice).unwrap_or_default(),
         }
@@ -134,7 +140,11 @@ impl<'a> Font<'a> {
             Encoding::SimpleEncoding(name) => {
                 Some(charset(name)?.decode_without_bom_handling(bytes).0.into_owned())
             }
-            encoding => encoding.bytes_to_string(bytes).ok(),
+            // One by one, because a character that is not in its map would take the next ones with it.
+            encoding => {
+                let codes = bytes.chunks(self.code_length);
+                codes.map(|code| encoding.bytes_to_string(code)).collect::<Result<_, _>>().ok()
+            }
         }
     }
 
@@ -265,9 +275,9 @@ impl<'a> PageReader<'a> {
             "TL" => [self.leading] = numbers(operands),
             "Td" => self.next_line(numbers(operands)),
             "TD" => {
-                let place = numbers(operands);
-                self.leading = -place[1];
-                self.next_line(place);
+                let [x, y] = numbers(operands);
+                self.leading = -y;
+                self.next_line([x, y]);
             }
             "T*" => self.next_line([0.0, -self.leading]),
             "Tj" => self.show_all(operands),
@@ -314,7 +324,7 @@ impl<'a> PageReader<'a> {
 
     fn show(&mut self, bytes: &[u8]) {
         let Some(font) = self.font.clone() else { return };
-        self.separate(times(self.pen, self.to_page), font.is_wide);
+        self.separate(times(self.pen, self.to_page), font.code_length > 1);
         let decoded = font.decode(bytes);
         let text = decoded.as_deref().unwrap_or("\u{fffd}");
         self.is_unreadable |= text.contains('\u{fffd}');

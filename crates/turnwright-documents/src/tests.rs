@@ -125,9 +125,12 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
     ] {
         assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");
     }
-    for content in ["BT /F4 12 Tf <00010002> Tj ET", "BT /F2 12 Tf <00010009> Tj ET"] {
-        let unreadable = text_of(&pdf(&[content]));
-        assert!(unreadable.contains("\u{fffd}\n[Text shown as"), "{unreadable}");
+    for (content, shown) in [
+        ("BT /F4 12 Tf <00010002> Tj ET", "\n\u{fffd}\n"),
+        ("BT /F2 12 Tf <000100090002> Tj ET", "\n你\u{fffd}好\n"),
+    ] {
+        let text = text_of(&pdf(&[content]));
+        assert!(text.contains(&format!("{shown}[Text shown as")), "{text}");
     }
 }
 

@@ -212,7 +212,7 @@ impl SearchService {
             FetchError::Blocked { host, what } => {
                 format!("{host} leads to {what} address, to which nothing is sent")
             }
-            error => error.to_string(),
+            other => other.to_string(),
         })?;
         if body.status != 200 {
             return Err(self.refusal(body.status, retry_after.as_deref()));

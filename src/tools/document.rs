@@ -1,5 +1,5 @@
-//! Reads the text of a document in a process of its own: this program again, with little memory and time, in a sandbox in
-//! which it can read nothing but itself and what it is given. Whatever a document does to its reader, it costs one call.
+//! Reads the text of a document in a process of its own: this program again, with little memory and time, in a sandbox
+//! in which it can read nothing but itself and what it is given. Whatever a document does to it costs that call only.
 
 use std::ffi::OsString;
 use std::io;

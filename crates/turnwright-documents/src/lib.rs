@@ -70,11 +70,8 @@ fn read(
     let OpenedDocument { format, unit, title, labels, mut part } = document;
     let count = labels.len();
     let first = if unit.is_empty() { 1 } else { *range.start() };
-    if count == 0 {
-        return Err(format!("has no {unit}s that can be found"));
-    }
     if first > count {
-        return Err(format!("has no {unit} {first}: the last one is {count}"));
+        return Err(format!("has no {unit} {first}; it has {count}"));
     }
     let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();

@@ -68,13 +68,12 @@ fn page_text(document: &Document, page: ObjectId) -> String {
         end: None,
         text: String::new(),
         has_picture: false,
-        is_unreadable: false,
     };
     reader.run(&content, &resources, 0);
     match reader.text.trim() {
         "" if reader.has_picture => PICTURE.to_owned(),
         "" => "[an empty page]".to_owned(),
-        text if reader.is_unreadable => format!("{text}{UNREADABLE}"),
+        text if text.contains('\u{fffd}') => format!("{text}{UNREADABLE}"),
         text => text.to_owned(),
     }
 }
@@ -205,7 +204,6 @@ struct PageReader<'a> {
     end: Option<[f32; 2]>,
     text: String,
     has_picture: bool,
-    is_unreadable: bool,
 }
 
 impl<'a> PageReader<'a> {
@@ -327,7 +325,6 @@ impl<'a> PageReader<'a> {
         self.separate(times(self.pen, self.to_page), font.code_length > 1);
         let decoded = font.decode(bytes);
         let text = decoded.as_deref().unwrap_or("\u{fffd}");
-        self.is_unreadable |= text.contains('\u{fffd}');
         self.text.push_str(text);
         self.move_pen(font.width(bytes, text));
         let end = times(self.pen, self.to_page);

@@ -144,7 +144,7 @@ fn a_range_of_at_most_20_pages_is_read() {
     let last = extract(&bytes, Some("4999-")).unwrap().unwrap();
     assert_eq!(last.text, "--- page 4999 ---\nx\n\n--- page 5000 ---\nx\n\n");
     let none = extract(&bytes, Some("5001-5002")).unwrap_err();
-    assert_eq!(none, "has no page 5001: the last one is 5000");
+    assert_eq!(none, "has no page 5001; it has 5000");
 }
 
 #[test]

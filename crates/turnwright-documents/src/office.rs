@@ -122,7 +122,9 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     for token in Tokenizer::new(xml).flatten() {
         match token {
             _ if text.len() > MAX_TEXT_BYTES => break,
-            Token::StartTag(tag) if is_left_out(&tag.name) => hidden += usize::from(!tag.self_closing),
+            Token::StartTag(tag) if is_left_out(&tag.name) => {
+                hidden += usize::from(!tag.self_closing);
+            }
             Token::EndTag(tag) if is_left_out(&tag.name) => hidden = hidden.saturating_sub(1),
             _ if hidden > 0 => {}
             Token::StartTag(tag) => {

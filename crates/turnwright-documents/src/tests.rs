@@ -231,6 +231,8 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
     let read = extract(&word, Some("3-4")).unwrap().unwrap();
     assert_eq!(read.about, "office document");
     assert_eq!(read.text, "One & two\t three\na \t你\nbox\n\n");
+    let bomb = "<!DOCTYPE x [<!ENTITY lol \"lol\"><!ENTITY lol9 \"&lol;&lol;\">]><w:t>&lol9;</w:t>";
+    assert_eq!(text_of(&archive(&[("word/document.xml", bomb)])), "&lol9;\n\n");
     let content = "<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>\
                    <text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
                    b<text:line-break/>c<text:s/>d</text:p></office:text>";

@@ -95,9 +95,7 @@ fn times(first: Matrix, second: Matrix) -> Matrix {
 
 /// Reads the first numbers of a list; 0 for one that is missing.
 fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
-    array::from_fn(|index| {
-        list.get(index).and_then(|number| number.as_float().ok()).unwrap_or(0.0)
-    })
+    array::from_fn(|at| list.get(at).and_then(|number| number.as_float().ok()).unwrap_or(0.0))
 }
 
 struct Font<'a> {

@@ -316,9 +316,14 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         let lowercase = short.to_lowercase();
-        let has_search = self.advertised.lock().as_ref().is_some_and(|last| last.offer.has_search);
+        let offer = self.advertised.lock().as_ref().map(|last| last.offer.clone());
+        let OfferContext { has_search, has_places, .. } = offer.unwrap_or_default();
         let all = self.built_in.tools().iter();
-        let there = all.filter(|tool| has_search || tool.name() != WEB_SEARCH);
+        let there = all.filter(|tool| match tool.name() {
+            WEB_SEARCH => has_search,
+            "definition" | "references" | "rename_symbol" => has_places,
+            _ => true,
+        });
         let built_in: Vec<_> = there.filter(|tool| self.is_allowed(tool.name())).collect();
         let remote_tools: Vec<_> = remote.tools().iter().collect();
         let similar = most_similar(&remote_tools, &lowercase, MIN_REMOTE_SIMILARITY);

@@ -58,7 +58,7 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
     fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
         let found =
             if IS_DEFINITION { "where a symbol is defined" } else { "all uses of a symbol" };
-        spec.description = format!("Find {found}.");
+        spec.description = format!("Find {found}, by its name and a file that has it.");
     }
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {

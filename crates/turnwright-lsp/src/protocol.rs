@@ -133,7 +133,8 @@ pub(crate) fn uri(path: &Path) -> String {
 
 /// The file of an address, in whatever way a server writes it; `None` if it is none of a file.
 pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
-    Url::parse(uri.as_str()?).ok()?.to_file_path().ok()
+    let url = Url::parse(uri.as_str()?).ok().filter(|url| url.scheme() == "file")?;
+    url.to_file_path().ok()
 }
 
 /// The edits of one file.

@@ -90,7 +90,7 @@ pub(crate) async fn run_handler(
     }
     if let Some(script) = scripts.iter().find(|script| script.sha256.is_none()) {
         let name = escape_hidden_line(&script.name);
-        return HandlerRun::failed(format!("it did not run, because {name} is a link or too large"));
+        return HandlerRun::failed(format!("it did not run, because {name} cannot be compared"));
     }
     let sandbox = if handler.needs_sandbox(site.confines_all) {
         match site.profile.clone() {

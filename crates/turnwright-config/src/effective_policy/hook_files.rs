@@ -38,6 +38,8 @@ const OFFERED_FILE: &str = "hooks-offered";
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// A longer script is trusted by its hash, and not shown.
 const MAX_SHOWN_SCRIPT: usize = 4 * 1024;
+/// The same for scripts that are named when so much is shown.
+const MAX_SHOWN_SCRIPTS: usize = 16 * 1024;
 
 /// The hooks of a session.
 #[derive(Debug, Default)]
@@ -151,7 +153,7 @@ impl HookReader<'_> {
         }
     }
 
-    /// Reads the files of Claude Code, unless one of them switches all hooks off.
+    /// Reads the files of Claude Code. The user's may switch all hooks off, those of the project only each other.
     fn claude_files(&mut self, home: Option<&Path>) -> Vec<ClaudeFile> {
         let mut files = Vec::new();
         let of_user = home.map(|home| home.join(CLAUDE_FILES[0]));
@@ -171,10 +173,14 @@ impl HookReader<'_> {
                 Err(why) => self.add_problem(name, &format!("it {why}, and is ignored")),
             }
         }
+        let mut is_project_off = false;
         for (name, project_name, text) in texts {
             match serde_json::from_str::<Value>(&text) {
                 Ok(whole) if whole.get("disableAllHooks") == Some(&Value::Bool(true)) => {
-                    return Vec::new();
+                    if project_name.is_none() {
+                        return Vec::new();
+                    }
+                    is_project_off = true;
                 }
                 Ok(whole) => {
                     let hooks = whole.get("hooks").cloned().filter(|hooks| !hooks.is_null());
@@ -183,6 +189,7 @@ impl HookReader<'_> {
                 Err(error) => self.add_problem(&name, &format!("it is no valid JSON ({error})")),
             }
         }
+        files.retain(|file| file.project_name.is_none() || !is_project_off);
         files
     }
 
@@ -273,7 +280,8 @@ fn script_texts(handlers: &[Handler], project: &Path) -> String {
         // The text that is shown must be the one that was hashed.
         let whole = head.filter(|head| {
             let hash = sha256_hex(head.text.as_bytes());
-            head.is_complete && script.sha256.as_deref() == Some(hash.as_str())
+            let is_short = text.len() + head.text.len() <= MAX_SHOWN_SCRIPTS;
+            is_short && head.is_complete && script.sha256.as_deref() == Some(hash.as_str())
         });
         match whole {
             Some(head) => text.push_str(&format!("{}\n", head.text)),

@@ -127,7 +127,7 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
     if !event.is_about_tool() {
         return Ok(Occasion { event, subjects: vec![tool.to_owned()], fields: input });
     }
-    let call = HookedTool { name: tool, is_remote: false, arguments: &input, files: &[] };
+    let call = HookedTool { name: tool, is_remote: false, arguments: &input, files: Vec::new() };
     let ToolUse { names, input } = call.uses().into_iter().next().ok_or("there is no tool")?;
     let fields = json!({ "tool_name": names.first(), "tool_input": input, "tool_use_id": "test" });
     Ok(Occasion { event, subjects: names, fields })

@@ -166,6 +166,17 @@ impl AnyTool for RemoteTool {
         Some(self.view(None))
     }
 
+    fn understood(&self, args: Value) -> Value {
+        let written = args.as_str().and_then(|text| serde_json::from_str(text).ok());
+        match written.unwrap_or(args) {
+            Value::Object(mut arguments) => {
+                self.validate(&mut arguments).ok();
+                Value::Object(arguments)
+            }
+            other => other,
+        }
+    }
+
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
         let arguments = match args {
             Value::Object(arguments) => arguments,

@@ -110,7 +110,13 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_guard_refuses_a_command_before_anybody_is_asked() {
     let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/guard.sh") });
-    let replies = json!([runs("git push --force"), runs("true"), says("I will not.")]);
+    let replies = json!([
+        runs("git push --force"),
+        runs("true"),
+        calls("exec", &json!({ "script": "git push --force" })),
+        calls("exec", &json!({ "command": ["git", "push", "--force"] })),
+        says("I will not."),
+    ]);
     let mut agent = start(FULL, &hooks, &[("guard.sh", GUARD)], &replies);
     assert_eq!(agent.turn("push"), "end_turn");
     cards::check(&agent);
@@ -119,6 +125,11 @@ fn a_guard_refuses_a_command_before_anybody_is_asked() {
     assert_eq!(cards::questions(&agent), 0);
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
     assert_eq!(cards::card(&agent, 1)["status"], "completed", "other commands run");
+    for number in [2, 3] {
+        assert_eq!(cards::card(&agent, number)["status"], "failed", "however it is written");
+        let told = told(&agent, number + 1);
+        assert_eq!(told.matches("no forced pushes").count(), number, "{told}");
+    }
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn try_out(
         mode: "default",
         helper: None,
     };
-    let names = [set.names(occasion), background_names(&set, occasion)].concat();
+    let names = [set.names(occasion, false), set.names(occasion, true)].concat();
     if names.is_empty() {
         write_stdout("No hook fits.\n")?;
         return Ok(ExitCode::from(FAILED));
@@ -166,11 +166,6 @@ fn try_out(
     write_stdout(&described(&names, &verdict))?;
     let is_refused = verdict.decision == Some(HookDecision::Deny) || verdict.block.is_some();
     Ok(if is_refused { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
-}
-
-fn background_names(set: &HookSet, occasion: &Occasion) -> Vec<String> {
-    let name = set.has_background(occasion).then(|| "others in the background".to_owned());
-    name.into_iter().collect()
 }
 
 async fn run_all(

@@ -264,7 +264,8 @@ impl PreparedCall for RemoteToolCall {
             // created or replaced since are checked after the call.
             let site = ctx.env.command_site().clone();
             let name = ctx.call.clone();
-            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str()));
+            let who = "the server, or another program during the call,";
+            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str(), who));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
             if let Some(report) = guard.finish().await {

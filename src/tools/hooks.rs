@@ -3,9 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -14,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
-use turnwright_guard::{ConfinementSettings, server_profile};
+use turnwright_guard::{ConfinementSettings, RemoteCallGuard, server_profile};
 use turnwright_hooks::{HookEvent, HookSet, HookSite, HookVerdict, Occasion, SessionFacts};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
@@ -36,6 +38,8 @@ const HOOKS: &str = "hooks";
 const IDLE: Duration = Duration::from_secs(60);
 /// The longest time of all handlers of the session's end together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// At most so many occasions have handlers that nobody waits for.
+const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are looked at for changes by hooks.
 const MAX_FORMATTED: usize = 50;
 /// The most characters of a hook's changes that the model is shown.
@@ -50,6 +54,8 @@ pub(crate) struct SessionHooks {
     /// Stops what runs in the background.
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// The number of runs whose changes are checked.
+    guarded_runs: AtomicU64,
     // Held only to look something up or to put something there.
     state: Mutex<HookState>,
 }
@@ -133,17 +139,12 @@ impl ToolEnv {
             report(self.client.as_ref(), &played);
             return played;
         }
-        let set = self.shared.hooks.set.get();
-        if set.has_background(occasion) {
-            let stop = self.shared.hooks.stop.clone();
-            self.spawn_hooks(occasion.clone(), true, Duration::ZERO, stop);
-        }
-        if set.names(occasion).is_empty() {
+        let hooks = &self.shared.hooks;
+        self.spawn_hooks(occasion, true, Duration::ZERO, &hooks.stop);
+        if hooks.set.get().names(occasion, false).is_empty() {
             return HookVerdict::default();
         }
-        let site = self.hook_site().await;
-        let verdict = set.run(occasion, &self.hook_facts(), &site, cancel, false).await;
-        report(self.client.as_ref(), &verdict);
+        let verdict = self.run_handlers(occasion, false, cancel).await;
         if verdict != HookVerdict::default()
             && answers.answer_source(HOOKS) == AnswerSource::RecordedTool
         {
@@ -155,8 +156,7 @@ impl ToolEnv {
 
     /// Notifies hooks of something. Nobody waits for them.
     pub(crate) fn notify_hooks(&self, kind: &str, message: &str) {
-        let stop = self.shared.hooks.stop.clone();
-        self.notify_hooks_after(Duration::ZERO, kind, message, stop);
+        self.notify_hooks_after(Duration::ZERO, kind, message, &self.shared.hooks.stop);
     }
 
     fn notify_hooks_after(
@@ -164,15 +164,15 @@ impl ToolEnv {
         delay: Duration,
         kind: &str,
         message: &str,
-        cancel: CancellationToken,
+        cancel: &CancellationToken,
     ) {
         if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
             let title = "turnwright";
             let fields =
                 json!({ "message": message, "title": title, "notification_type": kind });
             let occasion = occasion(HookEvent::Notification, kind, fields);
-            self.spawn_hooks(occasion.clone(), true, delay, cancel.clone());
-            self.spawn_hooks(occasion, false, delay, cancel);
+            self.spawn_hooks(&occasion, true, delay, cancel);
+            self.spawn_hooks(&occasion, false, delay, cancel);
         }
     }
 
@@ -192,32 +192,67 @@ impl ToolEnv {
         let idle = self.shared.hooks.stop.child_token();
         self.shared.hooks.state.lock().idle = Some(idle.clone());
         self.notify_hooks("agent_completed", "The turn has ended");
-        self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", idle);
+        self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", &idle);
     }
 
     /// Runs handlers of an occasion for which nobody waits: those that want that, or all others.
     fn spawn_hooks(
         &self,
-        occasion: Occasion,
+        occasion: &Occasion,
         are_of_background: bool,
         delay: Duration,
-        cancel: CancellationToken,
+        cancel: &CancellationToken,
     ) {
+        let hooks = &self.shared.hooks;
+        if hooks.set.get().names(occasion, are_of_background).is_empty() {
+            return;
+        }
+        if hooks.tasks.len() >= MAX_IN_BACKGROUND {
+            let full = "So many hooks run in the background that further ones were not started.";
+            return self.client.update(Update::Notice(full.to_owned()));
+        }
+        let running = self.run_handlers(occasion, are_of_background, cancel);
+        let stop = cancel.clone();
+        hooks.tasks.spawn(async move {
+            if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
+                running.await;
+            }
+        });
+    }
+
+    /// Runs the handlers of an occasion, and tells the user what follows. Like commands, confined ones leave no files
+    /// behind that other programs run.
+    fn run_handlers(
+        &self,
+        occasion: &Occasion,
+        are_of_background: bool,
+        cancel: &CancellationToken,
+    ) -> BoxFuture<'static, HookVerdict> {
         let set = self.shared.hooks.set.get();
         let facts = self.hook_facts();
         let shared = Arc::clone(&self.shared);
-        let roots = self.files.shared_roots();
+        let commands = self.command_site().clone();
         let client = Arc::clone(&self.client);
-        let task = async move {
-            let waiting = cancel.run_until_cancelled(tokio::time::sleep(delay));
-            if waiting.await.is_none() {
-                return;
+        let occasion = occasion.clone();
+        let cancel = cancel.clone();
+        async move {
+            let site = site_of(&shared, &commands.roots).await;
+            let mut guard = None;
+            if set.confines(&occasion, are_of_background, &site) {
+                let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
+                let name = format!("of hooks {number}");
+                let who = "a hook, or another program meanwhile,";
+                let making = spawn_blocking(move || RemoteCallGuard::new(commands, &name, who));
+                guard = making.await.ok();
             }
-            let site = site_of(&shared, &roots).await;
             let verdict = set.run(&occasion, &facts, &site, &cancel, are_of_background).await;
+            if let Some(guard) = guard {
+                guard.finish().await;
+            }
             report(client.as_ref(), &verdict);
-        };
-        self.shared.hooks.tasks.spawn(task);
+            verdict
+        }
+        .boxed()
     }
 
     fn hook_facts(&self) -> SessionFacts {
@@ -229,10 +264,6 @@ impl ToolEnv {
             mode: mode_word(self.shared.mode.get()),
             helper: helper.map(|helper| (own, helper.kind)),
         }
-    }
-
-    async fn hook_site(&self) -> Arc<HookSite> {
-        site_of(&self.shared, &self.files.shared_roots()).await
     }
 
     /// Runs the hooks of the session's end, and ends all that still run.

@@ -127,8 +127,8 @@ fn a_guard_refuses_a_command_before_anybody_is_asked() {
     assert_eq!(cards::card(&agent, 1)["status"], "completed", "other commands run");
     for number in [2, 3] {
         assert_eq!(cards::card(&agent, number)["status"], "failed", "however it is written");
-        let told = told(&agent, number + 1);
-        assert_eq!(told.matches("no forced pushes").count(), number, "{told}");
+        let request = told(&agent, number + 1);
+        assert_eq!(request.matches("no forced pushes").count(), number, "{request}");
     }
 }
 
@@ -443,6 +443,29 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(ran(&agent), 1, "nor in a new session");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: without a sandbox no hook of a project runs");
+        return;
+    }
+    let command = "echo x > .envrc; echo ran >> ran.txt";
+    let hooks = json!({ "hooks": { "PreToolUse": group("Write", command) } });
+    let mut agent = TestAgent::builder()
+        .file(PROJECT_FILE, &hooks.to_string())
+        .own_file("config/config.toml", AUTO_EDIT)
+        .variable("PATH", &std::env::var("PATH").unwrap())
+        .model(json!([writes("a.txt", "x"), says("So.")]))
+        .start();
+    let output = agent.turn_text("/trust");
+    agent.turn_text(&format!("/trust {}", code(&output)));
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.path("ran.txt").exists() && !agent.path(".envrc").exists());
+    let thoughts = agent.thoughts();
+    assert!(thoughts.contains("a hook, or another program meanwhile,"), "{thoughts}");
 }
 
 #[test]

@@ -113,14 +113,16 @@ impl HookSet {
         self.handlers.iter().any(|handler| handler.event == event)
     }
 
-    /// The names of the handlers that the occasion waits for.
-    pub fn names(&self, occasion: &Occasion) -> Vec<String> {
-        self.choose(occasion, false).iter().map(|number| self.handlers[*number].name()).collect()
+    /// The names of the handlers that the occasion waits for, or of those that run in the background.
+    pub fn names(&self, occasion: &Occasion, in_background: bool) -> Vec<String> {
+        let chosen = self.choose(occasion, in_background);
+        chosen.into_iter().map(|number| self.handlers[number].name()).collect()
     }
 
-    /// Returns true if handlers of the occasion run in the background.
-    pub fn has_background(&self, occasion: &Occasion) -> bool {
-        !self.choose(occasion, true).is_empty()
+    /// Returns true if any of these handlers runs in the sandbox.
+    pub fn confines(&self, occasion: &Occasion, in_background: bool, site: &HookSite) -> bool {
+        let mut chosen = self.choose(occasion, in_background).into_iter();
+        chosen.any(|number| self.handlers[number].needs_sandbox(site.confines_all))
     }
 
     /// The numbers of the handlers of an occasion, without repetitions.
@@ -234,13 +236,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::handler::{HookFile, HookScope, read_handlers};
+    use crate::handler::{HookScope, read_handlers};
 
     fn set(events: &Value) -> HookSet {
-        let project = Path::new("/nowhere");
-        let file = HookFile { name: "hooks.json", scope: HookScope::User, project };
-        let mut problems = Vec::new();
-        let handlers = read_handlers(events, &file, &mut problems);
+        let nowhere = Path::new("/nowhere");
+        let (handlers, problems) = read_handlers("hooks.json", HookScope::User, nowhere, events);
         assert_eq!(problems, [""; 0]);
         HookSet::new(handlers)
     }
@@ -300,7 +300,7 @@ mod tests {
         }));
         let names = |event, subject: &str| {
             let subjects = vec![subject.to_owned()];
-            set.names(&Occasion { event, subjects, fields: json!({}) })
+            set.names(&Occasion { event, subjects, fields: json!({}) }, false)
         };
         assert_eq!(names(HookEvent::PreToolUse, "Bash"), ["x"]);
         assert_eq!(names(HookEvent::PreToolUse, "Write"), ["y", "x"]);

@@ -199,7 +199,7 @@ async fn run_visibly(
         () = tokio::time::sleep(PATIENCE) => {}
     }
     if let Some(status) = status {
-        let names = ctx.env.shared.hooks.set.get().names(occasion).join(", ");
+        let names = ctx.env.shared.hooks.set.get().names(occasion, false).join(", ");
         let mut update = CallUpdate::new(ctx.call.clone(), status);
         update.content = Some(vec![CallContent::Text(format!("Waiting for the hook {names}"))]);
         ctx.env.client.update(update.into());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::ProjectFile;
 use crate::SettingsSnapshot;
 use crate::trust::{self, TrustStore};
-use turnwright_hooks::{Handler, HookFile, HookScope, Script, read_handlers};
+use turnwright_hooks::{Handler, HookScope, Script, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
@@ -194,9 +194,7 @@ impl HookReader<'_> {
     }
 
     fn read(&mut self, name: &str, scope: HookScope, events: &Value) -> Vec<Handler> {
-        let file = HookFile { name, scope, project: self.project };
-        let mut problems = Vec::new();
-        let handlers = read_handlers(events, &file, &mut problems);
+        let (handlers, problems) = read_handlers(name, scope, self.project, events);
         for problem in problems {
             self.add_problem(name, &problem);
         }

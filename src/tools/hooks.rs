@@ -30,7 +30,6 @@ use turnwright_workspace::edit::line_changes;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{FileText, Roots};
 use turnwright_workspace::real_path;
-use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The name under which a recording keeps the verdicts.
 const HOOKS: &str = "hooks";
@@ -64,7 +63,6 @@ pub(crate) struct SessionHooks {
 struct HookState {
     /// The place where handlers run, with the rules that it depends on.
     site: Option<(Arc<PolicyRules>, Arc<HookSite>)>,
-    temp: Option<PrivateTempFolder>,
     /// Cancelled when a turn begins.
     idle: Option<CancellationToken>,
 }
@@ -277,10 +275,6 @@ impl ToolEnv {
         hooks.stop.cancel();
         hooks.tasks.close();
         hooks.tasks.wait().await;
-        let temp = hooks.state.lock().temp.take();
-        if temp.is_some() {
-            spawn_blocking(move || drop(temp)).await.ok();
-        }
     }
 
     /// The texts of the files that a call has changed, before hooks may change them.
@@ -358,17 +352,25 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
     let own = Arc::clone(shared);
     let folders = Arc::clone(roots);
     let making = spawn_blocking(move || {
-        let site = Arc::new(make_site(&own, &folders, &rules));
+        let site = Arc::new(make_site(&own, &folders, Some(&rules)));
         own.hooks.state.lock().site = Some((rules, Arc::clone(&site)));
         site
     });
     // Without a profile no handler runs that needs one.
-    making.await.unwrap_or_else(|_| Arc::new(plain_site(shared, roots)))
+    making.await.unwrap_or_else(|_| Arc::new(make_site(shared, roots, None)))
 }
 
-fn plain_site(shared: &SessionShared, roots: &Roots) -> HookSite {
+/// The place for the handlers of a session, with a sandbox if the rules are given. Blocks then.
+fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>) -> HookSite {
     let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
-    unconfined_site(roots, shared.command_environment.as_ref().clone(), confines_all)
+    let environment = shared.command_environment.as_ref().clone();
+    let mut site = unconfined_site(roots, environment, confines_all);
+    if let Some(rules) = rules {
+        let place = (roots, rules, shared.process.folders.home.as_deref());
+        let temp = shared.guard.temp_folder();
+        confine_site(&mut site, &shared.confinement, place, temp.as_deref());
+    }
+    site
 }
 
 /// A place for handlers that need no sandbox.
@@ -386,20 +388,6 @@ pub(crate) fn unconfined_site(
         memory: None,
         confines_all,
     }
-}
-
-/// The place for the handlers of a session. Blocks.
-fn make_site(shared: &SessionShared, roots: &Roots, rules: &PolicyRules) -> HookSite {
-    let mut site = plain_site(shared, roots);
-    let known = shared.hooks.state.lock().temp.as_ref().map(|temp| temp.path().to_path_buf());
-    let folder = known.or_else(|| {
-        let made = PrivateTempFolder::create().ok()?;
-        // Another occasion may have made one meanwhile.
-        Some(shared.hooks.state.lock().temp.get_or_insert(made).path().to_path_buf())
-    });
-    let home = shared.process.folders.home.as_deref();
-    confine_site(&mut site, &shared.confinement, (roots, rules, home), folder.as_deref());
-    site
 }
 
 /// Gives a place the sandbox for its handlers, if there is one, with this folder for temporary files. Looks files up.

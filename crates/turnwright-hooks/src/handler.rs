@@ -118,9 +118,13 @@ pub fn read_handlers(
     let Value::Object(events) = events else {
         return (Vec::new(), vec!["its hooks are no table of events".to_owned()]);
     };
-    let file = file.into();
-    let mut reader =
-        HandlerReader { file, scope, project, handlers: Vec::new(), problems: Vec::new() };
+    let mut reader = HandlerReader {
+        file: file.into(),
+        scope,
+        project,
+        handlers: Vec::new(),
+        problems: Vec::new(),
+    };
     let mut unknown = Vec::new();
     for (name, groups) in events {
         match HookEvent::parse(name) {

@@ -28,7 +28,6 @@ pub const HOOK_FILES: [&str; 4] = [OWN_FILE, CLAUDE_FILES[0], CLAUDE_FILES[1], R
 /// The keys of `[hooks]` that are no events.
 const READ: &str = "read";
 const SANDBOX: &str = "sandbox";
-const DISABLE: &str = "disable";
 /// The word in `read` for the files of Claude Code.
 const CLAUDE: &str = "claude";
 /// The files in the state folder that remember what the user was told.
@@ -52,91 +51,63 @@ pub struct SessionHookFiles {
     is_undecided: bool,
 }
 
-/// The hooks that were found, with the files that can be trusted.
-#[derive(Debug, Default)]
-pub(super) struct FoundHooks {
-    session: SessionHookFiles,
-    files: Vec<ProjectFile>,
-    /// One sentence for each problem.
-    problems: Vec<String>,
-}
-
-impl FoundHooks {
-    /// Reads all files. The folder of the project is a real path.
-    pub(super) fn find(
-        settings: &SettingsSnapshot<'_>,
-        trust: &TrustStore,
-        project: &Path,
-    ) -> FoundHooks {
-        let own = &settings.values.hooks;
-        let mut found = FoundHooks::default();
-        if own.get(DISABLE) == Some(&Value::Bool(true)) {
-            return found;
-        }
-        found.session.is_undecided = !own.contains_key(READ);
-        let mut reader = HookReader { trust, project, found };
-        reader.check_settings(own);
-        let claude = match own.get(READ) {
-            Some(Value::Array(read)) if read.iter().any(|word| word == CLAUDE) => {
-                reader.claude_files(settings.config.paths.home.as_deref())
-            }
-            _ => Vec::new(),
-        };
-        let mut hashed = String::new();
-        let events: Map<_, _> = own
-            .iter()
-            .filter(|(name, _)| ![READ, SANDBOX, DISABLE].contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let of_user = std::iter::once((settings.config.file_path(), Value::Object(events)));
-        let at_home = claude.iter().filter(|file| file.project_name.is_none());
-        let of_home = at_home.map(|file| (file.name.clone(), file.hooks.clone()));
-        for (name, events) in of_user.chain(of_home) {
-            if events.as_object().is_some_and(|events| !events.is_empty()) {
-                hashed.push_str(&format!("{name}\n{events}\n"));
-            }
-            reader.add_user(&name, &events);
-        }
-        reader.found.session.hash = (!hashed.is_empty()).then(|| sha256_hex(hashed.as_bytes()));
-        reader.check_run_files();
-        reader.add_own_project_file();
-        for file in claude {
-            if let Some(name) = file.project_name {
-                reader.add_project(name, &file.hooks);
-            }
-        }
-        reader.found
+/// Finds the hooks of a session. The folder of the project is a real path. Adds a sentence for each problem, and the
+/// files that can be trusted.
+pub(super) fn find_hooks(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    project: &Path,
+    problems: &mut Vec<String>,
+    files: &mut Vec<ProjectFile>,
+) -> SessionHookFiles {
+    let own = &settings.values.hooks;
+    let mut reader = HookReader { trust, project, problems, files, handlers: Vec::new() };
+    reader.check_settings(own);
+    let read = own.get(READ).and_then(Value::as_array);
+    let (of_home, of_project) = if read.is_some_and(|words| words.iter().any(|word| word == CLAUDE)) {
+        reader.claude_hooks(settings.config.paths.home.as_deref())
+    } else {
+        (None, Vec::new())
+    };
+    let events: Map<_, _> = own
+        .iter()
+        .filter(|(name, _)| ![READ, SANDBOX].contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let of_settings =
+        (!events.is_empty()).then(|| (settings.config.file_path(), Value::Object(events)));
+    let mut hashed = String::new();
+    for (name, events) in of_settings.into_iter().chain(of_home) {
+        hashed.push_str(&format!("{name}\n{events}\n"));
+        let handlers = reader.read(&name, HookScope::User, &events);
+        reader.handlers.extend(handlers);
     }
-
-    /// Adds the problems and the files to these. Returns the hooks.
-    pub(super) fn add_to(
-        self,
-        problems: &mut Vec<String>,
-        files: &mut Vec<ProjectFile>,
-    ) -> SessionHookFiles {
-        problems.extend(self.problems);
-        files.extend(self.files);
-        self.session
+    reader.check_run_files();
+    let own_file = reader.own_hooks();
+    for (name, events) in own_file.into_iter().chain(of_project) {
+        reader.add_project(name, &events);
+    }
+    SessionHookFiles {
+        handlers: reader.handlers,
+        hash: (!hashed.is_empty()).then(|| sha256_hex(hashed.as_bytes())),
+        is_undecided: !own.contains_key(READ),
     }
 }
 
-/// A file of Claude Code that has hooks.
-struct ClaudeFile {
-    name: String,
-    /// Its name below the project; `None` for the user's.
-    project_name: Option<&'static str>,
-    hooks: Value,
-}
+/// The hooks of a file of the project, with its name.
+type ProjectHooks = (&'static str, Value);
 
 struct HookReader<'a> {
     trust: &'a TrustStore,
     project: &'a Path,
-    found: FoundHooks,
+    problems: &'a mut Vec<String>,
+    files: &'a mut Vec<ProjectFile>,
+    handlers: Vec<Handler>,
 }
 
 impl HookReader<'_> {
     fn add_problem(&mut self, file: &str, what: &str) {
-        self.found.problems.push(format!("{}: {what}", escape_hidden_line(file)));
+        self.problems.push(format!("{}: {what}", escape_hidden_line(file)));
     }
 
     fn check_settings(&mut self, own: &Map<String, Value>) {
@@ -146,51 +117,65 @@ impl HookReader<'_> {
         if !is_read {
             self.add_problem("hooks.read", "it must be a list of `claude`, the only other format");
         }
-        for name in [SANDBOX, DISABLE] {
-            if own.get(name).is_some_and(|value| !value.is_boolean()) {
-                self.add_problem(&format!("hooks.{name}"), "it must be true or false");
-            }
+        if own.get(SANDBOX).is_some_and(|value| !value.is_boolean()) {
+            self.add_problem("hooks.sandbox", "it must be true or false");
         }
     }
 
-    /// Reads the files of Claude Code. The user's may switch all hooks off, those of the project only each other.
-    fn claude_files(&mut self, home: Option<&Path>) -> Vec<ClaudeFile> {
-        let mut files = Vec::new();
-        let of_user = home.map(|home| home.join(CLAUDE_FILES[0]));
-        let mut texts = Vec::new();
-        if let Some(path) = of_user {
+    /// The content of a file of hooks; `None` if there is none. Notes what is wrong.
+    fn parsed(&mut self, name: &str, text: Result<Option<String>, String>) -> Option<Value> {
+        let fault = match text {
+            Ok(text) => match serde_json::from_str(&text?) {
+                Ok(whole) => return Some(whole),
+                Err(error) => format!("it is no valid JSON ({error}), and is ignored"),
+            },
+            Err(why) => format!("it {why}, and is ignored"),
+        };
+        self.add_problem(name, &fault);
+        None
+    }
+
+    fn parsed_of_project(&mut self, name: &str) -> Option<Value> {
+        self.parsed(name, trust::read_project_file(self.project, name))
+    }
+
+    /// The hooks of the project's own file.
+    fn own_hooks(&mut self) -> Option<ProjectHooks> {
+        let whole = self.parsed_of_project(OWN_FILE)?;
+        let hooks = whole.get("hooks");
+        if hooks.is_none() {
+            self.add_problem(OWN_FILE, "it has no table `hooks`, and is ignored");
+        }
+        Some((OWN_FILE, hooks?.clone()))
+    }
+
+    /// The hooks in the files of Claude Code: those of the user with the name of their file, and those of the project.
+    /// The user's file may switch all of them off, those of the project only each other.
+    fn claude_hooks(
+        &mut self,
+        home: Option<&Path>,
+    ) -> (Option<(String, Value)>, Vec<ProjectHooks>) {
+        let mut of_user = None;
+        if let Some(path) = home.map(|home| home.join(CLAUDE_FILES[0])) {
             let name = path.to_string_lossy().into_owned();
-            match private_file::read(&path, MAX_FILE_BYTES) {
-                Ok(text) => texts.push((name, None, text)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => self.add_problem(&name, &io_error_text(&error)),
+            let text = match private_file::read(&path, MAX_FILE_BYTES) {
+                Ok(text) => Ok(Some(text)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(format!("cannot be read ({})", io_error_text(&error))),
+            };
+            let whole = self.parsed(&name, text).unwrap_or_default();
+            if is_switched_off(&whole) {
+                return (None, Vec::new());
             }
+            of_user = hooks_in(&whole).map(|hooks| (name, hooks));
         }
-        for name in CLAUDE_FILES {
-            match trust::read_project_file(self.project, name) {
-                Ok(Some(text)) => texts.push((name.to_owned(), Some(name), text)),
-                Ok(None) => {}
-                Err(why) => self.add_problem(name, &format!("it {why}, and is ignored")),
-            }
+        let parsed = CLAUDE_FILES.map(|name| (name, self.parsed_of_project(name)));
+        let files = parsed.iter().filter_map(|(name, whole)| Some((*name, whole.as_ref()?)));
+        if files.clone().any(|(_, whole)| is_switched_off(whole)) {
+            return (of_user, Vec::new());
         }
-        let mut is_project_off = false;
-        for (name, project_name, text) in texts {
-            match serde_json::from_str::<Value>(&text) {
-                Ok(whole) if whole.get("disableAllHooks") == Some(&Value::Bool(true)) => {
-                    if project_name.is_none() {
-                        return Vec::new();
-                    }
-                    is_project_off = true;
-                }
-                Ok(whole) => {
-                    let hooks = whole.get("hooks").cloned().filter(|hooks| !hooks.is_null());
-                    files.extend(hooks.map(|hooks| ClaudeFile { name, project_name, hooks }));
-                }
-                Err(error) => self.add_problem(&name, &format!("it is no valid JSON ({error})")),
-            }
-        }
-        files.retain(|file| file.project_name.is_none() || !is_project_off);
-        files
+        let of_project = files.filter_map(|(name, whole)| Some((name, hooks_in(whole)?)));
+        (of_user, of_project.collect())
     }
 
     fn read(&mut self, name: &str, scope: HookScope, events: &Value) -> Vec<Handler> {
@@ -201,38 +186,16 @@ impl HookReader<'_> {
         handlers
     }
 
-    fn add_user(&mut self, name: &str, events: &Value) {
-        let handlers = self.read(name, HookScope::User, events);
-        self.found.session.handlers.extend(handlers);
-    }
-
     /// Leaves out the user's hooks that run files of the project, unless these are trusted.
     fn check_run_files(&mut self) {
-        let all = self.found.session.handlers.iter().filter(|handler| !handler.scripts.is_empty());
+        let all = self.handlers.iter().filter(|handler| !handler.scripts.is_empty());
         let handlers: Vec<_> = all.cloned().collect();
         if handlers.is_empty() {
             return;
         }
         let text = script_texts(&handlers, self.project);
         if !self.add_file(RUN_FILES, text, &handlers) {
-            self.found.session.handlers.retain(|handler| handler.scripts.is_empty());
-        }
-    }
-
-    fn add_own_project_file(&mut self) {
-        let text = match trust::read_project_file(self.project, OWN_FILE) {
-            Ok(Some(text)) => text,
-            Ok(None) => return,
-            Err(why) => return self.add_problem(OWN_FILE, &format!("it {why}, and is ignored")),
-        };
-        match serde_json::from_str::<Value>(&text) {
-            Ok(whole) => match whole.get("hooks") {
-                Some(hooks) => self.add_project(OWN_FILE, hooks),
-                None => self.add_problem(OWN_FILE, "it has no table `hooks`, and is ignored"),
-            },
-            Err(error) => {
-                self.add_problem(OWN_FILE, &format!("it is no valid JSON ({error}), and is ignored"));
-            }
+            self.handlers.retain(|handler| handler.scripts.is_empty());
         }
     }
 
@@ -243,7 +206,7 @@ impl HookReader<'_> {
         }
         let text = format!("{events:#}\n{}", script_texts(&handlers, self.project));
         if self.add_file(name, text, &handlers) {
-            self.found.session.handlers.extend(handlers);
+            self.handlers.extend(handlers);
         }
     }
 
@@ -258,9 +221,17 @@ impl HookReader<'_> {
             }
         }
         let full_requests = handlers.iter().map(Handler::line).collect();
-        self.found.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+        self.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
         is_trusted
     }
+}
+
+fn hooks_in(whole: &Value) -> Option<Value> {
+    whole.get("hooks").cloned().filter(|hooks| !hooks.is_null())
+}
+
+fn is_switched_off(whole: &Value) -> bool {
+    whole.get("disableAllHooks") == Some(&Value::Bool(true))
 }
 
 /// The files of the project that hooks name, each with its hash, and with its text if that is short.

@@ -242,6 +242,12 @@ impl HandlerReader<'_> {
     }
 }
 
+/// The texts of a list of only these, without NUL.
+fn texts_in(list: &Value) -> Option<Vec<String>> {
+    let texts = list.as_array()?.iter().map(Value::as_str);
+    texts.map(|text| text.filter(|text| !text.contains('\0')).map(str::to_owned)).collect()
+}
+
 /// The program of a handler.
 fn action(fields: &Map<String, Value>) -> Result<HookAction, String> {
     match fields.get("type").and_then(Value::as_str) {
@@ -255,18 +261,11 @@ fn action(fields: &Map<String, Value>) -> Result<HookAction, String> {
     if line.trim().is_empty() || line.contains('\0') {
         return Err("a hook has no `command`, and does not run".to_owned());
     }
-    match fields.get("args") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(list)) => {
-            let arguments: Option<Vec<_>> =
-                list.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            let arguments = arguments.filter(|words| !words.iter().any(|word| word.contains('\0')));
-            let words = std::iter::once(line.to_owned());
-            return arguments
-                .map(|rest| HookAction::Program(words.chain(rest).collect()))
-                .ok_or_else(|| "`args` must be a list of texts; the hook does not run".to_owned());
-        }
-        Some(_) => return Err("`args` must be a list of texts; the hook does not run".to_owned()),
+    if let Some(list) = fields.get("args").filter(|list| !list.is_null()) {
+        let wrong = "`args` must be a list of texts; the hook does not run";
+        let arguments = texts_in(list).ok_or(wrong)?;
+        let words = std::iter::once(line.to_owned()).chain(arguments);
+        return Ok(HookAction::Program(words.collect()));
     }
     let is_powershell = match fields.get("shell").and_then(Value::as_str) {
         None | Some("bash" | "sh") => false,

@@ -57,8 +57,15 @@ const NAMES: [(&str, &[&str]); 16] = [
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
-    let known = row.map_or(&[][..], |(_, names)| *names).iter();
-    known.copied().chain([tool.name]).map(str::to_owned).collect()
+    let types = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();
+    let known: &[&str] = match row {
+        // Input for a shell that runs is a command.
+        _ if types => &["Bash", "BashOutput"],
+        Some(row) => row.1,
+        None if tool.files.iter().any(|file| file.is_changed) => &["Edit"],
+        None => &[],
+    };
+    known.iter().copied().chain([tool.name]).map(str::to_owned).collect()
 }
 
 /// A field of an input, with the names of the argument that it stands for: the agent's own, and others that models use.
@@ -80,6 +87,7 @@ fn fields_of(tool: &str) -> Option<&'static [FieldRow]> {
             (DESCRIPTION, &[DESCRIPTION]),
             ("run_in_background", &["background"]),
         ],
+        "exec_output" => &[("bash_id", &["id", "job"]), ("command", &["input"])],
         "write_file" => &[("content", &["content", "contents", "text"])],
         "edit_file" => {
             &[OLD_STRING, NEW_STRING, ("replace_all", &["replace_all", "replaceAll"])]
@@ -115,10 +123,10 @@ impl HookedTool<'_> {
             return vec![ToolUse { names, input: self.arguments.clone() }];
         }
         let changed = self.files.iter().filter(|file| file.is_changed).collect();
-        let touched = match self.name {
-            "edit_file" | "apply_patch" | "delete_path" | "move_path" | "write_file" => changed,
+        let touched: Vec<&TouchedFile> = match self.name {
+            COMMAND_TOOL => Vec::new(),
             "read_file" => self.files.iter().collect(),
-            _ => Vec::new(),
+            _ => changed,
         };
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
@@ -132,14 +140,15 @@ impl HookedTool<'_> {
 
     /// The input of the use that concerns this file.
     fn input(&self, file: Option<&Path>) -> Value {
-        let Some(rows) = fields_of(self.name).filter(|_| !self.is_remote) else {
-            return self.arguments.clone();
+        let rows = fields_of(self.name);
+        let mut input = match (rows, self.arguments) {
+            (None, Value::Object(arguments)) => arguments.clone(),
+            _ => Map::new(),
         };
-        let mut input = Map::new();
         if let Some(path) = file {
             input.insert("file_path".to_owned(), json!(path.to_string_lossy()));
         }
-        for (name, names) in rows {
+        for (name, names) in rows.unwrap_or_default() {
             if let Some(value) = argument(self.arguments, names) {
                 input.insert((*name).to_owned(), value.clone());
             }
@@ -279,6 +288,18 @@ mod tests {
                 json!({ "prompt": "p", "type": "explore" }),
                 &[][..],
                 json!(["Agent", { "prompt": "p", "subagent_type": "explore" }]),
+            ),
+            (
+                "rename_symbol",
+                json!({ "symbol": "a", "new_name": "b" }),
+                &file[..],
+                json!(["Edit", { "symbol": "a", "new_name": "b", "file_path": "/ws/a.rs" }]),
+            ),
+            (
+                "exec_output",
+                json!({ "id": "p1", "input": "ls\n" }),
+                &[][..],
+                json!(["Bash", { "bash_id": "p1", "command": "ls\n" }]),
             ),
             ("mcp__n__s", json!({ "q": 1 }), &[][..], json!(["mcp__n__s", { "q": 1 }])),
             ("remember", json!({ "q": 1 }), &[][..], json!(["remember", { "q": 1 }])),

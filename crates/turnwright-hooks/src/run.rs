@@ -75,9 +75,8 @@ pub(crate) async fn run_handler(
     let words = handler.action.words();
     let project = site.project.clone();
     let variables = site.environment.clone();
-    let looking = spawn_blocking(move || {
-        (named_scripts(&words, &project), variables.has_program("bash"))
-    });
+    let looking =
+        spawn_blocking(move || (named_scripts(&words, &project), variables.has_program("bash")));
     let Some(found) = cancel.run_until_cancelled(looking).await else {
         return HandlerRun { end: HandlerEnd::Cancelled, ..HandlerRun::failed("") };
     };

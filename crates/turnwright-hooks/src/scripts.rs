@@ -20,7 +20,8 @@ const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
 /// Programs that run nothing. A line of only these, by these names, runs no file that it names.
 const READERS: [&str; 14] = [
-    "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test", "true", "wc",
+    "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
+    "true", "wc",
 ];
 /// The ends of files that a path, or a module's name with dots, may leave out.
 const LEFT_OUT: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];

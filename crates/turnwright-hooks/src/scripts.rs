@@ -248,7 +248,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap().join("project");
         fs::create_dir(&project).unwrap();
-        let words = ["./python -V".to_owned()];
+        let words = ["python -V".to_owned()];
         let mut seen = Vec::new();
         for target in ["one", "two"] {
             fs::write(base.path().join(target), "same").unwrap();

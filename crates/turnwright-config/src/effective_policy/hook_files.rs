@@ -63,8 +63,8 @@ pub(super) fn find_hooks(
     let own = &settings.values.hooks;
     let mut reader = HookReader { trust, project, problems, files, handlers: Vec::new() };
     reader.check_settings(own);
-    let read = own.get(READ).and_then(Value::as_array);
-    let (of_home, of_project) = if read.is_some_and(|words| words.iter().any(|word| word == CLAUDE)) {
+    let mut read = own.get(READ).and_then(Value::as_array).into_iter().flatten();
+    let (of_home, of_project) = if read.any(|word| word == CLAUDE) {
         reader.claude_hooks(settings.config.paths.home.as_deref())
     } else {
         (None, Vec::new())

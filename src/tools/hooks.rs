@@ -35,6 +35,8 @@ use turnwright_workspace::real_path;
 const HOOKS: &str = "hooks";
 /// The time after a turn without another prompt of which handlers are notified.
 const IDLE: Duration = Duration::from_secs(60);
+/// The time after which the user is told for which hooks something waits.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time of all handlers of the session's end together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// At most so many occasions have handlers that nobody waits for.
@@ -123,11 +125,25 @@ impl ToolEnv {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }
 
-    /// Runs the hooks of an occasion. The user is told what goes wrong, and what the hooks have to say to them.
+    /// Runs the hooks of an occasion. The user is told what goes wrong, what the hooks have to say to them, and if they
+    /// take long.
     pub(crate) async fn run_hooks(
         &self,
         occasion: &Occasion,
         cancel: &CancellationToken,
+    ) -> HookVerdict {
+        let waiting = self.run_hooks_showing(occasion, cancel, |waits| {
+            self.client.update(Update::Notice(waits));
+        });
+        waiting.await
+    }
+
+    /// The same; shows in its own way that they take long.
+    pub(crate) async fn run_hooks_showing(
+        &self,
+        occasion: &Occasion,
+        cancel: &CancellationToken,
+        show: impl FnOnce(String) + Send,
     ) -> HookVerdict {
         let answers = &self.shared.process.outside;
         if self.are_hooks_played() {
@@ -139,10 +155,18 @@ impl ToolEnv {
         }
         let hooks = &self.shared.hooks;
         self.spawn_hooks(occasion, true, Duration::ZERO, &hooks.stop);
-        if hooks.set.get().names(occasion, false).is_empty() {
+        let names = hooks.set.get().names(occasion, false);
+        if names.is_empty() {
             return HookVerdict::default();
         }
-        let verdict = self.run_handlers(occasion, false, cancel).await;
+        let mut running = self.run_handlers(occasion, false, cancel);
+        let verdict = match tokio::time::timeout(PATIENCE, &mut running).await {
+            Ok(verdict) => verdict,
+            Err(_) => {
+                show(format!("Waiting for the hook {}", names.join(", ")));
+                running.await
+            }
+        };
         if verdict != HookVerdict::default()
             && answers.answer_source(HOOKS) == AnswerSource::RecordedTool
         {

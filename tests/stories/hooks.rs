@@ -383,6 +383,16 @@ fn a_cancel_ends_hooks_and_all_that_they_have_started() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_hook_that_takes_long_is_named_while_it_runs() {
+    let hooks = json!({ "UserPromptSubmit": group("", "sleep 1.2") });
+    let mut agent = start(AUTO_EDIT, &hooks, &[], &json!([says("Hello.")]));
+    assert_eq!(agent.turn("go"), "end_turn");
+    let thoughts = agent.thoughts();
+    assert!(thoughts.contains("Waiting for the hook sleep 1.2"), "{thoughts}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn sixty_hooks_run_once_each() {
     let hooks: Vec<_> = (0..60)
         .map(|number| json!({ "command": format!("echo {number} >> HOOKS/many.txt") }))

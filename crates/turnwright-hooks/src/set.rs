@@ -189,6 +189,7 @@ impl HookSet {
     fn verdict(&self, replies: Vec<(usize, HandlerReply)>) -> HookVerdict {
         let mut verdict = HookVerdict::default();
         let mut blocks = Vec::new();
+        let mut contexts = Vec::new();
         for (number, reply) in replies {
             let handler = &self.handlers[number];
             let name = handler.name();
@@ -219,13 +220,12 @@ impl HookSet {
                     None => verdict.updated_input = Some((input, name.clone())),
                 }
             }
-            if let Some(context) = reply.context {
-                text::add_line(&mut verdict.context, &context);
-            }
+            contexts.extend(reply.context);
             if let Some(why) = reply.stop {
                 verdict.stop.get_or_insert(format!("`{name}`: {why}"));
             }
         }
+        verdict.context = contexts.join("\n");
         verdict.block = (!blocks.is_empty()).then(|| blocks.join("\n"));
         verdict
     }

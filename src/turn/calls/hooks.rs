@@ -2,7 +2,6 @@
 //! may change the files that it has written, and say something about it. An allow of a hook never gives more than mode
 //! `auto` would.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +23,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
-/// The time after which a card says that its call waits for a hook.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// A call for which there are hooks.
 #[derive(Clone)]
 pub(super) struct HookedCall {
@@ -43,8 +39,8 @@ pub(super) struct HookWish {
     updated_input: Option<(Value, String)>,
     /// True if any have run.
     has_run: bool,
-    /// A text for the model, beside the result.
-    context: String,
+    /// Texts for the model, beside the result.
+    context: Vec<String>,
     /// Lines for the card.
     notes: Vec<String>,
 }
@@ -70,9 +66,7 @@ impl HookWish {
 
     /// Takes over a verdict about a use of the call.
     fn add(&mut self, ctx: &ToolCtx, verdict: HookVerdict) {
-        if !verdict.context.is_empty() {
-            text::add_line(&mut self.context, &verdict.context);
-        }
+        self.context.extend(Some(verdict.context).filter(|context| !context.is_empty()));
         if verdict.decision > self.decision {
             self.reason = verdict.reason;
         }
@@ -96,7 +90,7 @@ impl HookWish {
     /// Adds what the user and the model have to know to the outcome of the call.
     pub(super) fn add_to(self, outcome: &mut ToolOutcome, when: &str) {
         if !self.context.is_empty() {
-            outcome.add_line(&format!("[hook {when} the call] {}", self.context));
+            outcome.add_line(&format!("[hook {when} the call] {}", self.context.join("\n")));
         }
         outcome.content.extend(self.notes.into_iter().map(CallContent::Text));
     }
@@ -191,19 +185,14 @@ async fn run_visibly(
     occasion: &Occasion,
     status: Option<ToolCallStatus>,
 ) -> HookVerdict {
-    let mut running = pin!(ctx.env.run_hooks(occasion, &ctx.cancel));
-    tokio::select! {
-        biased;
-        verdict = &mut running => return verdict,
-        () = tokio::time::sleep(PATIENCE) => {}
-    }
-    if let Some(status) = status {
-        let names = ctx.env.shared.hooks.set.get().names(occasion, false).join(", ");
-        let mut update = CallUpdate::new(ctx.call.clone(), status);
-        update.content = Some(vec![CallContent::Text(format!("Waiting for the hook {names}"))]);
-        ctx.env.client.update(update.into());
-    }
-    running.await
+    let waiting = ctx.env.run_hooks_showing(occasion, &ctx.cancel, |waits: String| {
+        if let Some(status) = status {
+            let mut update = CallUpdate::new(ctx.call.clone(), status);
+            update.content = Some(vec![CallContent::Text(waits)]);
+            ctx.env.client.update(update.into());
+        }
+    });
+    waiting.await
 }
 
 impl CallRunner {
@@ -252,7 +241,7 @@ impl CallRunner {
         })?;
         wish.notes.push(format!("The hook `{by}` has changed this call before it ran."));
         let told = "The arguments of this call were changed by a hook of the user before it ran.";
-        text::add_line(&mut wish.context, told);
+        wish.context.push(told.to_owned());
         let tool = Arc::clone(&hooked.tool);
         Ok((self.with_arguments(call, tool, arguments, ticket).await?, wish))
     }
@@ -326,7 +315,7 @@ fn refused_by_hook(wish: &HookWish) -> ToolRefusal {
         wish.reason.trim_end_matches('.')
     );
     if !wish.context.is_empty() {
-        text::add_line(&mut told, &wish.context);
+        text::add_line(&mut told, &wish.context.join("\n"));
     }
     let shown: Vec<_> = std::iter::once(format!("Refused by the hook {}", wish.reason))
         .chain(wish.notes.iter().cloned())

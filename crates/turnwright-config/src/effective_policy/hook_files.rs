@@ -323,3 +323,39 @@ fn note_hash(file: &Path, hash: &str) -> Option<String> {
             .to_owned()
     })
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use turnwright_workspace::real_path;
+
+    #[test]
+    fn a_project_cannot_switch_off_the_hooks_of_the_user() {
+        let base = tempfile::tempdir().unwrap();
+        let home = real_path(base.path()).unwrap().join("home");
+        let project = home.with_file_name("project");
+        let on = r#"{ "hooks": { "Stop": [] } }"#;
+        let off = r#"{ "disableAllHooks": true, "hooks": { "Stop": [] } }"#;
+        for (of_home, of_project, expected) in
+            [(on, on, (true, 1)), (on, off, (true, 0)), (off, on, (false, 0))]
+        {
+            for (folder, text) in [(&home, of_home), (&project, of_project)] {
+                fs::create_dir_all(folder.join(".claude")).unwrap();
+                fs::write(folder.join(CLAUDE_FILES[0]), text).unwrap();
+            }
+            let trust = TrustStore::new(base.path());
+            let mut reader = HookReader {
+                trust: &trust,
+                project: &project,
+                problems: &mut Vec::new(),
+                files: &mut Vec::new(),
+                handlers: Vec::new(),
+            };
+            let (user, theirs) = reader.claude_hooks(Some(&home));
+            assert_eq!((user.is_some(), theirs.len()), expected, "{of_home} {of_project}");
+        }
+    }
+}

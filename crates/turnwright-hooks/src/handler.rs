@@ -15,6 +15,8 @@ use turnwright_types::text;
 
 /// The most handlers of a file.
 const MAX_HANDLERS: usize = 100;
+/// The most files of the project that the handlers of a file may name before another one.
+const MAX_SCRIPTS: usize = 200;
 /// The most characters of a command that stand for its name.
 const MAX_NAME_CHARS: usize = 60;
 /// The longest time limit, in seconds.
@@ -169,7 +171,7 @@ impl HandlerReader<'_> {
         let Value::Array(groups) = groups else {
             return self.note(event, 1, "it must be a list of groups of hooks");
         };
-        for (number, group) in (1..).zip(groups) {
+        for (number, group) in (1..).zip(groups).take(MAX_HANDLERS + 1) {
             let Some(hooks) = group.get("hooks").and_then(Value::as_array) else {
                 let what = "it has no list `hooks`, so nothing of it runs. Write \
                             {\"matcher\": …, \"hooks\": [{\"type\": \"command\", \"command\": …}]}";
@@ -195,7 +197,11 @@ impl HandlerReader<'_> {
                     continue;
                 }
             };
-            for hook in hooks.iter().take(MAX_HANDLERS + 1) {
+            for hook in hooks {
+                // More are not even looked at: their files would be read.
+                if self.handlers.len() > MAX_HANDLERS {
+                    return;
+                }
                 self.read_handler(event, number, hook, matcher_text, &matcher);
             }
         }
@@ -216,6 +222,10 @@ impl HandlerReader<'_> {
             Ok(action) => action,
             Err(why) => return self.note(event, number, &why),
         };
+        if self.handlers.iter().map(|handler| handler.scripts.len()).sum::<usize>() > MAX_SCRIPTS {
+            let what = "the hooks before name too many files, so a hook does not run";
+            return self.note(event, number, what);
+        }
         for name in fields.keys().filter(|name| !FIELDS.contains(&name.as_str())) {
             let name = escape_hidden_line(&text::clip(name.as_str(), MAX_NAME_CHARS));
             self.note(event, number, &format!("`{name}` has no effect"));

@@ -57,10 +57,10 @@ const NAMES: [(&str, &[&str]); 16] = [
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
-    let types = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();
+    let is_input = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();
     let known: &[&str] = match row {
         // Input for a shell that runs is a command.
-        _ if types => &["Bash", "BashOutput"],
+        _ if is_input => &["Bash", "BashOutput"],
         Some(row) => row.1,
         None if tool.files.iter().any(|file| file.is_changed) => &["Edit"],
         None => &[],

@@ -257,7 +257,10 @@ impl ToolEnv {
         let occasion = occasion.clone();
         let cancel = cancel.clone();
         async move {
-            let site = site_of(&shared, &commands.roots).await;
+            let making = site_of(&shared, &commands.roots);
+            let Some(site) = cancel.run_until_cancelled(making).await else {
+                return HookVerdict::default();
+            };
             let mut guard = None;
             if set.confines(&occasion, are_of_background, &site) {
                 let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
@@ -383,12 +386,14 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
     making.await.unwrap_or_else(|_| Arc::new(make_site(shared, roots, None)))
 }
 
-/// The place for the handlers of a session, with a sandbox if the rules are given. Blocks then.
+/// The place for the handlers of a session, with a sandbox if the rules are given and any of them runs in it. Blocks
+/// then.
 fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>) -> HookSite {
     let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
     let environment = shared.command_environment.as_ref().clone();
     let mut site = unconfined_site(roots, environment, confines_all);
-    if let Some(rules) = rules {
+    let is_confined = shared.hooks.set.get().has_confined(confines_all);
+    if let Some(rules) = rules.filter(|_| is_confined) {
         let place = (roots, rules, shared.process.folders.home.as_deref());
         let temp = shared.guard.temp_folder();
         confine_site(&mut site, &shared.confinement, place, temp.as_deref());

@@ -113,6 +113,11 @@ impl HookSet {
         self.handlers.iter().any(|handler| handler.event == event)
     }
 
+    /// Returns true if any handler runs in the sandbox. Only then is one made.
+    pub fn has_confined(&self, confines_all: bool) -> bool {
+        self.handlers.iter().any(|handler| handler.needs_sandbox(confines_all))
+    }
+
     /// The names of the handlers that the occasion waits for, or of those that run in the background.
     pub fn names(&self, occasion: &Occasion, in_background: bool) -> Vec<String> {
         let chosen = self.choose(occasion, in_background);

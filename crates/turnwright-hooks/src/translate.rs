@@ -288,18 +288,6 @@ mod tests {
                 &[][..],
                 json!(["Agent", { "prompt": "p", "subagent_type": "explore" }]),
             ),
-            (
-                "rename_symbol",
-                json!({ "symbol": "a", "new_name": "b" }),
-                &file[..],
-                json!(["Edit", { "symbol": "a", "new_name": "b", "file_path": "/ws/a.rs" }]),
-            ),
-            (
-                "exec_output",
-                json!({ "id": "p1", "input": "ls\n" }),
-                &[][..],
-                json!(["Bash", { "bash_id": "p1", "command": "ls\n" }]),
-            ),
             ("mcp__n__s", json!({ "q": 1 }), &[][..], json!(["mcp__n__s", { "q": 1 }])),
             ("remember", json!({ "q": 1 }), &[][..], json!(["remember", { "q": 1 }])),
         ] {
@@ -308,6 +296,22 @@ mod tests {
             assert_eq!(json!([uses[0].names[0], uses[0].input]), expected, "{name}");
             assert!(uses[0].names.iter().any(|known| known == name), "{name}");
         }
+    }
+
+    #[test]
+    fn other_tools_that_change_files_edit_them_and_input_for_a_shell_is_a_command() {
+        let file = [changed("/ws/a.rs")];
+        let arguments = json!({ "symbol": "a", "new_name": "b" });
+        let renames = &tool("rename_symbol", &arguments, &file).uses()[0];
+        assert_eq!(renames.names, ["Edit", "rename_symbol"]);
+        assert_eq!(
+            renames.input,
+            json!({ "symbol": "a", "new_name": "b", "file_path": "/ws/a.rs" })
+        );
+        let arguments = json!({ "id": "p1", "input": "ls\n" });
+        let types = &tool("exec_output", &arguments, &[]).uses()[0];
+        assert_eq!(types.names, ["Bash", "BashOutput", "exec_output"]);
+        assert_eq!(types.input, json!({ "bash_id": "p1", "command": "ls\n" }));
     }
 
     #[test]

@@ -129,7 +129,7 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
     if !event.is_about_tool() {
         return Ok(Occasion { event, subjects: vec![tool.to_owned()], fields: input });
     }
-    let call = HookedTool { name: tool, is_remote: false, arguments: &input, files: &[] };
+    let call = HookedTool { name: tool, is_remote: false, arguments: &input, files: Vec::new() };
     let ToolUse { names, input } = call.uses().into_iter().next().ok_or("there is no tool")?;
     let fields = json!({ "tool_name": names.first(), "tool_input": input, "tool_use_id": "test" });
     Ok(Occasion { event, subjects: names, fields })
@@ -155,7 +155,7 @@ fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<E
         mode: "default",
         helper: None,
     };
-    let names = [set.names(occasion), background_names(&set, occasion)].concat();
+    let names = [set.names(occasion, false), set.names(occasion, true)].concat();
     if names.is_empty() {
         write_stdout("No hook fits.\n")?;
         return Ok(ExitCode::from(FAILED));
@@ -164,11 +164,6 @@ fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<E
     write_stdout(&described(&names, &verdict))?;
     let is_refused = verdict.decision == Some(HookDecision::Deny) || verdict.block.is_some();
     Ok(if is_refused { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
-}
-
-fn background_names(set: &HookSet, occasion: &Occasion) -> Vec<String> {
-    let name = set.has_background(occasion).then(|| "others in the background".to_owned());
-    name.into_iter().collect()
 }
 
 async fn run_all(

@@ -166,6 +166,17 @@ impl AnyTool for RemoteTool {
         Some(self.view(None))
     }
 
+    fn understood(&self, args: Value) -> Value {
+        let written = args.as_str().and_then(|text| serde_json::from_str(text).ok());
+        match written.unwrap_or(args) {
+            Value::Object(mut arguments) => {
+                self.validate(&mut arguments).ok();
+                Value::Object(arguments)
+            }
+            other => other,
+        }
+    }
+
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
         let arguments = match args {
             Value::Object(arguments) => arguments,
@@ -253,7 +264,8 @@ impl PreparedCall for RemoteToolCall {
             // created or replaced since are checked after the call.
             let site = ctx.env.command_site().clone();
             let name = ctx.call.clone();
-            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str()));
+            let who = "the server, or another program during the call,";
+            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str(), who));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
             if let Some(report) = guard.finish().await {

@@ -167,6 +167,14 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
     Ok((call, named.collect()))
 }
 
+/// The arguments from which [`parse_arguments`] makes a call.
+pub(super) fn understood<T: Tool>(args: Value) -> Value {
+    match read::<T>(args.clone()) {
+        Ok((_, ignored)) if ignored.is_empty() => args,
+        _ => repair_arguments(args, &spec::<T>().parameters),
+    }
+}
+
 /// An unknown argument, with the known one that it is most like and that was not sent.
 fn with_similar_name(name: String, schema: &Value, sent: &Value) -> String {
     let known = schema["properties"].as_object().into_iter().flatten();

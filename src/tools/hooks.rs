@@ -3,9 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -14,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
-use turnwright_guard::{ConfinementSettings, server_profile};
+use turnwright_guard::{ConfinementSettings, RemoteCallGuard, server_profile};
 use turnwright_hooks::{HookEvent, HookSet, HookSite, HookVerdict, Occasion, SessionFacts};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
@@ -28,14 +30,17 @@ use turnwright_workspace::edit::line_changes;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{FileText, Roots};
 use turnwright_workspace::real_path;
-use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The name under which a recording keeps the verdicts.
 const HOOKS: &str = "hooks";
 /// The time after a turn without another prompt of which handlers are notified.
 const IDLE: Duration = Duration::from_secs(60);
+/// The time after which the user is told for which hooks something waits.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time of all handlers of the session's end together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// At most so many occasions have handlers that nobody waits for.
+const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are looked at for changes by hooks.
 const MAX_FORMATTED: usize = 50;
 /// The most characters of a hook's changes that the model is shown.
@@ -50,6 +55,8 @@ pub(crate) struct SessionHooks {
     /// Stops what runs in the background.
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// The number of runs whose changes are checked.
+    guarded_runs: AtomicU64,
     // Held only to look something up or to put something there.
     state: Mutex<HookState>,
 }
@@ -58,7 +65,6 @@ pub(crate) struct SessionHooks {
 struct HookState {
     /// The place where handlers run, with the rules that it depends on.
     site: Option<(Arc<PolicyRules>, Arc<HookSite>)>,
-    temp: Option<PrivateTempFolder>,
     /// Cancelled when a turn begins.
     idle: Option<CancellationToken>,
 }
@@ -119,11 +125,25 @@ impl ToolEnv {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }
 
-    /// Runs the hooks of an occasion. The user is told what goes wrong, and what the hooks have to say to them.
+    /// Runs the hooks of an occasion. The user is told what goes wrong, what the hooks have to say to them, and if they
+    /// take long.
     pub(crate) async fn run_hooks(
         &self,
         occasion: &Occasion,
         cancel: &CancellationToken,
+    ) -> HookVerdict {
+        let waiting = self.run_hooks_showing(occasion, cancel, |waits| {
+            self.client.update(Update::Notice(waits));
+        });
+        waiting.await
+    }
+
+    /// The same; shows in its own way that they take long.
+    pub(crate) async fn run_hooks_showing(
+        &self,
+        occasion: &Occasion,
+        cancel: &CancellationToken,
+        show: impl FnOnce(String) + Send,
     ) -> HookVerdict {
         let answers = &self.shared.process.outside;
         if self.are_hooks_played() {
@@ -133,17 +153,20 @@ impl ToolEnv {
             report(self.client.as_ref(), &played);
             return played;
         }
-        let set = self.shared.hooks.set.get();
-        if set.has_background(occasion) {
-            let stop = self.shared.hooks.stop.clone();
-            self.spawn_hooks(occasion.clone(), true, Duration::ZERO, stop);
-        }
-        if set.names(occasion).is_empty() {
+        let hooks = &self.shared.hooks;
+        self.spawn_hooks(occasion, true, Duration::ZERO, &hooks.stop);
+        let names = hooks.set.get().names(occasion, false);
+        if names.is_empty() {
             return HookVerdict::default();
         }
-        let site = self.hook_site().await;
-        let verdict = set.run(occasion, &self.hook_facts(), &site, cancel, false).await;
-        report(self.client.as_ref(), &verdict);
+        let mut running = self.run_handlers(occasion, false, cancel);
+        let verdict = match tokio::time::timeout(PATIENCE, &mut running).await {
+            Ok(verdict) => verdict,
+            Err(_) => {
+                show(format!("Waiting for the hook {}", names.join(", ")));
+                running.await
+            }
+        };
         if verdict != HookVerdict::default()
             && answers.answer_source(HOOKS) == AnswerSource::RecordedTool
         {
@@ -155,8 +178,7 @@ impl ToolEnv {
 
     /// Notifies hooks of something. Nobody waits for them.
     pub(crate) fn notify_hooks(&self, kind: &str, message: &str) {
-        let stop = self.shared.hooks.stop.clone();
-        self.notify_hooks_after(Duration::ZERO, kind, message, stop);
+        self.notify_hooks_after(Duration::ZERO, kind, message, &self.shared.hooks.stop);
     }
 
     fn notify_hooks_after(
@@ -164,14 +186,14 @@ impl ToolEnv {
         delay: Duration,
         kind: &str,
         message: &str,
-        cancel: CancellationToken,
+        cancel: &CancellationToken,
     ) {
         if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
             let title = "turnwright";
             let fields = json!({ "message": message, "title": title, "notification_type": kind });
             let occasion = occasion(HookEvent::Notification, kind, fields);
-            self.spawn_hooks(occasion.clone(), true, delay, cancel.clone());
-            self.spawn_hooks(occasion, false, delay, cancel);
+            self.spawn_hooks(&occasion, true, delay, cancel);
+            self.spawn_hooks(&occasion, false, delay, cancel);
         }
     }
 
@@ -191,32 +213,70 @@ impl ToolEnv {
         let idle = self.shared.hooks.stop.child_token();
         self.shared.hooks.state.lock().idle = Some(idle.clone());
         self.notify_hooks("agent_completed", "The turn has ended");
-        self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", idle);
+        self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", &idle);
     }
 
     /// Runs handlers of an occasion for which nobody waits: those that want that, or all others.
     fn spawn_hooks(
         &self,
-        occasion: Occasion,
+        occasion: &Occasion,
         are_of_background: bool,
         delay: Duration,
-        cancel: CancellationToken,
+        cancel: &CancellationToken,
     ) {
+        let hooks = &self.shared.hooks;
+        if hooks.set.get().names(occasion, are_of_background).is_empty() {
+            return;
+        }
+        if hooks.tasks.len() >= MAX_IN_BACKGROUND {
+            let full = "So many hooks run in the background that further ones were not started.";
+            return self.client.update(Update::Notice(full.to_owned()));
+        }
+        let running = self.run_handlers(occasion, are_of_background, cancel);
+        let stop = cancel.clone();
+        hooks.tasks.spawn(async move {
+            if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
+                running.await;
+            }
+        });
+    }
+
+    /// Runs the handlers of an occasion, and tells the user what follows. Like commands, confined ones leave no files
+    /// behind that other programs run.
+    fn run_handlers(
+        &self,
+        occasion: &Occasion,
+        are_of_background: bool,
+        cancel: &CancellationToken,
+    ) -> BoxFuture<'static, HookVerdict> {
         let set = self.shared.hooks.set.get();
         let facts = self.hook_facts();
         let shared = Arc::clone(&self.shared);
-        let roots = self.files.shared_roots();
+        let commands = self.command_site().clone();
         let client = Arc::clone(&self.client);
-        let task = async move {
-            let waiting = cancel.run_until_cancelled(tokio::time::sleep(delay));
-            if waiting.await.is_none() {
-                return;
+        let occasion = occasion.clone();
+        let cancel = cancel.clone();
+        async move {
+            let making = site_of(&shared, &commands.roots);
+            let Some(site) = cancel.run_until_cancelled(making).await else {
+                return HookVerdict::default();
+            };
+            let mut guard = None;
+            if set.confines(&occasion, are_of_background, &site) {
+                let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
+                let name = format!("of hooks {number}");
+                let who = "a hook, or another program meanwhile,";
+                let making = spawn_blocking(move || RemoteCallGuard::new(commands, &name, who));
+                guard = making.await.ok();
             }
-            let site = site_of(&shared, &roots).await;
             let verdict = set.run(&occasion, &facts, &site, &cancel, are_of_background).await;
+            if let Some(guard) = guard {
+                guard.finish().await;
+            }
             report(client.as_ref(), &verdict);
-        };
-        self.shared.hooks.tasks.spawn(task);
+            verdict
+        }
+        .boxed()
     }
 
     fn hook_facts(&self) -> SessionFacts {
@@ -230,10 +290,6 @@ impl ToolEnv {
         }
     }
 
-    async fn hook_site(&self) -> Arc<HookSite> {
-        site_of(&self.shared, &self.files.shared_roots()).await
-    }
-
     /// Runs the hooks of the session's end, and ends all that still run.
     pub(crate) async fn end_hooks(&self) {
         let hooks = &self.shared.hooks;
@@ -245,10 +301,6 @@ impl ToolEnv {
         hooks.stop.cancel();
         hooks.tasks.close();
         hooks.tasks.wait().await;
-        let temp = hooks.state.lock().temp.take();
-        if temp.is_some() {
-            spawn_blocking(move || drop(temp)).await.ok();
-        }
     }
 
     /// The texts of the files that a call has changed, before hooks may change them.
@@ -326,17 +378,27 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
     let own = Arc::clone(shared);
     let folders = Arc::clone(roots);
     let making = spawn_blocking(move || {
-        let site = Arc::new(make_site(&own, &folders, &rules));
+        let site = Arc::new(make_site(&own, &folders, Some(&rules)));
         own.hooks.state.lock().site = Some((rules, Arc::clone(&site)));
         site
     });
     // Without a profile no handler runs that needs one.
-    making.await.unwrap_or_else(|_| Arc::new(plain_site(shared, roots)))
+    making.await.unwrap_or_else(|_| Arc::new(make_site(shared, roots, None)))
 }
 
-fn plain_site(shared: &SessionShared, roots: &Roots) -> HookSite {
+/// The place for the handlers of a session, with a sandbox if the rules are given and any of them runs in it. Blocks
+/// then.
+fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>) -> HookSite {
     let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
-    unconfined_site(roots, shared.command_environment.as_ref().clone(), confines_all)
+    let environment = shared.command_environment.as_ref().clone();
+    let mut site = unconfined_site(roots, environment, confines_all);
+    let is_confined = shared.hooks.set.get().has_confined(confines_all);
+    if let Some(rules) = rules.filter(|_| is_confined) {
+        let place = (roots, rules, shared.process.folders.home.as_deref());
+        let temp = shared.guard.temp_folder();
+        confine_site(&mut site, &shared.confinement, place, temp.as_deref());
+    }
+    site
 }
 
 /// A place for handlers that need no sandbox.
@@ -354,20 +416,6 @@ pub(crate) fn unconfined_site(
         memory: None,
         confines_all,
     }
-}
-
-/// The place for the handlers of a session. Blocks.
-fn make_site(shared: &SessionShared, roots: &Roots, rules: &PolicyRules) -> HookSite {
-    let mut site = plain_site(shared, roots);
-    let known = shared.hooks.state.lock().temp.as_ref().map(|temp| temp.path().to_path_buf());
-    let folder = known.or_else(|| {
-        let made = PrivateTempFolder::create().ok()?;
-        // Another occasion may have made one meanwhile.
-        Some(shared.hooks.state.lock().temp.get_or_insert(made).path().to_path_buf())
-    });
-    let home = shared.process.folders.home.as_deref();
-    confine_site(&mut site, &shared.confinement, (roots, rules, home), folder.as_deref());
-    site
 }
 
 /// Gives a place the sandbox for its handlers, if there is one, with this folder for temporary files. Looks files up.

@@ -307,6 +307,10 @@ pub trait AnyTool: Debug + Send + Sync {
     fn shown_arguments(&self) -> &'static [ShownArgument] {
         COMMON_ARGUMENTS
     }
+    /// The arguments as a call with them understands them, after its repairs.
+    fn understood(&self, args: Value) -> Value {
+        args
+    }
     /// Parses the arguments.
     ///
     /// # Errors
@@ -387,6 +391,10 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
 
     fn shown_arguments(&self) -> &'static [ShownArgument] {
         T::SHOWN_ARGUMENTS
+    }
+
+    fn understood(&self, args: Value) -> Value {
+        arguments::understood::<T>(args)
     }
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {

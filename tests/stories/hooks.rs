@@ -109,7 +109,13 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_guard_refuses_a_command_before_anybody_is_asked() {
     let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/guard.sh") });
-    let replies = json!([runs("git push --force"), runs("true"), says("I will not.")]);
+    let replies = json!([
+        runs("git push --force"),
+        runs("true"),
+        calls("exec", &json!({ "script": "git push --force" })),
+        calls("exec", &json!({ "command": ["git", "push", "--force"] })),
+        says("I will not."),
+    ]);
     let mut agent = start(FULL, &hooks, &[("guard.sh", GUARD)], &replies);
     assert_eq!(agent.turn("push"), "end_turn");
     cards::check(&agent);
@@ -118,6 +124,11 @@ fn a_guard_refuses_a_command_before_anybody_is_asked() {
     assert_eq!(cards::questions(&agent), 0);
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
     assert_eq!(cards::card(&agent, 1)["status"], "completed", "other commands run");
+    for number in [2, 3] {
+        assert_eq!(cards::card(&agent, number)["status"], "failed", "however it is written");
+        let request = told(&agent, number + 1);
+        assert_eq!(request.matches("no forced pushes").count(), number, "{request}");
+    }
 }
 
 #[test]
@@ -372,6 +383,16 @@ fn a_cancel_ends_hooks_and_all_that_they_have_started() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_hook_that_takes_long_is_named_while_it_runs() {
+    let hooks = json!({ "UserPromptSubmit": group("", "sleep 1.2") });
+    let mut agent = start(AUTO_EDIT, &hooks, &[], &json!([says("Hello.")]));
+    assert_eq!(agent.turn("go"), "end_turn");
+    let thoughts = agent.thoughts();
+    assert!(thoughts.contains("Waiting for the hook sleep 1.2"), "{thoughts}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn sixty_hooks_run_once_each() {
     let hooks: Vec<_> = (0..60)
         .map(|number| json!({ "command": format!("echo {number} >> HOOKS/many.txt") }))
@@ -432,6 +453,29 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(ran(&agent), 1, "nor in a new session");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: without a sandbox no hook of a project runs");
+        return;
+    }
+    let command = "echo x > .envrc; echo ran >> ran.txt";
+    let hooks = json!({ "hooks": { "PreToolUse": group("Write", command) } });
+    let mut agent = TestAgent::builder()
+        .file(PROJECT_FILE, &hooks.to_string())
+        .own_file("config/config.toml", AUTO_EDIT)
+        .variable("PATH", &std::env::var("PATH").unwrap())
+        .model(json!([writes("a.txt", "x"), says("So.")]))
+        .start();
+    let output = agent.turn_text("/trust");
+    agent.turn_text(&format!("/trust {}", code(&output)));
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.path("ran.txt").exists() && !agent.path(".envrc").exists());
+    let thoughts = agent.thoughts();
+    assert!(thoughts.contains("a hook, or another program meanwhile,"), "{thoughts}");
 }
 
 #[test]

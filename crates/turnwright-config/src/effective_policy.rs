@@ -41,7 +41,7 @@ pub use language_servers::{
 pub use project_servers::SERVERS_FILE;
 
 use helper_files::HelperFiles;
-use hook_files::FoundHooks;
+use hook_files::find_hooks;
 
 /// The project's settings file.
 pub const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -166,8 +166,8 @@ pub fn resolve_policy_with(
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
-    let found_hooks = FoundHooks::find(settings, trust, project_folder);
-    let hooks = found_hooks.add_to(&mut layers.problems, &mut project_files);
+    let hooks =
+        find_hooks(settings, trust, project_folder, &mut layers.problems, &mut project_files);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
         rules: PolicyRules {

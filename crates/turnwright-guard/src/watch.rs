@@ -168,8 +168,8 @@ impl CommandWatch {
 }
 
 impl ConfinementGuard {
-    /// The private temporary folder of the session's commands; created on first use.
-    pub(crate) fn temp_folder(&self) -> Option<PathBuf> {
+    /// The private temporary folder of the session's commands and hooks; created on first use. Blocks.
+    pub fn temp_folder(&self) -> Option<PathBuf> {
         if self.state.lock().temp.is_none() {
             match PrivateTempFolder::create() {
                 Ok(folder) => {

@@ -15,12 +15,14 @@ use turnwright_types::text;
 
 /// The most handlers of a file.
 const MAX_HANDLERS: usize = 100;
+/// The most files of the project that the handlers of a file may name before another one.
+const MAX_SCRIPTS: usize = 200;
 /// The most characters of a command that stand for its name.
 const MAX_NAME_CHARS: usize = 60;
 /// The longest time limit, in seconds.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
 /// The fields of a handler that are known. Others are reported.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 11] = [
     "type",
     "command",
     "args",
@@ -31,7 +33,6 @@ const FIELDS: [&str; 12] = [
     "async",
     "statusMessage",
     "onFailure",
-    "sandbox",
     "description",
 ];
 
@@ -41,16 +42,6 @@ pub enum HookScope {
     User,
     /// The project: its hooks run only if they are trusted, and only in the sandbox.
     Project,
-}
-
-/// The place of a hook file.
-#[derive(Clone, Debug)]
-pub struct HookFile<'a> {
-    /// Its name for people.
-    pub name: &'a str,
-    pub scope: HookScope,
-    /// The folder of the project, a real path.
-    pub project: &'a Path,
 }
 
 /// A command that runs at an event.
@@ -71,8 +62,6 @@ pub struct Handler {
     pub(crate) runs_once: bool,
     /// Nobody waits for it.
     pub in_background: bool,
-    /// True or false if it says itself that it runs in the sandbox or not.
-    pub(crate) sandbox: Option<bool>,
     status: Option<String>,
     /// The files of the project that it names, as they were when the file was read.
     pub scripts: Vec<Script>,
@@ -121,26 +110,32 @@ impl Handler {
         }
     }
 
-    /// Returns true if it must run in the sandbox, or may not run: it is the project's, or runs a file of the project.
-    pub fn needs_sandbox(&self, wanted: bool) -> bool {
-        let is_of_project = self.scope == HookScope::Project || !self.scripts.is_empty();
-        is_of_project || self.sandbox.unwrap_or(wanted)
+    /// Returns true if it must run in the sandbox, or may not run: because all do, or it is the project's, or runs a file
+    /// of the project.
+    pub(crate) fn needs_sandbox(&self, confines_all: bool) -> bool {
+        confines_all || self.scope == HookScope::Project || !self.scripts.is_empty()
     }
 }
 
-/// Reads the handlers of a hook file from its table of events. What has no effect is added to `problems`, a phrase
-/// each that follows the name of the file. Blocks: it looks at the files that commands name.
+/// Reads the handlers of the hook file with this name from its table of events. Also returns what has no effect, a
+/// phrase each that follows the name of the file. The folder of the project is a real path. Blocks: it looks at the files
+/// that commands name.
 pub fn read_handlers(
+    file: &str,
+    scope: HookScope,
+    project: &Path,
     events: &Value,
-    file: &HookFile<'_>,
-    problems: &mut Vec<String>,
-) -> Vec<Handler> {
+) -> (Vec<Handler>, Vec<String>) {
     let Value::Object(events) = events else {
-        problems.push("its hooks are no table of events".to_owned());
-        return Vec::new();
+        return (Vec::new(), vec!["its hooks are no table of events".to_owned()]);
     };
-    let mut reader =
-        HandlerReader { file, name: file.name.into(), handlers: Vec::new(), problems: Vec::new() };
+    let mut reader = HandlerReader {
+        file: file.into(),
+        scope,
+        project,
+        handlers: Vec::new(),
+        problems: Vec::new(),
+    };
     let mut unknown = Vec::new();
     for (name, groups) in events {
         match HookEvent::parse(name) {
@@ -156,13 +151,13 @@ pub fn read_handlers(
         reader.problems.push(format!("only its first {MAX_HANDLERS} hooks are used"));
         reader.handlers.truncate(MAX_HANDLERS);
     }
-    problems.append(&mut reader.problems);
-    reader.handlers
+    (reader.handlers, reader.problems)
 }
 
 struct HandlerReader<'a> {
-    file: &'a HookFile<'a>,
-    name: Arc<str>,
+    file: Arc<str>,
+    scope: HookScope,
+    project: &'a Path,
     handlers: Vec<Handler>,
     problems: Vec<String>,
 }
@@ -176,7 +171,7 @@ impl HandlerReader<'_> {
         let Value::Array(groups) = groups else {
             return self.note(event, 1, "it must be a list of groups of hooks");
         };
-        for (number, group) in (1..).zip(groups) {
+        for (number, group) in (1..).zip(groups).take(MAX_HANDLERS + 1) {
             let Some(hooks) = group.get("hooks").and_then(Value::as_array) else {
                 let what = "it has no list `hooks`, so nothing of it runs. Write \
                             {\"matcher\": …, \"hooks\": [{\"type\": \"command\", \"command\": …}]}";
@@ -202,7 +197,11 @@ impl HandlerReader<'_> {
                     continue;
                 }
             };
-            for hook in hooks.iter().take(MAX_HANDLERS + 1) {
+            for hook in hooks {
+                // More are not even looked at: their files would be read.
+                if self.handlers.len() > MAX_HANDLERS {
+                    return;
+                }
                 self.read_handler(event, number, hook, matcher_text, &matcher);
             }
         }
@@ -223,6 +222,10 @@ impl HandlerReader<'_> {
             Ok(action) => action,
             Err(why) => return self.note(event, number, &why),
         };
+        if self.handlers.iter().map(|handler| handler.scripts.len()).sum::<usize>() > MAX_SCRIPTS {
+            let what = "the hooks before name too many files, so a hook does not run";
+            return self.note(event, number, what);
+        }
         for name in fields.keys().filter(|name| !FIELDS.contains(&name.as_str())) {
             let name = escape_hidden_line(&text::clip(name.as_str(), MAX_NAME_CHARS));
             self.note(event, number, &format!("`{name}` has no effect"));
@@ -242,21 +245,26 @@ impl HandlerReader<'_> {
         let is_set = |name: &str| fields.get(name) == Some(&Value::Bool(true));
         self.handlers.push(Handler {
             event,
-            file: Arc::clone(&self.name),
-            scope: self.file.scope,
+            file: Arc::clone(&self.file),
+            scope: self.scope,
             matcher_text: matcher_text.to_owned(),
             matcher: matcher.clone(),
             condition: condition.flatten(),
-            scripts: named_scripts(&action.words(), self.file.project),
+            scripts: named_scripts(&action.words(), self.project),
             action,
             time_limit: event.time_limit(limit),
             blocks_on_failure: fields.get("onFailure").and_then(Value::as_str) == Some("block"),
             runs_once: is_set("once"),
             in_background: is_set("async"),
-            sandbox: fields.get("sandbox").and_then(Value::as_bool),
             status: fields.get("statusMessage").and_then(Value::as_str).map(str::to_owned),
         });
     }
+}
+
+/// The texts of a list of only these, without NUL.
+fn texts_in(list: &Value) -> Option<Vec<String>> {
+    let texts = list.as_array()?.iter().map(Value::as_str);
+    texts.map(|text| text.filter(|text| !text.contains('\0')).map(str::to_owned)).collect()
 }
 
 /// The program of a handler.
@@ -272,18 +280,11 @@ fn action(fields: &Map<String, Value>) -> Result<HookAction, String> {
     if line.trim().is_empty() || line.contains('\0') {
         return Err("a hook has no `command`, and does not run".to_owned());
     }
-    match fields.get("args") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(list)) => {
-            let arguments: Option<Vec<_>> =
-                list.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            let arguments = arguments.filter(|words| !words.iter().any(|word| word.contains('\0')));
-            let words = std::iter::once(line.to_owned());
-            return arguments
-                .map(|rest| HookAction::Program(words.chain(rest).collect()))
-                .ok_or_else(|| "`args` must be a list of texts; the hook does not run".to_owned());
-        }
-        Some(_) => return Err("`args` must be a list of texts; the hook does not run".to_owned()),
+    if let Some(list) = fields.get("args").filter(|list| !list.is_null()) {
+        let wrong = "`args` must be a list of texts; the hook does not run";
+        let arguments = texts_in(list).ok_or(wrong)?;
+        let words = std::iter::once(line.to_owned()).chain(arguments);
+        return Ok(HookAction::Program(words.collect()));
     }
     let is_powershell = match fields.get("shell").and_then(Value::as_str) {
         None | Some("bash" | "sh") => false,
@@ -302,10 +303,8 @@ mod tests {
     use super::*;
 
     fn read(events: &Value) -> (Vec<Handler>, String) {
-        let file =
-            HookFile { name: "hooks.json", scope: HookScope::User, project: Path::new("/nowhere") };
-        let mut problems = Vec::new();
-        let handlers = read_handlers(events, &file, &mut problems);
+        let nowhere = Path::new("/nowhere");
+        let (handlers, problems) = read_handlers("hooks.json", HookScope::User, nowhere, events);
         (handlers, problems.join("\n"))
     }
 
@@ -342,7 +341,7 @@ mod tests {
         let hook = json!({
             "type": "command", "command": "/bin/lint", "args": ["--fix", "a b"], "timeout": 5,
             "if": "Edit(*.rs)", "once": true, "async": true, "statusMessage": "Linting",
-            "onFailure": "block", "sandbox": true, "other": 1,
+            "onFailure": "block", "other": 1,
         });
         let events = json!({ "PostToolUse": [{ "matcher": "Edit", "hooks": [hook] }] });
         let (handlers, problems) = read(&events);
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(handler.command_line(), "/bin/lint --fix a b");
         assert_eq!(handler.time_limit, Duration::from_secs(5));
         assert!(handler.blocks_on_failure && handler.runs_once && handler.in_background);
-        assert!(handler.condition.is_some() && handler.needs_sandbox(false));
+        assert!(handler.condition.is_some() && !handler.needs_sandbox(false));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod set;
 mod translate;
 
 pub use event::HookEvent;
-pub use handler::{Handler, HookFile, HookScope, read_handlers};
+pub use handler::{Handler, HookScope, read_handlers};
 pub use output::HookDecision;
 pub use run::HookSite;
 pub use scripts::Script;

@@ -140,8 +140,7 @@ impl HandlerReply {
             return;
         }
         match serde_json::from_str(output) {
-            Ok(Value::Object(fields)) => self.read_fields(event, &Value::Object(fields)),
-            Ok(_) => {}
+            Ok(fields) => self.read_fields(event, &fields),
             Err(error) => self.fail(format!("its output is no valid JSON ({error})")),
         }
     }
@@ -166,7 +165,7 @@ impl HandlerReply {
             let other = clean(other, 40);
             return self.fail(format!("its output is for the event {other}, and was ignored"));
         }
-        if fields.get("permissionDecision").is_some() {
+        if event == HookEvent::PreToolUse && fields.get("permissionDecision").is_some() {
             self.problems.push("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
             // A guard that was written wrongly is a guard all the same.
             self.read_permission(fields, false);
@@ -174,9 +173,12 @@ impl HandlerReply {
         for name in WITHOUT_EFFECT.iter().filter(|name| own.get(**name).is_some()) {
             self.problems.push(format!("`{name}` has no effect here"));
         }
-        self.read_permission(own, true);
-        if event == HookEvent::PermissionRequest {
-            self.read_answer(own.get("decision").unwrap_or(&Value::Null));
+        match event {
+            HookEvent::PreToolUse => self.read_permission(own, true),
+            HookEvent::PermissionRequest => {
+                self.read_answer(own.get("decision").unwrap_or(&Value::Null));
+            }
+            _ => {}
         }
         let context = own.get("additionalContext").and_then(Value::as_str).map(str::trim);
         let context = context.filter(|text| !text.is_empty());

@@ -89,9 +89,7 @@ pub(crate) async fn run_handler(
     }
     if let Some(script) = scripts.iter().find(|script| script.sha256.is_none()) {
         let name = escape_hidden_line(&script.name);
-        return HandlerRun::failed(format!(
-            "it did not run, because {name} is a link or too large"
-        ));
+        return HandlerRun::failed(format!("it did not run, because {name} cannot be compared"));
     }
     let sandbox = if handler.needs_sandbox(site.confines_all) {
         match site.profile.clone() {
@@ -126,15 +124,10 @@ pub(crate) async fn run_handler(
 
 /// Says which of the files that a handler runs is another one than the session has begun with.
 fn changed_script(before: &[Script], now: &[Script]) -> String {
-    let Some(changed) = now.iter().find(|script| !before.contains(script)) else {
-        return "it did not run, because a file that it runs is gone".to_owned();
-    };
-    let name = escape_hidden_line(&changed.name);
-    if before.iter().any(|known| known.name == changed.name) {
-        format!("it did not run, because {name} has changed since it was trusted; run `/trust`")
-    } else {
-        format!("it did not run, because {name} was not there when it was trusted; run `/trust`")
-    }
+    let new = now.iter().find(|script| !before.contains(script));
+    let changed = new.or_else(|| before.iter().find(|script| !now.contains(script)));
+    let name = escape_hidden_line(changed.map_or("a file", |script| script.name.as_str()));
+    format!("it did not run, because {name} has changed since it was trusted; run `/trust`")
 }
 
 fn command_line(action: &HookAction, has_bash: bool) -> Vec<OsString> {

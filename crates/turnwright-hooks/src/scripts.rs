@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use turnwright_types::hash::{hex, sha256_of_reader};
+use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
 use turnwright_workspace::{nofollow, real_path};
 
 /// The variables that stand for the folder of the project.
@@ -18,11 +18,13 @@ const PROJECT_VARIABLES: [&str; 6] = [
 /// The characters that end a word of a command line, and those that end a command, too.
 const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
-/// Programs that run nothing. A line of only these runs no file that it names.
+/// Programs that run nothing. A line of only these, by these names, runs no file that it names.
 const READERS: [&str; 14] = [
     "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
     "true", "wc",
 ];
+/// The ends of files that a path, or a module's name with dots, may leave out.
+const LEFT_OUT: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];
 /// The deepest nesting of lines for other shells in the words of a line.
 const MAX_NESTING: usize = 3;
 /// The most files of one command.
@@ -35,21 +37,30 @@ const MAX_SCRIPT_BYTES: u64 = 16 * 1024 * 1024;
 pub struct Script {
     /// Its path below the project's folder, with `/`.
     pub name: String,
-    /// The SHA-256 of its content; `None` if it cannot be read.
+    /// The SHA-256 of its content, or of the path outside of the project to which it leads as a link; `None` if it
+    /// cannot be read.
     pub sha256: Option<String>,
 }
 
 impl Script {
-    /// Reads the file without following a link.
     fn at(project: &Path, below: &Path) -> Script {
         let parts = below.components().map(|part| part.as_os_str().to_string_lossy());
         let name = parts.collect::<Vec<_>>().join("/");
-        Script { name, sha256: digest(&project.join(below)) }
+        Script { name, sha256: digest(&project.join(below), project) }
     }
 }
 
-fn digest(path: &Path) -> Option<String> {
-    let file = nofollow::open_file(path).ok()?;
+/// Reads the file without following a link. One that leads out of the project, such as the Python of an environment,
+/// stands for its target, which a command may name as well.
+fn digest(path: &Path, project: &Path) -> Option<String> {
+    let file = match nofollow::open_file(path) {
+        Ok(file) => file,
+        Err(error) if nofollow::is_link_error(&error) => {
+            let target = real_path(path).ok().filter(|target| !target.starts_with(project))?;
+            return Some(sha256_hex(target.as_os_str().as_encoded_bytes()));
+        }
+        Err(_) => return None,
+    };
     let about = file.metadata().ok()?;
     if !about.is_file() || about.len() > MAX_SCRIPT_BYTES {
         return None;
@@ -75,7 +86,7 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
     let folders: Vec<_> = std::iter::once(project.to_path_buf()).chain(named).collect();
     let mut found: Vec<PathBuf> = Vec::new();
     for word in words {
-        let places = folders.iter().map(|folder| folder.join(word.trim_start_matches('/')));
+        let places = folders.iter().flat_map(|folder| files_meant(folder, word));
         let paths = std::iter::once(project.join(word)).chain(places);
         for below in paths.filter_map(|path| file_below(&path, project)) {
             if !found.contains(&below) {
@@ -84,15 +95,26 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
         }
     }
     if found.len() > MAX_SCRIPTS {
-        let name = "more files than can be compared".to_owned();
+        let name = format!("more than {MAX_SCRIPTS} files");
         return vec![Script { name, sha256: None }];
     }
     found.iter().map(|below| Script::at(project, below)).collect()
 }
 
 fn is_reader(command: &[String]) -> bool {
-    let program = command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
-    READERS.contains(&program)
+    command.first().is_some_and(|program| READERS.contains(&program.as_str()))
+}
+
+/// The paths that a word may stand for in a folder.
+fn files_meant(folder: &Path, word: &str) -> Vec<PathBuf> {
+    let word = word.trim_start_matches('/');
+    let mut paths = vec![folder.join(word)];
+    if word.contains(['/', '.']) {
+        for stem in [word.to_owned(), word.replace('.', "/")] {
+            paths.extend(LEFT_OUT.map(|end| folder.join(format!("{stem}{end}"))));
+        }
+    }
+    paths
 }
 
 fn with_project(text: &str, project: &Path) -> String {
@@ -144,7 +166,7 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
 }
 
 /// The path below the project of the file at this path, if there is one. A link of the project that leads out of it
-/// counts as a file, which cannot be read.
+/// counts as a file.
 fn file_below(path: &Path, project: &Path) -> Option<PathBuf> {
     let real = real_path(path).ok()?;
     if !real.metadata().ok()?.is_file() {
@@ -171,7 +193,10 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap();
         fs::create_dir_all(project.join("hooks/my dir")).unwrap();
-        for name in ["hooks/a.sh", "hooks/b.py", "hooks/my dir/c.sh"] {
+        fs::create_dir(project.join("hooks/my")).unwrap();
+        for name in
+            ["hooks/a.sh", "hooks/b.py", "hooks/cat", "hooks/my dir/c.sh", "hooks/my/index.js"]
+        {
             fs::write(project.join(name), name).unwrap();
         }
         let absolute = format!("sh {}/hooks/a.sh", project.display());
@@ -190,6 +215,9 @@ mod tests {
             ("jq -r .tool_input.file_path", vec![]),
             ("jq -c . >> hooks/a.sh", vec![]),
             ("cat hooks/a.sh", vec![]),
+            ("hooks/cat hooks/a.sh", vec!["hooks/cat", "hooks/a.sh"]),
+            ("python3 -m hooks.b", vec!["hooks/b.py"]),
+            ("node hooks/my", vec!["hooks/my/index.js"]),
             ("cat hooks/a.sh | sh", vec!["hooks/a.sh"]),
             ("hooks/b.py >hooks/a.sh | tee -a hooks/a.sh", vec!["hooks/b.py"]),
             ("hooks missing.sh /etc/hosts", vec![]),
@@ -211,5 +239,25 @@ mod tests {
         assert_eq!(named_scripts(&words, &project), before);
         fs::write(project.join("a.sh"), "two").unwrap();
         assert_ne!(named_scripts(&words, &project), before);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_out_of_the_project_is_known_by_its_target() {
+        use std::os::unix::fs::symlink;
+        let base = tempfile::tempdir().unwrap();
+        let project = real_path(base.path()).unwrap().join("project");
+        fs::create_dir(&project).unwrap();
+        let words = ["python -V".to_owned()];
+        let mut seen = Vec::new();
+        for target in ["one", "two"] {
+            fs::write(base.path().join(target), "same").unwrap();
+            fs::remove_file(project.join("python")).ok();
+            symlink(base.path().join(target), project.join("python")).unwrap();
+            seen.extend(named_scripts(&words, &project));
+        }
+        assert_eq!(seen.len(), 2);
+        assert!(seen.iter().all(|script| script.name == "python" && script.sha256.is_some()));
+        assert_ne!(seen[0], seen[1]);
     }
 }

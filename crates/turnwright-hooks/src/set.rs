@@ -113,14 +113,21 @@ impl HookSet {
         self.handlers.iter().any(|handler| handler.event == event)
     }
 
-    /// The names of the handlers that the occasion waits for.
-    pub fn names(&self, occasion: &Occasion) -> Vec<String> {
-        self.choose(occasion, false).iter().map(|number| self.handlers[*number].name()).collect()
+    /// Returns true if any handler runs in the sandbox. Only then is one made.
+    pub fn has_confined(&self, confines_all: bool) -> bool {
+        self.handlers.iter().any(|handler| handler.needs_sandbox(confines_all))
     }
 
-    /// Returns true if handlers of the occasion run in the background.
-    pub fn has_background(&self, occasion: &Occasion) -> bool {
-        !self.choose(occasion, true).is_empty()
+    /// The names of the handlers that the occasion waits for, or of those that run in the background.
+    pub fn names(&self, occasion: &Occasion, in_background: bool) -> Vec<String> {
+        let chosen = self.choose(occasion, in_background);
+        chosen.into_iter().map(|number| self.handlers[number].name()).collect()
+    }
+
+    /// Returns true if any of these handlers runs in the sandbox.
+    pub fn confines(&self, occasion: &Occasion, in_background: bool, site: &HookSite) -> bool {
+        let mut chosen = self.choose(occasion, in_background).into_iter();
+        chosen.any(|number| self.handlers[number].needs_sandbox(site.confines_all))
     }
 
     /// The numbers of the handlers of an occasion, without repetitions.
@@ -187,6 +194,7 @@ impl HookSet {
     fn verdict(&self, replies: Vec<(usize, HandlerReply)>) -> HookVerdict {
         let mut verdict = HookVerdict::default();
         let mut blocks = Vec::new();
+        let mut contexts = Vec::new();
         for (number, reply) in replies {
             let handler = &self.handlers[number];
             let name = handler.name();
@@ -217,13 +225,12 @@ impl HookSet {
                     None => verdict.updated_input = Some((input, name.clone())),
                 }
             }
-            if let Some(context) = reply.context {
-                text::add_line(&mut verdict.context, &context);
-            }
+            contexts.extend(reply.context);
             if let Some(why) = reply.stop {
                 verdict.stop.get_or_insert(format!("`{name}`: {why}"));
             }
         }
+        verdict.context = contexts.join("\n");
         verdict.block = (!blocks.is_empty()).then(|| blocks.join("\n"));
         verdict
     }
@@ -234,13 +241,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::handler::{HookFile, HookScope, read_handlers};
+    use crate::handler::{HookScope, read_handlers};
 
     fn set(events: &Value) -> HookSet {
-        let project = Path::new("/nowhere");
-        let file = HookFile { name: "hooks.json", scope: HookScope::User, project };
-        let mut problems = Vec::new();
-        let handlers = read_handlers(events, &file, &mut problems);
+        let nowhere = Path::new("/nowhere");
+        let (handlers, problems) = read_handlers("hooks.json", HookScope::User, nowhere, events);
         assert_eq!(problems, [""; 0]);
         HookSet::new(handlers)
     }
@@ -300,7 +305,7 @@ mod tests {
         }));
         let names = |event, subject: &str| {
             let subjects = vec![subject.to_owned()];
-            set.names(&Occasion { event, subjects, fields: json!({}) })
+            set.names(&Occasion { event, subjects, fields: json!({}) }, false)
         };
         assert_eq!(names(HookEvent::PreToolUse, "Bash"), ["x"]);
         assert_eq!(names(HookEvent::PreToolUse, "Write"), ["y", "x"]);

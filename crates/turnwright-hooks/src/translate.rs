@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use turnwright_types::update::COMMAND_TOOL;
 
 /// A tool call as the agent knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HookedTool<'a> {
     /// The agent's name of the tool.
     pub name: &'a str,
@@ -16,7 +16,7 @@ pub struct HookedTool<'a> {
     pub is_remote: bool,
     pub arguments: &'a Value,
     /// The files that it would read, write or delete, with absolute paths.
-    pub files: &'a [TouchedFile],
+    pub files: Vec<TouchedFile>,
 }
 
 /// A file of a call.
@@ -57,19 +57,62 @@ const NAMES: [(&str, &[&str]); 16] = [
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
-    let known = row.map_or(&[][..], |(_, names)| *names).iter();
-    known.copied().chain([tool.name]).map(str::to_owned).collect()
+    let is_input = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();
+    let known: &[&str] = match row {
+        // Input for a shell that runs is a command.
+        _ if is_input => &["Bash", "BashOutput"],
+        Some(row) => row.1,
+        None if tool.files.iter().any(|file| file.is_changed) => &["Edit"],
+        None => &[],
+    };
+    known.iter().copied().chain([tool.name]).map(str::to_owned).collect()
 }
 
-/// The first of these arguments that is given, with other names that models use.
+/// A field of an input, with the names of the argument that it stands for: the agent's own, and others that models use.
+type FieldRow = (&'static str, &'static [&'static str]);
+
+const OLD_STRING: FieldRow = ("old_string", &["old_string", "old_text", "old_str", "oldText"]);
+const NEW_STRING: FieldRow = ("new_string", &["new_string", "new_text", "new_str", "newText"]);
+const PATH: FieldRow = ("path", &["path", "directory", "dir"]);
+/// The fields that handlers may change. All but the last must be in a changed input.
+const CHANGEABLE: [&str; 6] =
+    ["command", "content", "old_string", "new_string", "url", DESCRIPTION];
+const DESCRIPTION: &str = "description";
+
+/// The fields of the input of a tool, but for the file and the time limit; `None` if they are its arguments.
+fn fields_of(tool: &str) -> Option<&'static [FieldRow]> {
+    let rows: &[FieldRow] = match tool {
+        COMMAND_TOOL => &[
+            ("command", &["command", "cmd"]),
+            (DESCRIPTION, &[DESCRIPTION]),
+            ("run_in_background", &["background"]),
+        ],
+        "exec_output" => &[("bash_id", &["id", "job"]), ("command", &["input"])],
+        "write_file" => &[("content", &["content", "contents", "text"])],
+        "edit_file" => {
+            &[OLD_STRING, NEW_STRING, ("replace_all", &["replace_all", "replaceAll"])]
+        }
+        "apply_patch" | "delete_path" | "move_path" => &[],
+        "read_file" => &[("offset", &["start_line", "offset"]), ("limit", &["limit"])],
+        "grep" => {
+            &[("pattern", &["pattern", "query", "regex"]), PATH, ("glob", &["glob", "include"])]
+        }
+        "find_files" => &[("pattern", &["glob", "pattern", "name", "query"]), PATH],
+        "web_fetch" => &[("url", &["url", "uri", "link"])],
+        "web_search" => &[("query", &["query", "q", "search_query"])],
+        "agent" => &[
+            (DESCRIPTION, &[DESCRIPTION, "title"]),
+            ("prompt", &["prompt", "task"]),
+            ("subagent_type", &["type", "subagent_type", "agent"]),
+        ],
+        _ => return None,
+    };
+    Some(rows)
+}
+
+/// The first of these arguments that is given.
 fn argument<'a>(arguments: &'a Value, names: &[&str]) -> Option<&'a Value> {
-    names.iter().find_map(|name| arguments.get(name)).filter(|value| !value.is_null())
-}
-
-/// An input of the fields that are known.
-fn input<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
-    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(known.collect::<Map<_, _>>())
+    names.iter().find_map(|name| arguments.get(name).filter(|value| !value.is_null()))
 }
 
 impl HookedTool<'_> {
@@ -79,11 +122,11 @@ impl HookedTool<'_> {
         if self.is_remote {
             return vec![ToolUse { names, input: self.arguments.clone() }];
         }
-        let changed: Vec<_> = self.files.iter().filter(|file| file.is_changed).collect();
-        let touched = match self.name {
-            "edit_file" | "apply_patch" | "delete_path" | "move_path" | "write_file" => changed,
+        let changed = self.files.iter().filter(|file| file.is_changed).collect();
+        let touched: Vec<&TouchedFile> = match self.name {
+            COMMAND_TOOL => Vec::new(),
             "read_file" => self.files.iter().collect(),
-            _ => Vec::new(),
+            _ => changed,
         };
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
@@ -96,54 +139,29 @@ impl HookedTool<'_> {
 
     /// The input of the use that concerns this file.
     fn input(&self, file: Option<&Path>) -> Value {
-        let get = |names: &[&str]| argument(self.arguments, names).cloned();
-        let file_path = file.map(|path| json!(path.to_string_lossy()));
-        match self.name {
-            COMMAND_TOOL => input([
-                ("command", get(&["command", "cmd"])),
-                ("description", get(&["description"])),
-                ("timeout", self.seconds().map(|seconds| json!(seconds.saturating_mul(1000)))),
-                ("run_in_background", get(&["background"])),
-            ]),
-            "write_file" => input([
-                ("file_path", file_path),
-                ("content", get(&["content", "contents", "text"])),
-            ]),
-            "edit_file" | "apply_patch" => {
-                let (old, new) = self.passages();
-                input([
-                    ("file_path", file_path),
-                    ("old_string", Some(old.into())),
-                    ("new_string", Some(new.into())),
-                    ("replace_all", get(&["replace_all", "replaceAll"])),
-                ])
-            }
-            "delete_path" | "move_path" => input([("file_path", file_path)]),
-            "read_file" => input([
-                ("file_path", file_path),
-                ("offset", get(&["start_line", "offset"])),
-                ("limit", get(&["limit"])),
-            ]),
-            "grep" => input([
-                ("pattern", get(&["pattern", "query", "regex"])),
-                ("path", get(&["path", "directory", "dir"])),
-                ("glob", get(&["glob", "include"])),
-            ]),
-            "find_files" => input([
-                ("pattern", get(&["glob", "pattern", "name", "query"])),
-                ("path", get(&["path", "directory", "dir"])),
-            ]),
-            "agent" => input([
-                ("description", get(&["description", "title"])),
-                ("prompt", get(&["prompt", "task"])),
-                ("subagent_type", get(&["type", "subagent_type", "agent"])),
-            ]),
-            _ => self.arguments.clone(),
+        let rows = fields_of(self.name);
+        let mut input = match (rows, self.arguments) {
+            (None, Value::Object(arguments)) => arguments.clone(),
+            _ => Map::new(),
+        };
+        if let Some(path) = file {
+            input.insert("file_path".to_owned(), json!(path.to_string_lossy()));
         }
-    }
-
-    fn seconds(&self) -> Option<u64> {
-        self.arguments.get("timeout")?.as_u64()
+        for (name, names) in rows.unwrap_or_default() {
+            if let Some(value) = argument(self.arguments, names) {
+                input.insert((*name).to_owned(), value.clone());
+            }
+        }
+        if matches!(self.name, "edit_file" | "apply_patch") {
+            let (old, new) = self.passages();
+            input.insert("old_string".to_owned(), old.into());
+            input.insert("new_string".to_owned(), new.into());
+        }
+        let seconds = self.arguments.get("timeout").and_then(Value::as_u64);
+        if let (COMMAND_TOOL, Some(seconds)) = (self.name, seconds) {
+            input.insert("timeout".to_owned(), json!(seconds.saturating_mul(1000)));
+        }
+        Value::Object(input)
     }
 
     /// The texts that the call takes away and puts in, of all places in all files.
@@ -161,71 +179,51 @@ impl HookedTool<'_> {
             let texts = edits.iter().filter_map(|edit| argument(edit, names)?.as_str());
             texts.collect::<Vec<_>>().join("\n")
         };
-        (
-            texts(&["old_string", "old_text", "old_str", "oldText"]),
-            texts(&["new_string", "new_text", "new_str", "newText"]),
-        )
+        (texts(OLD_STRING.1), texts(NEW_STRING.1))
     }
 
-    /// The arguments of the call with the input that a handler has put in place of that of a use.
+    /// The arguments of the call with the input that a handler has put in place of its own.
     ///
     /// # Errors
     /// Why there are none, as a phrase.
-    pub fn updated_arguments(&self, of: &ToolUse, updated: &Value) -> Result<Value, String> {
+    pub fn updated_arguments(&self, updated: &Value) -> Result<Value, String> {
+        let uses = self.uses();
+        let [of] = uses.as_slice() else { return Err("it touches several files".to_owned()) };
         if self.is_remote {
             return Ok(updated.clone());
         }
         let is_list = self.arguments.get("edits").is_some_and(|edits| !edits.is_null());
-        let fields: &[(&str, &str)] = match self.name {
-            COMMAND_TOOL => &[("command", "command"), ("description", "description")],
-            "write_file" => &[("content", "content")],
-            "edit_file" if !is_list => {
-                &[("old_string", "old_string"), ("new_string", "new_string")]
-            }
-            "web_fetch" => &[("url", "url")],
-            _ => return Err("the input of this call cannot be changed".to_owned()),
+        let rows = fields_of(self.name).filter(|_| !is_list).unwrap_or_default();
+        let fields: Vec<_> = rows.iter().filter(|row| CHANGEABLE.contains(&row.0)).collect();
+        let mut arguments = self.arguments.clone();
+        let Some(table) = arguments.as_object_mut().filter(|_| !fields.is_empty()) else {
+            return Err("the input of this call cannot be changed".to_owned());
         };
-        let names = updated.as_object().into_iter().flat_map(|fields| fields.keys());
-        for name in names {
-            let is_known = fields.iter().any(|(theirs, _)| theirs == name);
-            let is_same = updated.get(name) == of.input.get(name);
+        for (name, value) in updated.as_object().into_iter().flatten() {
+            let is_known = fields.iter().any(|row| row.0 == name);
+            let is_same = of.input.get(name) == Some(value);
             if !is_known && !is_same && !name.starts_with("tw_") {
                 return Err(format!("`{name}` cannot be changed"));
             }
         }
-        let mut arguments = self.arguments.clone();
-        let Some(table) = arguments.as_object_mut() else {
-            return Err("the call has no arguments".to_owned());
-        };
-        for (theirs, ours) in fields {
-            if let Some(value) = updated.get(*theirs).filter(|value| value.is_string()) {
-                for other in ALIASES.iter().filter(|(name, _)| name == ours) {
-                    table.retain(|name, _| !other.1.contains(&name.as_str()));
-                }
-                table.insert((*ours).to_owned(), value.clone());
-            } else if *theirs != "description" {
-                return Err(format!("it has no `{theirs}`, which is needed"));
+        for (name, names) in fields {
+            if let Some(value) = updated.get(*name).filter(|value| value.is_string()) {
+                table.retain(|known, _| !names.contains(&known.as_str()));
+                table.insert(names[0].to_owned(), value.clone());
+            } else if *name != DESCRIPTION {
+                return Err(format!("it has no `{name}`, which is needed"));
             }
         }
         Ok(arguments)
     }
 }
 
-/// Arguments under other names, which a changed one replaces.
-const ALIASES: [(&str, &[&str]); 5] = [
-    ("command", &["cmd"]),
-    ("content", &["contents", "text"]),
-    ("old_string", &["old_text", "old_str", "oldText"]),
-    ("new_string", &["new_text", "new_str", "newText"]),
-    ("url", &["uri", "link"]),
-];
-
 /// The result of a call as a handler sees it.
-pub fn tool_response(of: &ToolUse, output: &str, raw: &Value, was_cancelled: bool) -> Value {
+pub fn tool_response(of: &ToolUse, output: &str, raw: &Value) -> Value {
     match of.names.first().map(String::as_str) {
         Some("Bash") => {
             let printed = raw.get("output").and_then(Value::as_str).unwrap_or(output);
-            json!({ "stdout": printed, "stderr": "", "interrupted": was_cancelled })
+            json!({ "stdout": printed, "stderr": "", "interrupted": false })
         }
         Some("Edit" | "Write") => {
             json!({ "filePath": of.input.get("file_path"), "success": true, "content": output })
@@ -243,7 +241,8 @@ mod tests {
     }
 
     fn tool<'a>(name: &'a str, arguments: &'a Value, files: &'a [TouchedFile]) -> HookedTool<'a> {
-        HookedTool { name, is_remote: name.starts_with("mcp__"), arguments, files }
+        let is_remote = name.starts_with("mcp__");
+        HookedTool { name, is_remote, arguments, files: files.to_vec() }
     }
 
     #[test]
@@ -297,6 +296,22 @@ mod tests {
             assert_eq!(json!([uses[0].names[0], uses[0].input]), expected, "{name}");
             assert!(uses[0].names.iter().any(|known| known == name), "{name}");
         }
+    }
+
+    #[test]
+    fn other_tools_that_change_files_edit_them_and_input_for_a_shell_is_a_command() {
+        let file = [changed("/ws/a.rs")];
+        let arguments = json!({ "symbol": "a", "new_name": "b" });
+        let renames = &tool("rename_symbol", &arguments, &file).uses()[0];
+        assert_eq!(renames.names, ["Edit", "rename_symbol"]);
+        assert_eq!(
+            renames.input,
+            json!({ "symbol": "a", "new_name": "b", "file_path": "/ws/a.rs" })
+        );
+        let arguments = json!({ "id": "p1", "input": "ls\n" });
+        let types = &tool("exec_output", &arguments, &[]).uses()[0];
+        assert_eq!(types.names, ["Bash", "BashOutput", "exec_output"]);
+        assert_eq!(types.input, json!({ "bash_id": "p1", "command": "ls\n" }));
     }
 
     #[test]
@@ -354,10 +369,16 @@ mod tests {
                 json!({ "old_string": "x", "new_string": "y" }),
                 Err("the input of this call cannot be changed"),
             ),
+            (
+                "web_fetch",
+                json!({ "uri": "http://a", "raw": true }),
+                json!({ "url": "https://a" }),
+                Ok(json!({ "raw": true, "url": "https://a" })),
+            ),
             ("mcp__n__s", json!({ "q": 1 }), json!({ "q": 2 }), Ok(json!({ "q": 2 }))),
         ] {
             let call = tool(name, &arguments, &file);
-            let back = call.updated_arguments(&call.uses()[0], &updated);
+            let back = call.updated_arguments(&updated);
             assert_eq!(back, expected.map_err(str::to_owned), "{name} {updated}");
         }
     }

@@ -2,7 +2,6 @@
 //! may change the files that it has written, and say something about it. An allow of a hook never gives more than mode
 //! `auto` would.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +23,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
-/// The time after which a card says that its call waits for a hook.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// A call for which there are hooks.
 #[derive(Clone)]
 pub(super) struct HookedCall {
@@ -39,10 +35,12 @@ pub(super) struct HookedCall {
 pub(super) struct HookWish {
     decision: Option<HookDecision>,
     reason: String,
+    /// The whole input in place of that of the call, with the name of the hook.
+    updated_input: Option<(Value, String)>,
     /// True if any have run.
     has_run: bool,
-    /// A text for the model, beside the result.
-    context: String,
+    /// Texts for the model, beside the result.
+    context: Vec<String>,
     /// Lines for the card.
     notes: Vec<String>,
 }
@@ -66,53 +64,68 @@ impl HookWish {
         self.asks().then(|| format!("A hook wants you to be asked. {}", self.reason))
     }
 
+    /// Takes over a verdict about a use of the call.
+    fn add(&mut self, ctx: &ToolCtx, verdict: HookVerdict) {
+        self.context.extend(Some(verdict.context).filter(|context| !context.is_empty()));
+        if verdict.decision > self.decision {
+            self.reason = verdict.reason;
+        }
+        self.decision = match (self.decision, verdict.decision) {
+            // An allow counts only if it is for all uses.
+            (None, Some(HookDecision::Allow)) if self.has_run => None,
+            (Some(HookDecision::Allow), None) => None,
+            (before, now) => before.max(now),
+        };
+        self.has_run = true;
+        if verdict.updated_input.is_some() {
+            self.updated_input = verdict.updated_input;
+        }
+        self.notes.extend(verdict.messages);
+        self.notes.extend(verdict.problems);
+        if let Some(why) = verdict.stop {
+            ctx.env.ask_in_conversation(format!("A hook has ended this turn: {why}"));
+        }
+    }
+
     /// Adds what the user and the model have to know to the outcome of the call.
-    pub(super) fn add_to(self, outcome: &mut ToolOutcome) {
+    pub(super) fn add_to(self, outcome: &mut ToolOutcome, when: &str) {
         if !self.context.is_empty() {
-            outcome.add_line(&format!("[hook before the call] {}", self.context));
+            outcome.add_line(&format!("[hook {when} the call] {}", self.context.join("\n")));
         }
         outcome.content.extend(self.notes.into_iter().map(CallContent::Text));
     }
 }
 
 impl HookedCall {
-    /// The call of a tool, if there are hooks for calls.
+    /// The call of a tool, if there are hooks.
     pub(super) fn of(
         env: &ToolEnv,
         tool: &Arc<dyn AnyTool>,
         arguments: &Value,
     ) -> Option<HookedCall> {
-        let mut events = HookEvent::ALL.into_iter().filter(|event| event.is_about_tool());
-        let is_hooked = events.any(|event| env.has_hooks(event));
-        is_hooked.then(|| HookedCall { tool: Arc::clone(tool), arguments: arguments.clone() })
+        env.has_any_hooks().then(|| HookedCall {
+            tool: Arc::clone(tool),
+            arguments: tool.understood(arguments.clone()),
+        })
     }
 
-    /// Does something with the call in the words that handlers know.
-    fn translated<T>(
-        &self,
-        env: &ToolEnv,
-        effects: &[Effect],
-        translate: impl FnOnce(HookedTool<'_>) -> T,
-    ) -> T {
-        let roots = env.files.roots();
+    /// The call in the words that handlers know.
+    fn translated(&self, env: &ToolEnv, effects: &[Effect]) -> HookedTool<'_> {
         let touched = effects.iter().filter_map(|effect| match effect {
             Effect::Write(target) | Effect::Delete(target) => Some((target, true)),
             Effect::Read(target) => Some((target, false)),
             _ => None,
         });
-        let files: Vec<_> = touched
+        let roots = env.files.roots();
+        let files = touched
             .map(|(target, is_changed)| TouchedFile { path: roots.client_path(target), is_changed })
             .collect();
-        translate(HookedTool {
+        HookedTool {
             name: self.tool.name(),
             is_remote: self.tool.server().is_some(),
             arguments: &self.arguments,
-            files: &files,
-        })
-    }
-
-    fn uses(&self, env: &ToolEnv, effects: &[Effect]) -> Vec<ToolUse> {
-        self.translated(env, effects, |tool| tool.uses())
+            files,
+        }
     }
 
     fn occasion(&self, event: HookEvent, of: &ToolUse, ctx: &ToolCtx, further: Value) -> Occasion {
@@ -143,47 +156,26 @@ impl HookedCall {
             return;
         }
         let texts = env.texts_before_hooks(effects).await;
-        let mut notes = HookWish::default();
-        for of in self.uses(env, effects) {
+        let mut wish = HookWish::default();
+        let status = has_card.then_some(ToolCallStatus::InProgress);
+        for of in self.translated(env, effects).uses() {
             let further = if outcome.ok {
                 json!({
-                    "tool_response": tool_response(&of, &outcome.text, &outcome.raw, false),
+                    "tool_response": tool_response(&of, &outcome.text, &outcome.raw),
                     "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
                 })
             } else {
                 json!({ "error": outcome.text, "is_interrupt": false })
             };
-            let occasion = self.occasion(event, &of, ctx, further);
-            let status = has_card.then_some(ToolCallStatus::InProgress);
-            let verdict = run_visibly(ctx, &occasion, status).await;
-            if let Some(why) = &verdict.block {
+            let mut verdict =
+                run_visibly(ctx, &self.occasion(event, &of, ctx, further), status).await;
+            if let Some(why) = verdict.block.take() {
                 outcome.append_note(format!("[hook] {why}"));
             }
-            notes.take_notes(ctx, verdict);
+            wish.add(ctx, verdict);
         }
-        if !notes.context.is_empty() {
-            outcome.add_line(&format!("[hook after the call] {}", notes.context));
-        }
-        outcome.content.extend(notes.notes.into_iter().map(CallContent::Text));
+        wish.add_to(outcome, "after");
         env.note_changed_by_hooks(texts, outcome).await;
-    }
-}
-
-impl HookWish {
-    /// Takes over all of a verdict but its change of the input.
-    fn take_notes(&mut self, ctx: &ToolCtx, verdict: HookVerdict) {
-        if !verdict.context.is_empty() {
-            text::add_line(&mut self.context, &verdict.context);
-        }
-        if verdict.decision > self.decision {
-            self.decision = verdict.decision;
-            self.reason = verdict.reason;
-        }
-        self.notes.extend(verdict.messages);
-        self.notes.extend(verdict.problems);
-        if let Some(why) = verdict.stop {
-            ctx.env.ask_in_conversation(format!("A hook has ended this turn: {why}"));
-        }
     }
 }
 
@@ -193,74 +185,65 @@ async fn run_visibly(
     occasion: &Occasion,
     status: Option<ToolCallStatus>,
 ) -> HookVerdict {
-    let mut running = pin!(ctx.env.run_hooks(occasion, &ctx.cancel));
-    tokio::select! {
-        biased;
-        verdict = &mut running => return verdict,
-        () = tokio::time::sleep(PATIENCE) => {}
-    }
-    if let Some(status) = status {
-        let names = ctx.env.shared.hooks.set.get().names(occasion).join(", ");
-        let mut update = CallUpdate::new(ctx.call.clone(), status);
-        update.content = Some(vec![CallContent::Text(format!("Waiting for the hook {names}"))]);
-        ctx.env.client.update(update.into());
-    }
-    running.await
+    let waiting = ctx.env.run_hooks_showing(occasion, &ctx.cancel, |waits: String| {
+        if let Some(status) = status {
+            let mut update = CallUpdate::new(ctx.call.clone(), status);
+            update.content = Some(vec![CallContent::Text(waits)]);
+            ctx.env.client.update(update.into());
+        }
+    });
+    waiting.await
 }
 
 impl CallRunner {
+    /// Runs the hooks of an event for each use that a call stands for, before it runs. An error says that they refuse
+    /// it.
+    async fn ask_about(
+        &self,
+        event: HookEvent,
+        call: &PendingCall,
+    ) -> Result<HookWish, ToolRefusal> {
+        let mut wish = HookWish::default();
+        let Some(hooked) = call.hooked.as_ref().filter(|_| self.env.has_hooks(event)) else {
+            return Ok(wish);
+        };
+        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
+        for of in hooked.translated(&self.env, &call.plan.effects).uses() {
+            let occasion = hooked.occasion(event, &of, &call.ctx, Value::Null);
+            let verdict = run_visibly(&call.ctx, &occasion, status).await;
+            if call.ctx.cancel.is_cancelled() {
+                return Err(cancelled());
+            }
+            wish.add(&call.ctx, verdict);
+        }
+        if wish.decision == Some(HookDecision::Deny) {
+            self.audit_hook(&call.plan.effects, &Decision::default(), false);
+            return Err(refused_by_hook(&wish));
+        }
+        Ok(wish)
+    }
+
     /// Runs the hooks before a call. Returns the call as they have changed it, and what they want.
     pub(super) async fn ask_hooks(
         &self,
         call: PendingCall,
         ticket: &AdmissionTicket,
     ) -> Result<(PendingCall, HookWish), ToolRefusal> {
-        let mut wish = HookWish::default();
-        let Some(hooked) = call.hooked.clone().filter(|_| self.has_pre_hooks()) else {
+        let mut wish = self.ask_about(HookEvent::PreToolUse, &call).await?;
+        let Some((hooked, (input, by))) = call.hooked.as_ref().zip(wish.updated_input.take()) else {
             return Ok((call, wish));
         };
-        let uses = hooked.uses(&self.env, &call.plan.effects);
-        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
-        let mut update = None;
-        let mut allows_all = true;
-        for of in &uses {
-            let occasion = hooked.occasion(HookEvent::PreToolUse, of, &call.ctx, Value::Null);
-            let mut verdict = run_visibly(&call.ctx, &occasion, status).await;
-            if call.ctx.cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-            wish.has_run = true;
-            allows_all &= verdict.decision == Some(HookDecision::Allow);
-            update = verdict.updated_input.take().or(update);
-            wish.take_notes(&call.ctx, verdict);
-        }
-        if wish.allows() && !allows_all {
-            wish.decision = None;
-        }
-        if wish.decision == Some(HookDecision::Deny) {
-            self.audit_hook(&call.plan.effects, &Decision::default(), false);
-            return Err(refused_by_hook(&wish));
-        }
-        let Some((input, by)) = update else { return Ok((call, wish)) };
-        let translated = match uses.as_slice() {
-            [of] => hooked.translated(&self.env, &call.plan.effects, |tool| {
-                tool.updated_arguments(of, &input)
-            }),
-            _ => Err("it touches several files".to_owned()),
-        };
-        let arguments = translated.map_err(|why| {
+        let changed = hooked.translated(&self.env, &call.plan.effects).updated_arguments(&input);
+        let arguments = changed.map_err(|why| {
             let what =
                 format!("The hook `{by}` wants to change this call, which is not possible: {why}");
             ToolRefusal::new(format!("{what}. It was not executed."), what)
         })?;
         wish.notes.push(format!("The hook `{by}` has changed this call before it ran."));
         let told = "The arguments of this call were changed by a hook of the user before it ran.";
-        text::add_line(&mut wish.context, told);
-        Ok((self.with_arguments(call, hooked.tool, arguments, ticket).await?, wish))
-    }
-
-    fn has_pre_hooks(&self) -> bool {
-        self.env.has_hooks(HookEvent::PreToolUse)
+        wish.context.push(told.to_owned());
+        let tool = Arc::clone(&hooked.tool);
+        Ok((self.with_arguments(call, tool, arguments, ticket).await?, wish))
     }
 
     /// Plans the call with other arguments, and shows them on its card.
@@ -274,14 +257,14 @@ impl CallRunner {
         let raw_input = abridged_arguments(&arguments);
         let placeholders = FoundPlaceholders::find(&arguments);
         let recorded = call.arguments.is_some().then(|| arguments.clone());
-        let hooked = HookedCall { tool: Arc::clone(&tool), arguments: arguments.clone() };
+        let hooked = HookedCall::of(&self.env, &tool, &arguments);
         let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         let (prepared, plan) = make_plan(prepared, &call.ctx).await?;
         let mut call = PendingCall {
             raw_input,
             arguments: recorded,
             placeholders,
-            hooked: Some(hooked),
+            hooked,
             prepared,
             plan,
             ..call
@@ -304,36 +287,11 @@ impl CallRunner {
     pub(super) async fn hooks_allow(
         &self,
         call: &PendingCall,
-        may_allow: bool,
+        request: &ApprovalRequest,
     ) -> Result<bool, ToolRefusal> {
-        let Some(hooked) =
-            call.hooked.as_ref().filter(|_| self.env.has_hooks(HookEvent::PermissionRequest))
-        else {
-            return Ok(false);
-        };
-        let mut wish = HookWish::default();
-        let mut allows_all = true;
-        let mut must_end = false;
-        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
-        for of in hooked.uses(&self.env, &call.plan.effects) {
-            let event = HookEvent::PermissionRequest;
-            let occasion = hooked.occasion(event, &of, &call.ctx, Value::Null);
-            let mut verdict = run_visibly(&call.ctx, &occasion, status).await;
-            if call.ctx.cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-            allows_all &= verdict.decision == Some(HookDecision::Allow);
-            must_end |= verdict.stop.take().is_some();
-            wish.take_notes(&call.ctx, verdict);
-        }
-        if wish.decision == Some(HookDecision::Deny) {
-            self.audit_hook(&call.plan.effects, &Decision::default(), false);
-            if must_end {
-                call.ctx.turn.cancel();
-            }
-            return Err(refused_by_hook(&wish));
-        }
-        Ok(allows_all && may_allow)
+        let wish = self.ask_about(HookEvent::PermissionRequest, call).await?;
+        // The mode and the rules may have become stricter meanwhile.
+        Ok(wish.allows() && self.may_hook_allow(request))
     }
 
     /// Returns true if a hook may answer this question with yes: mode `auto` would not ask it.
@@ -357,7 +315,7 @@ fn refused_by_hook(wish: &HookWish) -> ToolRefusal {
         wish.reason.trim_end_matches('.')
     );
     if !wish.context.is_empty() {
-        text::add_line(&mut told, &wish.context);
+        text::add_line(&mut told, &wish.context.join("\n"));
     }
     let shown: Vec<_> = std::iter::once(format!("Refused by the hook {}", wish.reason))
         .chain(wish.notes.iter().cloned())

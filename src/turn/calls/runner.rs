@@ -243,7 +243,7 @@ impl CallRunner {
         let (mut outcome, changes) =
             executed.unwrap_or_else(|why| (ToolOutcome::failed(why), CallChanges::default()));
         let duration = Some(started.elapsed());
-        wish.add_to(&mut outcome);
+        wish.add_to(&mut outcome, "before");
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned.drain(..));
@@ -358,13 +358,12 @@ impl CallRunner {
         content: Vec<CallContent>,
     ) -> Result<Pass, ToolRefusal> {
         let cancel = &call.ctx.cancel;
+        if call.hooked.is_some() && Box::pin(self.hooks_allow(call, &request)).await? {
+            return self.allow_for_hook(request);
+        }
         let policy = self.env.shared.rules.get();
         let mode = self.env.shared.mode.get();
         let is_bounded = self.is_bounded(&request);
-        let may_allow = is_bounded && mode != Mode::Plan;
-        if call.hooked.is_some() && Box::pin(self.hooks_allow(call, may_allow)).await? {
-            return self.allow_for_hook(request);
-        }
         let question = call.question(&request, content, &policy, mode);
         self.env.notify_hooks("permission_prompt", &question.view.title);
         let asking =

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::ProjectFile;
 use crate::SettingsSnapshot;
 use crate::trust::{self, TrustStore};
-use turnwright_hooks::{Handler, HookFile, HookScope, Script, read_handlers};
+use turnwright_hooks::{Handler, HookScope, Script, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
@@ -28,7 +28,6 @@ pub const HOOK_FILES: [&str; 4] = [OWN_FILE, CLAUDE_FILES[0], CLAUDE_FILES[1], R
 /// The keys of `[hooks]` that are no events.
 const READ: &str = "read";
 const SANDBOX: &str = "sandbox";
-const DISABLE: &str = "disable";
 /// The word in `read` for the files of Claude Code.
 const CLAUDE: &str = "claude";
 /// The files in the state folder that remember what the user was told.
@@ -38,6 +37,8 @@ const OFFERED_FILE: &str = "hooks-offered";
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// A longer script is trusted by its hash, and not shown.
 const MAX_SHOWN_SCRIPT: usize = 4 * 1024;
+/// The same for scripts that are named when so much is shown.
+const MAX_SHOWN_SCRIPTS: usize = 16 * 1024;
 
 /// The hooks of a session.
 #[derive(Debug, Default)]
@@ -50,91 +51,63 @@ pub struct SessionHookFiles {
     is_undecided: bool,
 }
 
-/// The hooks that were found, with the files that can be trusted.
-#[derive(Debug, Default)]
-pub(super) struct FoundHooks {
-    session: SessionHookFiles,
-    files: Vec<ProjectFile>,
-    /// One sentence for each problem.
-    problems: Vec<String>,
-}
-
-impl FoundHooks {
-    /// Reads all files. The folder of the project is a real path.
-    pub(super) fn find(
-        settings: &SettingsSnapshot<'_>,
-        trust: &TrustStore,
-        project: &Path,
-    ) -> FoundHooks {
-        let own = &settings.values.hooks;
-        let mut found = FoundHooks::default();
-        if own.get(DISABLE) == Some(&Value::Bool(true)) {
-            return found;
-        }
-        found.session.is_undecided = !own.contains_key(READ);
-        let mut reader = HookReader { trust, project, found };
-        reader.check_settings(own);
-        let claude = match own.get(READ) {
-            Some(Value::Array(read)) if read.iter().any(|word| word == CLAUDE) => {
-                reader.claude_files(settings.config.paths.home.as_deref())
-            }
-            _ => Vec::new(),
-        };
-        let mut hashed = String::new();
-        let events: Map<_, _> = own
-            .iter()
-            .filter(|(name, _)| ![READ, SANDBOX, DISABLE].contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let of_user = std::iter::once((settings.config.file_path(), Value::Object(events)));
-        let at_home = claude.iter().filter(|file| file.project_name.is_none());
-        let of_home = at_home.map(|file| (file.name.clone(), file.hooks.clone()));
-        for (name, events) in of_user.chain(of_home) {
-            if events.as_object().is_some_and(|events| !events.is_empty()) {
-                hashed.push_str(&format!("{name}\n{events}\n"));
-            }
-            reader.add_user(&name, &events);
-        }
-        reader.found.session.hash = (!hashed.is_empty()).then(|| sha256_hex(hashed.as_bytes()));
-        reader.check_run_files();
-        reader.add_own_project_file();
-        for file in claude {
-            if let Some(name) = file.project_name {
-                reader.add_project(name, &file.hooks);
-            }
-        }
-        reader.found
+/// Finds the hooks of a session. The folder of the project is a real path. Adds a sentence for each problem, and the
+/// files that can be trusted.
+pub(super) fn find_hooks(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    project: &Path,
+    problems: &mut Vec<String>,
+    files: &mut Vec<ProjectFile>,
+) -> SessionHookFiles {
+    let own = &settings.values.hooks;
+    let mut reader = HookReader { trust, project, problems, files, handlers: Vec::new() };
+    reader.check_settings(own);
+    let mut read = own.get(READ).and_then(Value::as_array).into_iter().flatten();
+    let (of_home, of_project) = if read.any(|word| word == CLAUDE) {
+        reader.claude_hooks(settings.config.paths.home.as_deref())
+    } else {
+        (None, Vec::new())
+    };
+    let events: Map<_, _> = own
+        .iter()
+        .filter(|(name, _)| ![READ, SANDBOX].contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let of_settings =
+        (!events.is_empty()).then(|| (settings.config.file_path(), Value::Object(events)));
+    let mut hashed = String::new();
+    for (name, events) in of_settings.into_iter().chain(of_home) {
+        hashed.push_str(&format!("{name}\n{events}\n"));
+        let handlers = reader.read(&name, HookScope::User, &events);
+        reader.handlers.extend(handlers);
     }
-
-    /// Adds the problems and the files to these. Returns the hooks.
-    pub(super) fn add_to(
-        self,
-        problems: &mut Vec<String>,
-        files: &mut Vec<ProjectFile>,
-    ) -> SessionHookFiles {
-        problems.extend(self.problems);
-        files.extend(self.files);
-        self.session
+    reader.check_run_files();
+    let own_file = reader.own_hooks();
+    for (name, events) in own_file.into_iter().chain(of_project) {
+        reader.add_project(name, &events);
+    }
+    SessionHookFiles {
+        handlers: reader.handlers,
+        hash: (!hashed.is_empty()).then(|| sha256_hex(hashed.as_bytes())),
+        is_undecided: !own.contains_key(READ),
     }
 }
 
-/// A file of Claude Code that has hooks.
-struct ClaudeFile {
-    name: String,
-    /// Its name below the project; `None` for the user's.
-    project_name: Option<&'static str>,
-    hooks: Value,
-}
+/// The hooks of a file of the project, with its name.
+type ProjectHooks = (&'static str, Value);
 
 struct HookReader<'a> {
     trust: &'a TrustStore,
     project: &'a Path,
-    found: FoundHooks,
+    problems: &'a mut Vec<String>,
+    files: &'a mut Vec<ProjectFile>,
+    handlers: Vec<Handler>,
 }
 
 impl HookReader<'_> {
     fn add_problem(&mut self, file: &str, what: &str) {
-        self.found.problems.push(format!("{}: {what}", escape_hidden_line(file)));
+        self.problems.push(format!("{}: {what}", escape_hidden_line(file)));
     }
 
     fn check_settings(&mut self, own: &Map<String, Value>) {
@@ -144,93 +117,85 @@ impl HookReader<'_> {
         if !is_read {
             self.add_problem("hooks.read", "it must be a list of `claude`, the only other format");
         }
-        for name in [SANDBOX, DISABLE] {
-            if own.get(name).is_some_and(|value| !value.is_boolean()) {
-                self.add_problem(&format!("hooks.{name}"), "it must be true or false");
-            }
+        if own.get(SANDBOX).is_some_and(|value| !value.is_boolean()) {
+            self.add_problem("hooks.sandbox", "it must be true or false");
         }
     }
 
-    /// Reads the files of Claude Code, unless one of them switches all hooks off.
-    fn claude_files(&mut self, home: Option<&Path>) -> Vec<ClaudeFile> {
-        let mut files = Vec::new();
-        let of_user = home.map(|home| home.join(CLAUDE_FILES[0]));
-        let mut texts = Vec::new();
-        if let Some(path) = of_user {
+    /// The content of a file of hooks; `None` if there is none. Notes what is wrong.
+    fn parsed(&mut self, name: &str, text: Result<Option<String>, String>) -> Option<Value> {
+        let fault = match text {
+            Ok(text) => match serde_json::from_str(&text?) {
+                Ok(whole) => return Some(whole),
+                Err(error) => format!("it is no valid JSON ({error}), and is ignored"),
+            },
+            Err(why) => format!("it {why}, and is ignored"),
+        };
+        self.add_problem(name, &fault);
+        None
+    }
+
+    fn parsed_of_project(&mut self, name: &str) -> Option<Value> {
+        self.parsed(name, trust::read_project_file(self.project, name))
+    }
+
+    /// The hooks of the project's own file.
+    fn own_hooks(&mut self) -> Option<ProjectHooks> {
+        let whole = self.parsed_of_project(OWN_FILE)?;
+        let hooks = whole.get("hooks");
+        if hooks.is_none() {
+            self.add_problem(OWN_FILE, "it has no table `hooks`, and is ignored");
+        }
+        Some((OWN_FILE, hooks?.clone()))
+    }
+
+    /// The hooks in the files of Claude Code: those of the user with the name of their file, and those of the project.
+    /// The user's file may switch all of them off, those of the project only each other.
+    fn claude_hooks(
+        &mut self,
+        home: Option<&Path>,
+    ) -> (Option<(String, Value)>, Vec<ProjectHooks>) {
+        let mut of_user = None;
+        if let Some(path) = home.map(|home| home.join(CLAUDE_FILES[0])) {
             let name = path.to_string_lossy().into_owned();
-            match private_file::read(&path, MAX_FILE_BYTES) {
-                Ok(text) => texts.push((name, None, text)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => self.add_problem(&name, &io_error_text(&error)),
+            let text = match private_file::read(&path, MAX_FILE_BYTES) {
+                Ok(text) => Ok(Some(text)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(format!("cannot be read ({})", io_error_text(&error))),
+            };
+            let whole = self.parsed(&name, text).unwrap_or_default();
+            if is_switched_off(&whole) {
+                return (None, Vec::new());
             }
+            of_user = hooks_in(&whole).map(|hooks| (name, hooks));
         }
-        for name in CLAUDE_FILES {
-            match trust::read_project_file(self.project, name) {
-                Ok(Some(text)) => texts.push((name.to_owned(), Some(name), text)),
-                Ok(None) => {}
-                Err(why) => self.add_problem(name, &format!("it {why}, and is ignored")),
-            }
+        let parsed = CLAUDE_FILES.map(|name| (name, self.parsed_of_project(name)));
+        let files = parsed.iter().filter_map(|(name, whole)| Some((*name, whole.as_ref()?)));
+        if files.clone().any(|(_, whole)| is_switched_off(whole)) {
+            return (of_user, Vec::new());
         }
-        for (name, project_name, text) in texts {
-            match serde_json::from_str::<Value>(&text) {
-                Ok(whole) if whole.get("disableAllHooks") == Some(&Value::Bool(true)) => {
-                    return Vec::new();
-                }
-                Ok(whole) => {
-                    let hooks = whole.get("hooks").cloned().filter(|hooks| !hooks.is_null());
-                    files.extend(hooks.map(|hooks| ClaudeFile { name, project_name, hooks }));
-                }
-                Err(error) => self.add_problem(&name, &format!("it is no valid JSON ({error})")),
-            }
-        }
-        files
+        let of_project = files.filter_map(|(name, whole)| Some((name, hooks_in(whole)?)));
+        (of_user, of_project.collect())
     }
 
     fn read(&mut self, name: &str, scope: HookScope, events: &Value) -> Vec<Handler> {
-        let file = HookFile { name, scope, project: self.project };
-        let mut problems = Vec::new();
-        let handlers = read_handlers(events, &file, &mut problems);
+        let (handlers, problems) = read_handlers(name, scope, self.project, events);
         for problem in problems {
             self.add_problem(name, &problem);
         }
         handlers
     }
 
-    fn add_user(&mut self, name: &str, events: &Value) {
-        let handlers = self.read(name, HookScope::User, events);
-        self.found.session.handlers.extend(handlers);
-    }
-
     /// Leaves out the user's hooks that run files of the project, unless these are trusted.
     fn check_run_files(&mut self) {
-        let all = self.found.session.handlers.iter().filter(|handler| !handler.scripts.is_empty());
+        let all = self.handlers.iter().filter(|handler| !handler.scripts.is_empty());
         let handlers: Vec<_> = all.cloned().collect();
         if handlers.is_empty() {
             return;
         }
         let text = script_texts(&handlers, self.project);
         if !self.add_file(RUN_FILES, text, &handlers) {
-            self.found.session.handlers.retain(|handler| handler.scripts.is_empty());
-        }
-    }
-
-    fn add_own_project_file(&mut self) {
-        let text = match trust::read_project_file(self.project, OWN_FILE) {
-            Ok(Some(text)) => text,
-            Ok(None) => return,
-            Err(why) => return self.add_problem(OWN_FILE, &format!("it {why}, and is ignored")),
-        };
-        match serde_json::from_str::<Value>(&text) {
-            Ok(whole) => match whole.get("hooks") {
-                Some(hooks) => self.add_project(OWN_FILE, hooks),
-                None => self.add_problem(OWN_FILE, "it has no table `hooks`, and is ignored"),
-            },
-            Err(error) => {
-                self.add_problem(
-                    OWN_FILE,
-                    &format!("it is no valid JSON ({error}), and is ignored"),
-                );
-            }
+            self.handlers.retain(|handler| handler.scripts.is_empty());
         }
     }
 
@@ -241,7 +206,7 @@ impl HookReader<'_> {
         }
         let text = format!("{events:#}\n{}", script_texts(&handlers, self.project));
         if self.add_file(name, text, &handlers) {
-            self.found.session.handlers.extend(handlers);
+            self.handlers.extend(handlers);
         }
     }
 
@@ -256,9 +221,17 @@ impl HookReader<'_> {
             }
         }
         let full_requests = handlers.iter().map(Handler::line).collect();
-        self.found.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+        self.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
         is_trusted
     }
+}
+
+fn hooks_in(whole: &Value) -> Option<Value> {
+    whole.get("hooks").cloned().filter(|hooks| !hooks.is_null())
+}
+
+fn is_switched_off(whole: &Value) -> bool {
+    whole.get("disableAllHooks") == Some(&Value::Bool(true))
 }
 
 /// The files of the project that hooks name, each with its hash, and with its text if that is short.
@@ -276,7 +249,8 @@ fn script_texts(handlers: &[Handler], project: &Path) -> String {
         // The text that is shown must be the one that was hashed.
         let whole = head.filter(|head| {
             let hash = sha256_hex(head.text.as_bytes());
-            head.is_complete && script.sha256.as_deref() == Some(hash.as_str())
+            let is_short = text.len() + head.text.len() <= MAX_SHOWN_SCRIPTS;
+            is_short && head.is_complete && script.sha256.as_deref() == Some(hash.as_str())
         });
         match whole {
             Some(head) => text.push_str(&format!("{}\n", head.text)),
@@ -348,4 +322,40 @@ fn note_hash(file: &Path, hash: &str) -> Option<String> {
          do not know."
             .to_owned()
     })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use turnwright_workspace::real_path;
+
+    #[test]
+    fn a_project_cannot_switch_off_the_hooks_of_the_user() {
+        let base = tempfile::tempdir().unwrap();
+        let home = real_path(base.path()).unwrap().join("home");
+        let project = home.with_file_name("project");
+        let on = r#"{ "hooks": { "Stop": [] } }"#;
+        let off = r#"{ "disableAllHooks": true, "hooks": { "Stop": [] } }"#;
+        for (of_home, of_project, expected) in
+            [(on, on, (true, 1)), (on, off, (true, 0)), (off, on, (false, 0))]
+        {
+            for (folder, text) in [(&home, of_home), (&project, of_project)] {
+                fs::create_dir_all(folder.join(".claude")).unwrap();
+                fs::write(folder.join(CLAUDE_FILES[0]), text).unwrap();
+            }
+            let trust = TrustStore::new(base.path());
+            let mut reader = HookReader {
+                trust: &trust,
+                project: &project,
+                problems: &mut Vec::new(),
+                files: &mut Vec::new(),
+                handlers: Vec::new(),
+            };
+            let (user, theirs) = reader.claude_hooks(Some(&home));
+            assert_eq!((user.is_some(), theirs.len()), expected, "{of_home} {of_project}");
+        }
+    }
 }

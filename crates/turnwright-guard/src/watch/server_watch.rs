@@ -281,24 +281,26 @@ pub(crate) fn changed_near(path: &Path) -> SystemTime {
     path.ancestors().find_map(changed_at).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Guards the protected paths during one call of a confined MCP server. They are also checked if the
-/// call panics or is dropped.
+/// Guards the protected paths during one call of a confined MCP server, or a run of confined hooks. They are also
+/// checked if that panics or is dropped.
 pub struct RemoteCallGuard(Option<GuardedCall>);
 
 struct GuardedCall {
     site: CommandSite,
     name: String,
+    /// Who is said to have made the changes.
+    who: &'static str,
     /// `None` until it is taken, and if that has failed.
     snapshot: Option<Arc<ProtectedSnapshot>>,
 }
 
 impl RemoteCallGuard {
     /// Takes a snapshot before the call. Blocks: not for the runtime's thread.
-    pub fn new(site: CommandSite, call: &str) -> RemoteCallGuard {
+    pub fn new(site: CommandSite, call: &str, who: &'static str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
         site.guard.state.lock().watches.insert(name.clone(), Arc::new(watch));
-        let mut call = RemoteCallGuard(Some(GuardedCall { site, name, snapshot: None }));
+        let mut call = RemoteCallGuard(Some(GuardedCall { site, name, who, snapshot: None }));
         if let Some(call) = &mut call.0 {
             call.snapshot = Some(call.site.take_snapshot(call.site.tracker.repositories()));
         }
@@ -343,7 +345,7 @@ impl GuardedCall {
         let reports = new.into_iter().chain(changed).map(|changes| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             guard.note_told(&changes.paths);
-            changes.message_about("the server, or another program during the call,", CALL_HINT)
+            changes.message_about(self.who, CALL_HINT)
         });
         let report = reports.collect::<Vec<_>>().join("\n");
         if report.is_empty() {

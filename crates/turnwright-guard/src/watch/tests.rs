@@ -61,7 +61,7 @@ async fn a_call_that_panics_is_checked_too() {
     let site = site_in(&root, state.path(), client.clone());
     let trap = root.join(".envrc");
     let call = async {
-        let _guard = RemoteCallGuard::new(site.clone(), "1");
+        let _guard = RemoteCallGuard::new(site.clone(), "1", "the server");
         fs::write(&trap, "x").unwrap();
         panic!("a bug");
     };

@@ -78,7 +78,7 @@ fn an_unknown_host_is_one_question_a_registry_while_the_command_waits() {
     assert!(title.starts_with("`curl -sS") && title.contains("wants pypi.org, files.pythonhosted.org"), "{title}");
     let names = option_names(&question);
     assert!(names[1].starts_with("Allow requests to pypi.org and requests to files."), "{names:?}");
-    assert_eq!(names[2..], ["Reject", "Reject requests to this host in this session"]);
+    assert_eq!(names[2..], ["Reject", "Reject requests to these hosts in this session"]);
     let result = last_result(&agent);
     for (host, path) in [("pypi.org", "a"), ("files.pythonhosted.org", "b"), ("pypi.org", "c")] {
         let passed_on = format!("CONNECT {host}:80 HTTP/1.1, GET /{path} HTTP/1.1");
@@ -108,7 +108,7 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
     assert_eq!(cards::questions(&agent), 1);
     let result = last_result(&agent);
     assert!(result.contains("commands in the sandbox do not reach a.example: the user has refused it"), "{result}");
-    assert!(result.contains("[sandbox: refused hosts: a.example (2×). The user has refused a.example"), "{result}");
+    assert!(result.contains("[sandbox: refused hosts: a.example (2×): the user has refused it; do not try again]"), "{result}");
     assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
@@ -123,9 +123,10 @@ fn listed_hosts_need_no_question_and_rules_precede_the_list() {
                     [permissions]\ndeny = ['fetch(domain:evil.a.example)']\n";
     let mut agent = with_settings(settings).start();
     ask_nothing(&mut agent, exec("curl -sS http://pypi.org/a http://b.a.example/c"), "b.a.example:80 HTTP/1.1, GET /c");
-    ask_nothing(&mut agent, exec("curl -sS http://evil.a.example/"), "A rule denies evil.a.example");
+    ask_nothing(&mut agent, exec("curl -sS http://evil.a.example/"), "evil.a.example: a rule denies it");
     // Any command has the proxy then, also one that is not known to download.
     ask_nothing(&mut agent, exec("touch x; env | grep NO_PROXY"), "NO_PROXY=localhost,127.0.0.1,::1");
+    ask_nothing(&mut agent, exec("touch x; env | grep HTTP_PROXY"), "HTTP_PROXY=http://tw:[hidden:");
     let question = ask_and_answer(&mut agent, exec("curl -sS http://a.example/"), "allow_once");
     assert!(question["params"]["toolCall"]["title"].as_str().unwrap().contains("wants a.example"));
 }
@@ -142,7 +143,7 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
     assert!(last_result(&agent).contains("CONNECT a.example:80"), "{}", last_result(&agent));
-    ask_nothing(&mut agent, fetch("a.example"), "CONNECT a.example:80");
+    ask_nothing(&mut agent, fetch("http://a.example/"), "CONNECT a.example:80");
 }
 
 #[test]
@@ -153,9 +154,9 @@ fn nobody_is_asked_about_addresses_nor_where_nobody_is() {
     let mut agent = auto().start();
     ask_nothing(&mut agent, exec("curl -sS http://10.0.0.1/ http://x.internal/"), "10.0.0.1");
     let result = last_result(&agent);
-    assert!(result.contains("a literal address") && result.contains("x.internal: a private"), "{result}");
+    assert!(result.contains("10.0.0.1: it is a literal address") && result.contains("x.internal: it is a private"), "{result}");
     let mut alone = with_settings("alone = true\nverify = 'off'\n").start();
-    ask_nothing(&mut alone, exec("curl -sS http://a.example/"), "\"escalate\": \"https://a.example\"");
+    ask_nothing(&mut alone, exec("curl -sS http://a.example/"), "\"escalate\": \"https://a.example\"]");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn is_label(label: &str) -> bool {
 }
 
 /// The addresses at which a host may be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostAccess {
     /// Public ones only.
     Public,
@@ -148,11 +148,8 @@ impl HostList {
 
     /// The addresses at which this host is allowed; `None` if it is not in the list.
     pub fn access(&self, target: &Target) -> Option<HostAccess> {
-        let mut matching = self.0.iter().filter(|entry| entry.matches(target));
-        let first = matching.next()?.access;
-        let is_named = first == HostAccess::Named
-            || matching.any(|entry| entry.access == HostAccess::Named);
-        Some(if is_named { HostAccess::Named } else { HostAccess::Public })
+        let matching = self.0.iter().filter(|entry| entry.matches(target));
+        matching.map(|entry| entry.access).max()
     }
 }
 

@@ -1,8 +1,6 @@
 //! The hosts that a running command wants to reach are judged like requests to them. The question about one takes its
 //! place in the queue of all questions, while the command waits.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
@@ -10,7 +8,7 @@ use super::{CallRunner, unless_cancelled};
 use crate::tools::{HostConsent, ToolCtx};
 use turnwright_guard::HostVerdict;
 use turnwright_policy::permission::{
-    self, ApprovalRequest, Judgement, Pattern, PolicyRules, Reason, RuleAction, markdown_code,
+    self, ApprovalRequest, Judgement, PolicyRules, Reason, markdown_code,
 };
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{
@@ -46,10 +44,6 @@ impl HostConsent for CallRunner {
         hosts: &'a [String],
     ) -> BoxFuture<'a, Option<bool>> {
         Box::pin(async move {
-            // A recording has no questions of running commands.
-            if self.env.is_alone || !(self.env.shared.rules.get().asks_about_hosts)() {
-                return None;
-            }
             let ticket = self.queue.enqueue(effects(hosts));
             let turn = unless_cancelled(&ctx.cancel, async {
                 ticket.wait_for_admission().await;
@@ -73,7 +67,8 @@ impl HostConsent for CallRunner {
 
 impl CallRunner {
     fn judge_hosts(&self, hosts: &[String]) -> Judgement {
-        let rules = without_wide_rules(self.env.shared.rules.get());
+        let mut rules = PolicyRules::clone(&self.env.shared.rules.get());
+        rules.rules.retain(|rule| !rule.allows_any_host());
         let mode = self.env.shared.mode.get();
         permission::judge(&rules, mode, &self.grants.lock(), effects(hosts))
     }
@@ -117,19 +112,4 @@ impl CallRunner {
 
 fn effects(hosts: &[String]) -> Vec<Effect> {
     hosts.iter().map(|host| Effect::Fetch { host: host.clone() }).collect()
-}
-
-/// The rules without those that allow requests to any host: they were written for pages that the model reads, and not
-/// for programs that send what they like.
-fn without_wide_rules(rules: Arc<PolicyRules>) -> Arc<PolicyRules> {
-    let is_wide = |rule: &permission::Rule| {
-        rule.action == RuleAction::Allow
-            && matches!(&rule.pattern, Pattern::Fetch(domain) if domain == "*")
-    };
-    if !rules.rules.iter().any(is_wide) {
-        return rules;
-    }
-    let mut narrow = PolicyRules::clone(&rules);
-    narrow.rules.retain(|rule| !is_wide(rule));
-    Arc::new(narrow)
 }

@@ -142,6 +142,7 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     };
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
+    assert!(question.to_string().contains("reaches `a.example`"), "{question}");
     assert!(last_result(&agent).contains("CONNECT a.example:80"), "{}", last_result(&agent));
     ask_nothing(&mut agent, fetch("http://a.example/"), "CONNECT a.example:80");
 }

@@ -22,7 +22,7 @@ const PROXY: &[&str] = &[
 ];
 
 /// Servers of the session are reached without the proxy.
-const DIRECT: &str = "localhost,127.0.0.1,::1";
+const DIRECT: &str = "localhost,127.0.0.1,::1,.localhost,127.0.0.0/8,0.0.0.0";
 
 /// The times that programs wait for an answer, in the units of each: the user may take a while.
 const PATIENCE: &[(&str, &str)] = &[

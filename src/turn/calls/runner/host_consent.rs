@@ -17,8 +17,8 @@ use turnwright_types::effect::{
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
-/// At most this many characters of a command are in the question.
-const MAX_COMMAND_CHARS: usize = 60;
+/// At most this many characters of a command, and of each host, are in the title of the question.
+const MAX_TITLE_PART: usize = 50;
 
 /// The facts that the user should know before the answer.
 const ABOUT_HOSTS: &str = "The command waits for your answer. What it sends there is not looked into. An answer for the session holds \
@@ -80,16 +80,18 @@ impl CallRunner {
         command: &str,
         hosts: &[String],
     ) -> Option<bool> {
-        let short = text::clip(escape_hidden_line(command), MAX_COMMAND_CHARS);
-        let title = format!("{} wants {}", markdown_code(&short), hosts.join(", "));
+        let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
+        let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
+        let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
+        let mut lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`")).collect();
         let rules = self.env.shared.rules.get();
-        let description = request.description(&rules, self.env.shared.mode.get());
-        let about = [description.as_str(), ABOUT_HOSTS].join("\n\n");
+        lines.push(request.description(&rules, self.env.shared.mode.get()));
+        let about = format!("{}\n\n{ABOUT_HOSTS}", lines.join("\n").trim_end());
         let question = PermissionRequest {
             call: ctx.call.clone(),
             name: COMMAND_TOOL.to_owned(),
             view: CallView::new(shorten_title(title), ToolKind::Fetch),
-            content: vec![CallContent::Text(about.trim_start().to_owned())],
+            content: vec![CallContent::Text(about)],
             raw_input: json!({ "command": command, "hosts": hosts }),
             choices: request.choices(),
             is_bounded: false,
@@ -110,6 +112,24 @@ impl CallRunner {
     }
 }
 
+/// The name of a host, or its end, which tells whose it is.
+fn name_in_title(host: &str) -> String {
+    let end = text::last_chars(host, MAX_TITLE_PART);
+    if end.len() < host.len() { format!("…{end}") } else { host.to_owned() }
+}
+
 fn effects(hosts: &[String]) -> Vec<Effect> {
     hosts.iter().map(|host| Effect::Fetch { host: host.clone() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_shown_by_its_end() {
+        assert_eq!(name_in_title("registry.npmjs.org"), "registry.npmjs.org");
+        let name = format!("registry.npmjs.org.{}.evil.example", "a".repeat(60));
+        assert!(name_in_title(&name).starts_with('…') && name_in_title(&name).ends_with(".evil.example"));
+    }
 }

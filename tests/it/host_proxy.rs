@@ -54,7 +54,9 @@ fn first_line(stream: &mut TcpStream) -> String {
 }
 
 fn auto() -> TestAgentBuilder {
-    TestAgent::builder().variable("TURNWRIGHT_MODE", "auto").variable("https_proxy", &start_internet())
+    TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .variable("https_proxy", &start_internet())
 }
 
 fn with_settings(settings: &str) -> TestAgentBuilder {
@@ -71,11 +73,15 @@ fn an_unknown_host_is_one_question_a_registry_while_the_command_waits() {
         return;
     }
     let mut agent = auto().start();
-    let both = "curl -sS http://pypi.org/a && curl -sS http://files.pythonhosted.org/b http://pypi.org/c";
+    let both =
+        "curl -sS http://pypi.org/a && curl -sS http://files.pythonhosted.org/b http://pypi.org/c";
     let question = ask_and_answer(&mut agent, exec(both), "allow_once");
     let call = &question["params"]["toolCall"];
     let title = call["title"].as_str().unwrap();
-    assert!(title.starts_with("`curl -sS") && title.contains("wants pypi.org, files.pythonhosted.org"), "{title}");
+    assert!(
+        title.starts_with("`curl -sS") && title.contains("wants pypi.org, files.pythonhosted.org"),
+        "{title}"
+    );
     let names = option_names(&question);
     assert!(names[1].starts_with("Allow requests to pypi.org and requests to files."), "{names:?}");
     assert_eq!(names[2..], ["Reject", "Reject requests to these hosts in this session"]);
@@ -138,7 +144,10 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     }
     let mut agent = auto().start();
     let fetch = |escalate: &str| {
-        calls("exec", &json!({ "command": "sh -c 'curl -sS http://a.example/'", "escalate": escalate }))
+        calls(
+            "exec",
+            &json!({ "command": "sh -c 'curl -sS http://a.example/'", "escalate": escalate }),
+        )
     };
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
@@ -165,7 +174,9 @@ fn a_command_without_use_for_it_has_no_proxy() {
     if !can_test() {
         return;
     }
-    let mut agent = auto().model(json!([exec("touch x; env | grep -c PIP_DEFAULT_TIMEOUT; true"), says("Done.")])).start();
+    let mut agent = auto()
+        .model(json!([exec("touch x; env | grep -c PIP_DEFAULT_TIMEOUT; true"), says("Done.")]))
+        .start();
     let result = cards::turn(&mut agent);
     assert!(result.starts_with('0') || result.contains("\n0\n"), "{result}");
 }

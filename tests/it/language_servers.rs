@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use turnwright_testing::{cards, write_program};
 
-use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, calls, is_alive, says, writes};
+use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, is_alive, says, writes};
 
 const ON: &str = "mode = 'auto-edit'\n[lsp]\nmode = 'on'\n";
 const SERVER: &str = include_str!("../data/language-server/server.py");
@@ -195,7 +195,7 @@ fn places_and_renames_are_offered_while_a_server_is_ready_and_a_rename_is_asked_
     assert!(names.iter().all(|name| agent.offered_tools(1).contains(name)));
     let asked = cards::questions(&agent);
     let symbol = json!({ "path": "a.py", "symbol": "b.thing" });
-    let result = cards::run_each(&mut agent, "definition", &[symbol.clone()]).remove(0);
+    let result = cards::run_each(&mut agent, "definition", std::slice::from_ref(&symbol)).remove(0);
     assert_eq!(result, "1 place of b.thing\nb.py:1: def thing():\n");
     let result = cards::run_each(&mut agent, "references", &[symbol]).remove(0);
     assert!(result.starts_with("2 places of b.thing\na.py:2: "), "{result}");

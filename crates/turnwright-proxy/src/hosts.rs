@@ -155,7 +155,8 @@ impl HostList {
 
 impl HostEntry {
     fn matches(&self, target: &Target) -> bool {
-        let is_port = self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
+        let is_port =
+            self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
         is_port
             && match (&self.host, target.name()) {
                 (Host::Domain(above), Some(name)) if self.is_wildcard => is_below(name, above),
@@ -269,8 +270,19 @@ mod tests {
     #[test]
     fn a_list_has_no_wildcard_for_everything() {
         for wrong in [
-            "*", "*.com", "*.*.example", "pyhton", "localhost", "localhost:80", "a.localhost", "*.10.0.0.1",
-            "https://a.example", "a.example/x", "a.example:0", "a b.example", "",
+            "*",
+            "*.com",
+            "*.*.example",
+            "pyhton",
+            "localhost",
+            "localhost:80",
+            "a.localhost",
+            "*.10.0.0.1",
+            "https://a.example",
+            "a.example/x",
+            "a.example:0",
+            "a b.example",
+            "",
         ] {
             assert!(!HostList::is_entry(wrong), "{wrong}");
         }
@@ -278,7 +290,10 @@ mod tests {
             assert!(HostList::is_entry(ecosystem));
             assert!(hosts.split(' ').all(HostList::is_entry), "{hosts}");
         }
-        assert_eq!(registry_of("pypi.org").collect::<Vec<_>>(), ["pypi.org", "files.pythonhosted.org"]);
+        assert_eq!(
+            registry_of("pypi.org").collect::<Vec<_>>(),
+            ["pypi.org", "files.pythonhosted.org"]
+        );
         assert_eq!(registry_of("github.com").count(), 0);
     }
 }

@@ -54,8 +54,11 @@ impl EditedFiles {
         if !events.is_empty() {
             languages.note_events(&events);
         }
+        if !outcome.ok {
+            return;
+        }
         let deadline = Instant::now() + TIME_LIMIT;
-        for file in self.0.iter().filter(|_| outcome.ok) {
+        for file in &self.0 {
             let left = deadline.saturating_duration_since(Instant::now());
             let asking = languages.finish_edit(&file.path, left);
             if let Some(Some(report)) = ctx.cancel.run_until_cancelled(asking).await {

@@ -386,8 +386,14 @@ mod tests {
             (json!("https://registry.npmjs.org"), "reach registry.npmjs.org"),
             (json!("https://Registry.NPMjs.org/"), "reach registry.npmjs.org"),
             (json!("https://a.example:9000"), "reach a.example:9000"),
-            (json!(["debug", "https://a.example", "https://a.example:443"]), "debug; reach a.example"),
-            (json!("https://a.example,https://b.example:22"), "reach a.example; reach b.example:22"),
+            (
+                json!(["debug", "https://a.example", "https://a.example:443"]),
+                "debug; reach a.example",
+            ),
+            (
+                json!("https://a.example,https://b.example:22"),
+                "reach a.example; reach b.example:22",
+            ),
             (json!("https://a.example https://b.example"), "reach a.example; reach b.example"),
             (json!("https://a.example, network"), "network"),
             (json!("http://a.example:8000/"), "reach a.example:8000"),

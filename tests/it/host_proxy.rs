@@ -113,8 +113,12 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
     ask_and_answer(&mut agent, exec(twice), "reject_once");
     assert_eq!(cards::questions(&agent), 1);
     let result = last_result(&agent);
-    assert!(result.contains("commands in the sandbox do not reach a.example: the user has refused it"), "{result}");
-    assert!(result.contains("[sandbox: refused hosts: a.example (2×): the user has refused it; do not try again]"), "{result}");
+    assert!(
+        result.contains("commands in the sandbox do not reach a.example: the user has refused it"),
+        "{result}"
+    );
+    let reason = "[sandbox: refused hosts: a.example (2×): the user has refused it; do not try again]";
+    assert!(result.contains(reason), "{result}");
     assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
@@ -128,11 +132,15 @@ fn listed_hosts_need_no_question_and_rules_precede_the_list() {
     let settings = "[sandbox]\nnetwork = ['python', '*.a.example']\n\
                     [permissions]\ndeny = ['fetch(domain:evil.a.example)']\n";
     let mut agent = with_settings(settings).start();
-    ask_nothing(&mut agent, exec("curl -sS http://pypi.org/a http://b.a.example/c"), "b.a.example:80 HTTP/1.1, GET /c");
-    ask_nothing(&mut agent, exec("curl -sS http://evil.a.example/"), "evil.a.example: a rule denies it");
-    // Any command has the proxy then, also one that is not known to download.
-    ask_nothing(&mut agent, exec("touch x; env | grep NO_PROXY"), "NO_PROXY=localhost,127.0.0.1,::1");
-    ask_nothing(&mut agent, exec("touch x; env | grep HTTP_PROXY"), "HTTP_PROXY=http://tw:[hidden:");
+    for (command, expected) in [
+        ("curl -sS http://pypi.org/a http://b.a.example/c", "b.a.example:80 HTTP/1.1, GET /c"),
+        ("curl -sS http://evil.a.example/", "evil.a.example: a rule denies it"),
+        // Any command has the proxy then, also one that is not known to download.
+        ("touch x; env | grep NO_PROXY", "NO_PROXY=localhost,127.0.0.1,::1"),
+        ("touch x; env | grep HTTP_PROXY", "HTTP_PROXY=http://tw:[hidden:"),
+    ] {
+        ask_nothing(&mut agent, exec(command), expected);
+    }
     let question = ask_and_answer(&mut agent, exec("curl -sS http://a.example/"), "allow_once");
     assert!(question["params"]["toolCall"]["title"].as_str().unwrap().contains("wants a.example"));
 }
@@ -164,9 +172,12 @@ fn nobody_is_asked_about_addresses_nor_where_nobody_is() {
     let mut agent = auto().start();
     ask_nothing(&mut agent, exec("curl -sS http://10.0.0.1/ http://x.internal/"), "10.0.0.1");
     let result = last_result(&agent);
-    assert!(result.contains("10.0.0.1: it is a literal address") && result.contains("x.internal: it is a private"), "{result}");
+    for refused in ["10.0.0.1: it is a literal address", "x.internal: it is a private address"] {
+        assert!(result.contains(refused), "{result}");
+    }
     let mut alone = with_settings("alone = true\nverify = 'off'\n").start();
-    ask_nothing(&mut alone, exec("curl -sS http://a.example/"), "\"escalate\": \"https://a.example\"]");
+    let command = exec("curl -sS http://a.example/");
+    ask_nothing(&mut alone, command, "\"escalate\": \"https://a.example\"]");
 }
 
 #[test]

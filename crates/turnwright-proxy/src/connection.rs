@@ -41,7 +41,8 @@ const UNKNOWN_ADDRESS: u8 = 8;
 /// Headers that are meant for the proxy, or that it writes itself, in lower case. Those about the connection stay if it
 /// becomes one for WebSocket.
 const OWN_HEADERS: [&str; 3] = ["host", "proxy-authorization", "proxy-connection"];
-const CONNECTION_HEADERS: [&str; 5] = ["connection", "http2-settings", "keep-alive", "te", "upgrade"];
+const CONNECTION_HEADERS: [&str; 5] =
+    ["connection", "http2-settings", "keep-alive", "te", "upgrade"];
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(
@@ -225,7 +226,8 @@ async fn answer_failure(
     match failure {
         DialError::Refused(refusal) => {
             let why = refusal.reason(&target.to_string());
-            let text = format!("turnwright: commands in the sandbox do not reach {target}: {why}.\n");
+            let text =
+                format!("turnwright: commands in the sandbox do not reach {target}: {why}.\n");
             answer(client, "403 Forbidden", "X-Proxy-Error: host-not-allowed\r\n", &text).await
         }
         DialError::Failed(why) => {
@@ -351,7 +353,8 @@ mod tests {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let echo = TcpListener::bind(local).await.unwrap();
         let port = echo.local_addr().unwrap().port();
-        let mut proxy = CommandProxy::new(TcpListener::bind(local).await.unwrap(), needs_token).unwrap();
+        let listener = TcpListener::bind(local).await.unwrap();
+        let mut proxy = CommandProxy::new(listener, needs_token).unwrap();
         proxy.dialer.lookup = |_| Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
         proxy.dialer.refuses = |_, _| None;
         proxy.dialer.proxy = |_| None;

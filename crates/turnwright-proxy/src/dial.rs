@@ -253,13 +253,16 @@ mod tests {
         let found = dialer.addresses(&host, HostAccess::Public).unwrap();
         assert_eq!(found, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         let error = dialer.addresses(&host, HostAccess::Public).unwrap_err();
-        assert!(matches!(error, DialError::Refused(HostRefusal::Address("a loopback"))), "{error:?}");
+        let is_loopback =
+            matches!(error, DialError::Refused(HostRefusal::Address("a loopback")));
+        assert!(is_loopback, "{error:?}");
     }
 
     #[test]
     fn addresses_of_both_families_are_tried() {
         fn lookup(_: &str) -> io::Result<Vec<IpAddr>> {
-            let names = ["2606:4700::1", "2606:4700::2", "10.0.0.1", "2606:4700::3", "93.184.216.34"];
+            let names =
+                ["2606:4700::1", "2606:4700::2", "10.0.0.1", "2606:4700::3", "93.184.216.34"];
             Ok(names.iter().map(|name| name.parse().unwrap()).collect())
         }
         let dialer = Dialer { lookup, ..Dialer::default() };

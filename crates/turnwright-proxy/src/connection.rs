@@ -135,6 +135,7 @@ fn is_partial(head: &[u8]) -> bool {
     matches!(httparse::Request::new(&mut headers).parse(head), Ok(Status::Partial))
 }
 
+/// The values of the headers with this name.
 fn values<'a>(headers: &'a [Header<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     named.map(|header| header.value)
@@ -459,7 +460,7 @@ mod tests {
         ] {
             let pairs = headers.iter();
             let parsed: Vec<_> =
-                pairs.map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
+                pairs.map(|&(name, value)| Header { name, value: value.as_bytes() }).collect();
             assert_eq!(body_length(&parsed), expected, "{headers:?}");
         }
     }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
-use turnwright_testing::questions::{ask_and_answer, last_result, option_names};
+use turnwright_testing::questions::{ask, ask_and_answer, last_result, option_names};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
@@ -122,6 +122,29 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
     assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
+}
+
+#[test]
+fn a_question_is_withdrawn_when_its_command_ends_or_is_cancelled() {
+    if !can_test() {
+        return;
+    }
+    for (time, is_cancelled, stop) in [("1", false, "end_turn"), ("99", true, "cancelled")] {
+        let mut agent = auto().start();
+        let command = format!("curl -sS --max-time {time} http://a.example/");
+        let (turn, _) = ask(&mut agent, exec(&command));
+        let before = titles(&agent, &command);
+        if is_cancelled {
+            agent.cancel();
+        }
+        assert_eq!(agent.stop_reason(&turn), stop);
+        assert!(titles(&agent, &command) > before, "the card is that of the command again");
+    }
+}
+
+/// The number of updates with this title.
+fn titles(agent: &TestAgent, title: &str) -> usize {
+    agent.updates().iter().filter(|update| update["title"] == title).count()
 }
 
 #[test]

@@ -3,11 +3,9 @@
 
 use std::fmt;
 
-use turnwright_workspace::web::local_name_kind;
+use turnwright_workspace::web::{USUAL_PORTS, local_name_kind};
 use url::Host;
 
-/// Ports that are not named. An entry without a port means these.
-const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
@@ -122,7 +120,7 @@ pub struct HostList(Vec<HostEntry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostEntry {
     host: Host,
-    /// The usual ones if it is `None`.
+    /// [`USUAL_PORTS`] if it is `None`.
     port: Option<u16>,
     /// True if it means all hosts below this name, and not the name itself.
     is_wildcard: bool,

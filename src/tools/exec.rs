@@ -169,9 +169,6 @@ impl Tool for Exec {
         self.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(self.workdir()));
         self.parse(&workdir, roots);
-        let is_here = workdir.scope == PathScope::Workspace;
-        self.escalate
-            .take_hosts(|name| !is_here || workdir.path.join(name).symlink_metadata().is_ok());
         self.escalate.leave_out_hosts(&env.shared.confinement.hosts);
         let named_folder = Path::new(self.workdir());
         let wanted = self.escalate.paths.iter().map(|path| named_folder.join(path));
@@ -251,7 +248,8 @@ impl Tool for Exec {
         let mut questions = proxy.as_ref().map(|_| HostQuestions::new(pass, &command.line, ctx));
         let hosts = questions.as_ref().map(|questions| Arc::clone(questions.hosts()));
         confinement.refused_hosts = hosts.as_ref().map(|hosts| hosts.refused());
-        if ctx.env.is_alone {
+        // A recording has no questions of running commands.
+        if ctx.env.is_alone || !(ctx.env.shared.rules.get().asks_about_hosts)() {
             questions = None;
         }
         let (job, mut live) = begin(&spec, ctx).await?;
@@ -342,16 +340,19 @@ async fn wait_and_ask(
             () = live.follow(job) => return,
         };
         let Some(all) = questions else { continue };
-        let began = Instant::now();
-        let was_asked = tokio::select! {
-            biased;
-            () = ctx.cancel.cancelled() => return job.stop(),
-            _ = job.wait_for_end() => return,
-            was_asked = all.answer(question, ctx) => was_asked,
-        };
-        if was_asked {
-            live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
+        let hosts = all.hosts().undecided(&question);
+        if hosts.is_empty() {
+            continue;
         }
+        let began = Instant::now();
+        tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => {}
+            _ = job.wait_for_end() => {}
+            () = all.ask(hosts, ctx) => {}
+        }
+        // Also if the question was withdrawn.
+        live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
         due += began.elapsed();
     }
 }

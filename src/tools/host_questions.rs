@@ -62,26 +62,19 @@ impl HostQuestions {
             Some(all) if all.asked < MAX_QUESTIONS => all.questions.recv().await,
             _ => None,
         };
-        match next {
-            Some(question) => question,
-            None => {
-                // All that wait for an answer are refused.
-                *questions = None;
-                std::future::pending().await
-            }
+        if let Some(question) = next {
+            return question;
         }
+        // All that wait for an answer are refused.
+        *questions = None;
+        std::future::pending().await
     }
 
-    /// Asks the user, unless the host is decided by now. Returns true if the user was asked.
-    pub(super) async fn answer(&mut self, question: HostQuestion, ctx: &ToolCtx) -> bool {
-        let hosts = self.hosts.undecided(&question);
-        if hosts.is_empty() {
-            return false;
-        }
+    /// Asks the user about these hosts.
+    pub(super) async fn ask(&mut self, hosts: Vec<String>, ctx: &ToolCtx) {
         self.asked += 1;
         if let Some(is_allowed) = ctx.hosts.ask(ctx, &self.command, &hosts).await {
             self.hosts.answer(hosts, is_allowed);
         }
-        true
     }
 }

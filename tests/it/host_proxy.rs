@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
-use turnwright_testing::questions::{ask_and_answer, last_result, option_names};
+use turnwright_testing::questions::{ask, ask_and_answer, last_result, option_names};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
@@ -84,7 +84,7 @@ fn an_unknown_host_is_one_question_a_registry_while_the_command_waits() {
     );
     let names = option_names(&question);
     assert!(names[1].starts_with("Allow requests to pypi.org and requests to files."), "{names:?}");
-    assert_eq!(names[2..], ["Reject", "Reject requests to this host in this session"]);
+    assert_eq!(names[2..], ["Reject", "Reject requests to these hosts in this session"]);
     let result = last_result(&agent);
     for (host, path) in [("pypi.org", "a"), ("files.pythonhosted.org", "b"), ("pypi.org", "c")] {
         let passed_on = format!("CONNECT {host}:80 HTTP/1.1, GET /{path} HTTP/1.1");
@@ -117,13 +117,34 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
         result.contains("commands in the sandbox do not reach a.example: the user has refused it"),
         "{result}"
     );
-    assert!(
-        result.contains("[sandbox: refused hosts: a.example (2×). The user has refused a.example"),
-        "{result}"
-    );
+    let reason = "[sandbox: refused hosts: a.example (2×): the user has refused it; do not try again]";
+    assert!(result.contains(reason), "{result}");
     assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
+}
+
+#[test]
+fn a_question_is_withdrawn_when_its_command_ends_or_is_cancelled() {
+    if !can_test() {
+        return;
+    }
+    for (time, is_cancelled, stop) in [("1", false, "end_turn"), ("99", true, "cancelled")] {
+        let mut agent = auto().start();
+        let command = format!("curl -sS --max-time {time} http://a.example/");
+        let (turn, _) = ask(&mut agent, exec(&command));
+        let before = titles(&agent, &command);
+        if is_cancelled {
+            agent.cancel();
+        }
+        assert_eq!(agent.stop_reason(&turn), stop);
+        assert!(titles(&agent, &command) > before, "the card is that of the command again");
+    }
+}
+
+/// The number of updates with this title.
+fn titles(agent: &TestAgent, title: &str) -> usize {
+    agent.updates().iter().filter(|update| update["title"] == title).count()
 }
 
 #[test]
@@ -134,22 +155,15 @@ fn listed_hosts_need_no_question_and_rules_precede_the_list() {
     let settings = "[sandbox]\nnetwork = ['python', '*.a.example']\n\
                     [permissions]\ndeny = ['fetch(domain:evil.a.example)']\n";
     let mut agent = with_settings(settings).start();
-    ask_nothing(
-        &mut agent,
-        exec("curl -sS http://pypi.org/a http://b.a.example/c"),
-        "b.a.example:80 HTTP/1.1, GET /c",
-    );
-    ask_nothing(
-        &mut agent,
-        exec("curl -sS http://evil.a.example/"),
-        "A rule denies evil.a.example",
-    );
-    // Any command has the proxy then, also one that is not known to download.
-    ask_nothing(
-        &mut agent,
-        exec("touch x; env | grep NO_PROXY"),
-        "NO_PROXY=localhost,127.0.0.1,::1",
-    );
+    for (command, expected) in [
+        ("curl -sS http://pypi.org/a http://b.a.example/c", "b.a.example:80 HTTP/1.1, GET /c"),
+        ("curl -sS http://evil.a.example/", "evil.a.example: a rule denies it"),
+        // Any command has the proxy then, also one that is not known to download.
+        ("touch x; env | grep NO_PROXY", "NO_PROXY=localhost,127.0.0.1,::1"),
+        ("touch x; env | grep HTTP_PROXY", "HTTP_PROXY=http://tw:[hidden:"),
+    ] {
+        ask_nothing(&mut agent, exec(command), expected);
+    }
     let question = ask_and_answer(&mut agent, exec("curl -sS http://a.example/"), "allow_once");
     assert!(question["params"]["toolCall"]["title"].as_str().unwrap().contains("wants a.example"));
 }
@@ -168,8 +182,9 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     };
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
+    assert!(question.to_string().contains("reaches `a.example`"), "{question}");
     assert!(last_result(&agent).contains("CONNECT a.example:80"), "{}", last_result(&agent));
-    ask_nothing(&mut agent, fetch("a.example"), "CONNECT a.example:80");
+    ask_nothing(&mut agent, fetch("http://a.example/"), "CONNECT a.example:80");
 }
 
 #[test]
@@ -180,16 +195,12 @@ fn nobody_is_asked_about_addresses_nor_where_nobody_is() {
     let mut agent = auto().start();
     ask_nothing(&mut agent, exec("curl -sS http://10.0.0.1/ http://x.internal/"), "10.0.0.1");
     let result = last_result(&agent);
-    assert!(
-        result.contains("a literal address") && result.contains("x.internal: a private"),
-        "{result}"
-    );
+    for refused in ["10.0.0.1: it is a literal address", "x.internal: it is a private address"] {
+        assert!(result.contains(refused), "{result}");
+    }
     let mut alone = with_settings("alone = true\nverify = 'off'\n").start();
-    ask_nothing(
-        &mut alone,
-        exec("curl -sS http://a.example/"),
-        "\"escalate\": \"https://a.example\"",
-    );
+    let command = exec("curl -sS http://a.example/");
+    ask_nothing(&mut alone, command, "\"escalate\": \"https://a.example\"]");
 }
 
 #[test]

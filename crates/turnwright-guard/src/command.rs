@@ -332,7 +332,8 @@ pub fn inspect(
         let class = (simple.program() == "git").then(|| shell::classify(simple));
         class.filter(|class| class.fails_offline).is_some_and(|class| {
             let folder = simple.folder.clone().unwrap_or_default().join(class.git_folder);
-            repository::has_ssh_remote(&real_path(workdir.join(folder)).unwrap_or_default())
+            let folder = real_path(workdir.join(folder)).unwrap_or_default();
+            repository::has_ssh_remote(&folder, environment.get("HOME").map(Path::new))
         })
     });
     (command, is_incomplete)

@@ -12,17 +12,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use turnwright_proxy::serve_each;
 use turnwright_sandbox::SessionNetwork;
 
 /// Where servers listen, the usual one first.
 const HOSTS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 /// At most this many connections to a port are passed on at the same time. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// The pause after a connection could not be accepted, for example because too many files are open.
-const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -115,30 +113,13 @@ pub async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
 
 /// Forwards connections from programs of this machine to a port of the network, forever.
 pub async fn publish(listeners: Vec<TcpListener>, network: Arc<SessionNetwork>, port: u16) {
-    let accepting =
-        listeners.into_iter().map(|listener| accept(listener, Arc::clone(&network), port));
-    futures_util::future::join_all(accepting).await;
-}
-
-/// Forwards connections forever.
-async fn accept(listener: TcpListener, network: Arc<SessionNetwork>, port: u16) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // Dropped, and with it every connection, when the job ends.
-    let mut connections = tokio::task::JoinSet::new();
-    loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((outer, _)) => {
-                let network = Arc::clone(&network);
-                connections.spawn(async move {
-                    pass_on(outer, network, port).await;
-                    drop(permit);
-                });
-            }
-            Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
-        }
-        while connections.try_join_next().is_some() {}
+    let mut accepting = Vec::new();
+    for listener in &listeners {
+        accepting.push(serve_each(listener, MAX_CONNECTIONS, |outer: TcpStream| {
+            pass_on(outer, Arc::clone(&network), port)
+        }));
     }
+    futures_util::future::join_all(accepting).await;
 }
 
 #[cfg(target_os = "linux")]

@@ -221,13 +221,18 @@ fn tracking_config(simple: &SimpleCommand, workdir: &Path) -> Option<PathBuf> {
     config_of(&folder)
 }
 
-/// Returns true if the repository that git uses in a folder has a remote that is reached with SSH. Reads the disk.
-pub(crate) fn has_ssh_remote(folder: &Path) -> bool {
-    let config = config_of(folder).and_then(|config| read_text(&config, MAX_CONFIG_BYTES));
-    config.unwrap_or_default().lines().any(|line| {
-        let Some((key, value)) = line.split_once('=') else { return false };
-        ["url", "pushurl"].contains(&key.trim().to_ascii_lowercase().as_str())
-            && shell::is_ssh_address(value.trim())
+/// Returns true if git reaches a remote with SSH in a folder, by the settings of its repository or those of the user.
+/// Reads the disk.
+pub(crate) fn has_ssh_remote(folder: &Path, home: Option<&Path>) -> bool {
+    let own = home.map(|home| home.join(".gitconfig"));
+    let files = config_of(folder).into_iter().chain(own).map(|file| read_settings(&[file]));
+    files.flatten().flatten().any(|setting| {
+        let address = match setting.key.as_str() {
+            "remote.url" | "submodule.url" => setting.value,
+            "url.insteadof" => setting.subsection,
+            _ => None,
+        };
+        address.is_some_and(|address| shell::is_ssh_address(&address))
     })
 }
 

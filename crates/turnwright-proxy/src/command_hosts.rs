@@ -1,7 +1,6 @@
 //! The hosts of one command: which it may reach, which the user has to be asked about, and which were refused.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use turnwright_workspace::web::local_name_kind;
 
 use crate::hosts::{HostAccess, HostList, Target, registry_of};
 
-/// At most this many hosts are remembered. Others are refused.
+/// At most this many refused hosts are remembered.
 const MAX_HOSTS: usize = 256;
 /// At most this many questions wait for the user. Further connections wait for room.
 const MAX_QUESTIONS: usize = 32;
@@ -40,7 +39,7 @@ pub struct HostQuestion {
 }
 
 /// Why a host was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostRefusal {
     /// The user has said no.
     Rejected,
@@ -53,13 +52,21 @@ pub(crate) enum HostRefusal {
 }
 
 impl HostRefusal {
-    /// The end of a sentence about a host.
-    pub(crate) fn reason(self) -> String {
+    /// The reason, and what can be done, at the end of a sentence about a host.
+    pub(crate) fn reason(self, host: &str) -> String {
         match self {
-            HostRefusal::Rejected => "the user has refused it".to_owned(),
-            HostRefusal::Denied => "a rule denies it, or it is rejected for the session".to_owned(),
-            HostRefusal::Unanswered => "it is not allowed, and nobody could be asked".to_owned(),
-            HostRefusal::Address(kind) => format!("it is {kind} address"),
+            HostRefusal::Rejected => "the user has refused it; do not try again".to_owned(),
+            HostRefusal::Denied => {
+                "a rule denies it, or the user has for this session; do not work around it".to_owned()
+            }
+            HostRefusal::Unanswered => format!(
+                "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \
+                 \"https://{host}\""
+            ),
+            HostRefusal::Address(kind) => format!(
+                "it is {kind} address; the user can list it in `network` of `[sandbox]`, and a server of this machine \
+                 is reached with \"escalate\": \"localhost:PORT\""
+            ),
         }
     }
 }
@@ -83,15 +90,6 @@ pub struct CommandHosts {
     /// The answers of the user for this command. Held only to look something up.
     answers: Mutex<BTreeMap<String, bool>>,
     refused: Arc<RefusedHosts>,
-}
-
-impl Debug for CommandHosts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("CommandHosts")
-            .field("refused", &self.refused)
-            .finish_non_exhaustive()
-    }
 }
 
 impl CommandHosts {
@@ -124,18 +122,12 @@ impl CommandHosts {
         let others = registry_of(&host).filter(|other| {
             *other != host && Target::parse(other, Some(443)).is_some_and(|target| is_open(&target))
         });
-        let others: Vec<_> = others.map(str::to_owned).collect();
-        std::iter::once(host).chain(others).collect()
+        std::iter::once(host.clone()).chain(others.map(str::to_owned)).collect()
     }
 
     /// Notes the user's answer about hosts, which holds for this command.
     pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
-        let mut answers = self.answers.lock();
-        for host in hosts {
-            if answers.len() < MAX_HOSTS {
-                answers.insert(host, is_allowed);
-            }
-        }
+        self.answers.lock().extend(hosts.into_iter().map(|host| (host, is_allowed)));
     }
 
     /// Says how the command may reach a host, and waits for the user's answer if need be.
@@ -188,7 +180,7 @@ impl CommandHosts {
 
     pub(crate) fn note_refusal(&self, target: &Target, refusal: HostRefusal) {
         let host = target.to_string();
-        let refused = &mut self.refused.0.lock();
+        let mut refused = self.refused.0.lock();
         if refused.len() < MAX_HOSTS || refused.contains_key(&host) {
             let (last, count) = refused.entry(host).or_insert((refusal, 0));
             *last = refusal;
@@ -198,48 +190,25 @@ impl CommandHosts {
 }
 
 impl RefusedHosts {
-    /// Names the hosts that were refused; `None` if there was none.
+    /// Names the hosts that were refused, to the model with the reasons; `None` if there was none.
     pub fn report(&self) -> Option<HostReport> {
         let refused = self.0.lock();
-        let named = refused.iter().take(MAX_NAMED).map(|(host, (_, count))| match count {
-            1 => host.clone(),
-            count => format!("{host} ({count}×)"),
-        });
-        let mut names: Vec<_> = named.collect();
+        let mut names = Vec::new();
+        let mut reasons = Vec::new();
+        for (host, (refusal, count)) in refused.iter().take(MAX_NAMED) {
+            let times = if *count == 1 { String::new() } else { format!(" ({count}×)") };
+            names.push(format!("{host}{times}"));
+            reasons.push(format!("{host}{times}: {}", refusal.reason(host)));
+        }
         if refused.len() > MAX_NAMED {
-            names.push(format!("{} more", refused.len() - MAX_NAMED));
+            let others = format!("{} more", refused.len() - MAX_NAMED);
+            names.push(others.clone());
+            reasons.push(others);
         }
-        if names.is_empty() {
-            return None;
-        }
-        let mut reasons: BTreeMap<HostRefusal, Vec<&str>> = BTreeMap::new();
-        for (host, (refusal, _)) in refused.iter().take(MAX_NAMED) {
-            reasons.entry(*refusal).or_default().push(host);
-        }
-        let sentences: Vec<_> =
-            reasons.iter().map(|(refusal, hosts)| advice(*refusal, hosts)).collect();
-        let what = format!("sandbox: refused hosts: {}", names.join(", "));
-        let for_model = format!("[{what}. {}]", sentences.join(" "));
-        Some(HostReport { for_model, for_user: format!("[{what}]") })
-    }
-}
-
-/// The advice to the model about hosts that were refused for the same reason.
-fn advice(refusal: HostRefusal, hosts: &[&str]) -> String {
-    let all = hosts.join(", ");
-    match refusal {
-        HostRefusal::Rejected => format!("The user has refused {all}: do not try again."),
-        HostRefusal::Denied => {
-            format!("A rule denies {all}, or the user has for this session: do not work around it.")
-        }
-        HostRefusal::Unanswered => format!(
-            "If it is needed, call again with \"escalate\": \"{}\"; the user is asked.",
-            hosts.iter().map(|host| format!("https://{host}")).collect::<Vec<_>>().join(",")
-        ),
-        HostRefusal::Address(kind) => format!(
-            "{all}: {kind} address. The user can list it in `network` of `[sandbox]`; a server of this machine is \
-             reached with \"escalate\": \"localhost:PORT\"."
-        ),
+        (!names.is_empty()).then(|| HostReport {
+            for_model: format!("[sandbox: refused hosts: {}]", reasons.join(". ")),
+            for_user: format!("[sandbox: refused hosts: {}]", names.join(", ")),
+        })
     }
 }
 
@@ -327,10 +296,11 @@ mod tests {
             "[sandbox: refused hosts: 10.0.0.1, a.example (2×), b.example:22, c.example, denied.example]"
         );
         for part in [
-            "\"escalate\": \"https://a.example,https://b.example:22\"",
-            "The user has refused c.example",
-            "A rule denies denied.example",
-            "10.0.0.1: a literal address",
+            "a.example (2×): it is not allowed, and nobody could be asked",
+            "\"escalate\": \"https://b.example:22\"",
+            "c.example: the user has refused it",
+            "denied.example: a rule denies it",
+            "10.0.0.1: it is a literal address",
         ] {
             assert!(report.for_model.contains(part), "{}", report.for_model);
         }

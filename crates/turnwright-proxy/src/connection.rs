@@ -3,7 +3,7 @@
 //! more than the reason.
 //!
 //! A plain request is passed on without what is meant for the proxy, with the host that was admitted, and as the only
-//! one of its connection: the next may be for another host.
+//! one of its connection: the next may be for another host, which must not get it.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Host;
 
-use crate::command_hosts::HostRefusal;
 use crate::dial::DialError;
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
@@ -40,15 +39,10 @@ const UNKNOWN_COMMAND: u8 = 7;
 const UNKNOWN_ADDRESS: u8 = 8;
 
 /// Headers that are meant for the proxy, or that it writes itself, in lower case. Those about the connection stay if it
-/// becomes one of another protocol.
+/// becomes one for WebSocket.
 const OWN_HEADERS: [&str; 3] = ["host", "proxy-authorization", "proxy-connection"];
-const CONNECTION_HEADERS: [&str; 3] = ["connection", "keep-alive", "te"];
-
-/// Why a host was not connected.
-enum Failure {
-    Refused(HostRefusal),
-    Unreachable(String),
-}
+const CONNECTION_HEADERS: [&str; 5] =
+    ["connection", "http2-settings", "keep-alive", "te", "upgrade"];
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(
@@ -69,15 +63,12 @@ async fn connect(
     target: &Target,
     proxy: &CommandProxy,
     hosts: &CommandHosts,
-) -> Result<TcpStream, Failure> {
-    let access = hosts.admit(target).await.map_err(Failure::Refused)?;
-    proxy.dialer.dial(target, access).await.map_err(|error| match error {
-        DialError::Address(kind) => {
-            let refusal = HostRefusal::Address(kind);
-            hosts.note_refusal(target, refusal);
-            Failure::Refused(refusal)
+) -> Result<TcpStream, DialError> {
+    let access = hosts.admit(target).await.map_err(DialError::Refused)?;
+    proxy.dialer.dial(target, access).await.inspect_err(|error| {
+        if let DialError::Refused(refusal) = error {
+            hosts.note_refusal(target, *refusal);
         }
-        DialError::Failed(why) => Failure::Unreachable(why),
     })
 }
 
@@ -88,20 +79,21 @@ async fn serve_http(
     hosts: &CommandHosts,
 ) -> io::Result<()> {
     let mut received = vec![first];
-    let Some(length) = timeout(REQUEST_TIME, read_head(&mut client, &mut received)).await?? else {
+    if !timeout(REQUEST_TIME, read_head(&mut client, &mut received)).await?? {
         return answer(&mut client, "431 Request Header Fields Too Large", "", "").await;
-    };
+    }
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let is_whole = matches!(request.parse(&received[..length]), Ok(Status::Complete(_)));
-    let (Some(method), Some(place)) = (request.method, request.path) else {
+    let parsed = request.parse(&received);
+    let (Ok(Status::Complete(length)), Some(method), Some(place)) =
+        (parsed, request.method, request.path)
+    else {
         return answer(&mut client, "400 Bad Request", "", "This is no HTTP request.\n").await;
     };
     let is_connect = method == "CONNECT";
-    let (authority, rest) = if is_connect { (place, "") } else { split_address(place) };
-    let default_port = (!is_connect).then_some(80);
-    let target = Target::parse(authority, default_port).filter(|_| is_whole);
-    let Some(target) = target else {
+    let (authority, path) = if is_connect { (place, "") } else { split_address(place) };
+    let target = Target::parse(authority, (!is_connect).then_some(80));
+    let Some((target, body)) = target.zip(body_length(request.headers)) else {
         let text = "The proxy of the sandbox takes CONNECT HOST:PORT, and requests for http://HOST/PATH.\n";
         return answer(&mut client, "400 Bad Request", "", text).await;
     };
@@ -115,28 +107,77 @@ async fn serve_http(
         Ok(host) => host,
         Err(failure) => return answer_failure(&mut client, &target, failure).await,
     };
+    let rest = &received[length..];
     if is_connect {
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
-    } else {
-        host.write_all(&forwarded_head(method, rest, authority, request.headers)).await?;
+        host.write_all(rest).await?;
+        return copy_bidirectional(&mut client, &mut host).await.map(drop);
     }
-    host.write_all(&received[length..]).await?;
-    copy_bidirectional(&mut client, &mut host).await.map(drop)
+    host.write_all(&forwarded_head(method, path, &target, request.headers)).await?;
+    pass_on_request(&mut client, rest, body, &mut host).await
 }
 
-/// Reads until the head of a request is complete. Returns its length; `None` if it is too long.
-async fn read_head(client: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<usize>> {
-    while received.len() < MAX_HEAD_BYTES {
-        let searched = received.len().saturating_sub(3);
+/// Reads until the head of a request is complete, or is none. Returns false if it is too long.
+async fn read_head(client: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<bool> {
+    while is_partial(received) {
+        if received.len() >= MAX_HEAD_BYTES {
+            return Ok(false);
+        }
         if client.read_buf(received).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let end = received[searched..].windows(4).position(|four| four == b"\r\n\r\n");
-        if let Some(end) = end {
-            return Ok(Some(searched + end + 4));
-        }
     }
-    Ok(None)
+    Ok(true)
+}
+
+fn is_partial(head: &[u8]) -> bool {
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    matches!(httparse::Request::new(&mut headers).parse(head), Ok(Status::Partial))
+}
+
+/// The values of the headers with this name.
+fn values<'a>(headers: &'a [Header<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+    named.map(|header| header.value)
+}
+
+fn is_for_websocket(headers: &[Header<'_>]) -> bool {
+    values(headers, "upgrade").any(|value| value.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// The length of the body of a request; `u64::MAX` if only the body tells, and `None` if it is not clear.
+fn body_length(headers: &[Header<'_>]) -> Option<u64> {
+    let has_encoding = values(headers, "transfer-encoding").next().is_some();
+    let mut lengths = values(headers, "content-length");
+    match (lengths.next(), lengths.next()) {
+        (None, _) if has_encoding || is_for_websocket(headers) => Some(u64::MAX),
+        (None, _) => Some(0),
+        (Some(digits), None) if !has_encoding => std::str::from_utf8(digits).ok()?.parse().ok(),
+        (Some(_), _) => None,
+    }
+}
+
+/// Passes on the body of a plain request, whose beginning was received, and the answer.
+async fn pass_on_request(
+    client: &mut TcpStream,
+    received: &[u8],
+    body: u64,
+    host: &mut TcpStream,
+) -> io::Result<()> {
+    let (from_client, mut to_client) = client.split();
+    let (mut from_host, mut to_host) = host.split();
+    let mut request = received.chain(from_client).take(body);
+    let sending = async {
+        copy(&mut request, &mut to_host).await?;
+        // Until the program ends the connection.
+        copy(&mut request.into_inner(), &mut sink()).await?;
+        to_host.shutdown().await
+    };
+    let answering = async {
+        copy(&mut from_host, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    tokio::try_join!(sending, answering).map(drop)
 }
 
 /// Splits the address of a plain request into its host and port, and its path. Both are empty if it is none.
@@ -149,31 +190,30 @@ fn split_address(address: &str) -> (&str, &str) {
 }
 
 fn has_token(headers: &[Header<'_>], proxy: &CommandProxy) -> bool {
-    let mut logins =
-        headers.iter().filter(|header| header.name.eq_ignore_ascii_case("proxy-authorization"));
-    !proxy.needs_token || logins.any(|header| header.value == proxy.login().as_bytes())
+    let mut logins = values(headers, "proxy-authorization");
+    !proxy.needs_token || logins.any(|login| login == proxy.login().as_bytes())
 }
 
 /// The head of a plain request as the host gets it.
-fn forwarded_head(method: &str, path: &str, authority: &str, headers: &[Header<'_>]) -> Vec<u8> {
-    let is_any = |names: &[&str], header: &Header<'_>| {
-        names.iter().any(|name| header.name.eq_ignore_ascii_case(name))
-    };
-    let is_upgrade = headers.iter().any(|header| is_any(&["upgrade"], header));
+fn forwarded_head(method: &str, path: &str, target: &Target, headers: &[Header<'_>]) -> Vec<u8> {
+    let is_upgrade = is_for_websocket(headers);
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let start = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {authority}\r\n");
+    let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
+    let start = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {}{port}\r\n", target.host);
     let mut head = start.into_bytes();
     if !is_upgrade {
         head.extend_from_slice(b"Connection: close\r\n");
     }
     for header in headers {
-        if is_any(&OWN_HEADERS, header) || !is_upgrade && is_any(&CONNECTION_HEADERS, header) {
-            continue;
+        let name = header.name.to_ascii_lowercase();
+        let is_left_out = OWN_HEADERS.contains(&name.as_str())
+            || !is_upgrade && CONNECTION_HEADERS.contains(&name.as_str());
+        if !is_left_out {
+            head.extend_from_slice(header.name.as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(header.value);
+            head.extend_from_slice(b"\r\n");
         }
-        head.extend_from_slice(header.name.as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(header.value);
-        head.extend_from_slice(b"\r\n");
     }
     head.extend_from_slice(b"\r\n");
     head
@@ -182,19 +222,16 @@ fn forwarded_head(method: &str, path: &str, authority: &str, headers: &[Header<'
 async fn answer_failure(
     client: &mut TcpStream,
     target: &Target,
-    failure: Failure,
+    failure: DialError,
 ) -> io::Result<()> {
     match failure {
-        Failure::Refused(refusal) => {
-            let text = format!(
-                "turnwright: commands in the sandbox do not reach {target}: {}. The user can allow it in \
-                 `network` of `[sandbox]`.\n",
-                refusal.reason()
-            );
-            let header = "X-Proxy-Error: host-not-allowed\r\n";
-            answer(client, "403 Forbidden", header, &text).await
+        DialError::Refused(refusal) => {
+            let why = refusal.reason(&target.to_string());
+            let text =
+                format!("turnwright: commands in the sandbox do not reach {target}: {why}.\n");
+            answer(client, "403 Forbidden", "X-Proxy-Error: host-not-allowed\r\n", &text).await
         }
-        Failure::Unreachable(why) => {
+        DialError::Failed(why) => {
             let text = format!("turnwright: {target} was not reached: {why}.\n");
             answer(client, "502 Bad Gateway", "", &text).await
         }
@@ -227,8 +264,8 @@ async fn serve_socks(
         }
         Err(failure) => {
             let code = match failure {
-                Failure::Refused(_) => NOT_ALLOWED,
-                Failure::Unreachable(_) => UNREACHABLE,
+                DialError::Refused(_) => NOT_ALLOWED,
+                DialError::Failed(_) => UNREACHABLE,
             };
             answer_socks(&mut client, code).await?;
             client.shutdown().await
@@ -317,9 +354,9 @@ mod tests {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let echo = TcpListener::bind(local).await.unwrap();
         let port = echo.local_addr().unwrap().port();
-        let mut proxy =
-            CommandProxy::new(TcpListener::bind(local).await.unwrap(), needs_token).unwrap();
-        proxy.dialer.lookup = Arc::new(|_| Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]));
+        let listener = TcpListener::bind(local).await.unwrap();
+        let mut proxy = CommandProxy::new(listener, needs_token).unwrap();
+        proxy.dialer.lookup = |_| Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
         proxy.dialer.refuses = |_, _| None;
         proxy.dialer.proxy = |_| None;
         let listed = HostList::parse(&[format!("a.example:{port}"), format!("*.b.example:{port}")]);
@@ -382,8 +419,9 @@ mod tests {
     async fn a_plain_request_is_for_the_host_that_was_admitted() {
         let (_tasks, address, login, port, _) = proxied(true).await;
         let request = format!(
-            "GET http://a.example:{port}/x?y HTTP/1.1\r\nHost: evil.example\r\nProxy-Authorization: {login}\r\n\
-             Connection: keep-alive\r\nAccept: */*\r\n\r\n"
+            "GET http://A.Example.:{port}/x?y HTTP/1.1\r\nHost: evil.example\r\nProxy-Authorization: {login}\r\n\
+             Connection: keep-alive, Upgrade\r\nUpgrade: h2c\r\nAccept: */*\r\n\r\n\
+             GET http://evil.example/ HTTP/1.1\r\nAuthorization: secret\r\n\r\n"
         );
         let passed_on = ask(address, request.as_bytes()).await;
         assert_eq!(
@@ -396,7 +434,9 @@ mod tests {
             "GET / HTTP/1.1",
             "GET https://a.example/ HTTP/1.1",
             "GET http:///x HTTP/1.1",
+            "POST http://a.example/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
             "nonsense",
+            "\u{16}\u{3}\u{1}",
         ] {
             let request = format!("{wrong}\r\nProxy-Authorization: {login}\r\n\r\n");
             let answer = ask(address, request.as_bytes()).await;
@@ -404,6 +444,25 @@ mod tests {
         }
         let long = format!("GET http://a.example/ HTTP/1.1\r\nA: {}", "x".repeat(MAX_HEAD_BYTES));
         assert!(ask(address, long.as_bytes()).await.starts_with("HTTP/1.1 431 "));
+    }
+
+    #[test]
+    fn a_request_ends_with_its_body() {
+        for (headers, expected) in [
+            (&[("Accept", "*/*")][..], Some(0)),
+            (&[("Content-Length", "5")], Some(5)),
+            (&[("transfer-encoding", "chunked")], Some(u64::MAX)),
+            (&[("Upgrade", "WebSocket")], Some(u64::MAX)),
+            (&[("Upgrade", "h2c")], Some(0)),
+            (&[("content-length", "5"), ("Content-Length", "6")], None),
+            (&[("Content-Length", "5"), ("Transfer-Encoding", "chunked")], None),
+            (&[("Content-Length", "-5")], None),
+        ] {
+            let pairs = headers.iter();
+            let parsed: Vec<_> =
+                pairs.map(|&(name, value)| Header { name, value: value.as_bytes() }).collect();
+            assert_eq!(body_length(&parsed), expected, "{headers:?}");
+        }
     }
 
     #[tokio::test]

@@ -12,18 +12,22 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::text;
 use turnwright_workspace::web::reserved_kind;
 use url::{Host, Url};
 
+use crate::command_hosts::HostRefusal;
 use crate::hosts::{HostAccess, Target};
 
 /// The most time for a look-up, or an attempt to connect.
 const TIME: Duration = Duration::from_secs(10);
-/// At most this many addresses of a name are tried, each twice: the programs were told not to try again.
-const MAX_ADDRESSES: usize = 4;
+/// At most this many addresses of each family are tried.
+const MAX_ADDRESSES: usize = 2;
+/// An attempt to connect begins this long after the one before it.
+const HEAD_START: Duration = Duration::from_millis(250);
 /// At most this many names are looked up at the same time.
 const MAX_LOOKUPS: usize = 8;
 /// The most bytes of a proxy's answer.
@@ -32,8 +36,7 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024;
 /// Why there is no connection to a host.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    /// It has only addresses of this kind, as in "a private".
-    Address(&'static str),
+    Refused(HostRefusal),
     /// It was not found, or does not answer.
     Failed(String),
 }
@@ -44,12 +47,10 @@ impl From<io::Error> for DialError {
     }
 }
 
-type LookupFn = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
-
 /// Finds hosts, and decides which addresses may be connected to.
 #[derive(Clone)]
 pub(crate) struct Dialer {
-    pub(crate) lookup: LookupFn,
+    pub(crate) lookup: fn(&str) -> io::Result<Vec<IpAddr>>,
     /// Describes why an address is not reached, as in "a private".
     pub(crate) refuses: fn(IpAddr, HostAccess) -> Option<&'static str>,
     /// The proxy for a URL, as the environment spells it.
@@ -61,9 +62,7 @@ pub(crate) struct Dialer {
 impl Default for Dialer {
     fn default() -> Dialer {
         Dialer {
-            lookup: Arc::new(|name| {
-                Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
-            }),
+            lookup: |name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()),
             refuses: refused_kind,
             proxy: turnwright_http::proxy_url,
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
@@ -93,21 +92,17 @@ impl Dialer {
         if let Some(proxy) = url.ok().and_then(|url| (self.proxy)(&url)) {
             return dial_through(&proxy, target).await;
         }
-        let room = self.lookups.acquire().await.map_err(io::Error::other)?;
+        let room = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
         let dialer = self.clone();
         let host = target.host.clone();
-        let looking = spawn_blocking(move || dialer.addresses(&host, access));
+        let looking = spawn_blocking(move || {
+            let found = dialer.addresses(&host, access);
+            // Nothing ends the system's look-up, so it keeps its place even if nobody waits for it.
+            drop(room);
+            found
+        });
         let found = timeout(TIME, looking).await.map_err(io::Error::from)?;
-        let addresses = found.map_err(io::Error::other)??;
-        drop(room);
-        let mut last = DialError::Failed("it has no address".to_owned());
-        for address in addresses.iter().chain(&addresses) {
-            match connect(SocketAddr::new(*address, target.port)).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error.into(),
-            }
-        }
-        Err(last)
+        connect_to_any(found.map_err(io::Error::other)??, target.port).await
     }
 
     /// The addresses of a host that may be connected to. Blocks.
@@ -119,41 +114,64 @@ impl Dialer {
         };
         let mut refused = None;
         let mut addresses = Vec::new();
-        for address in found.into_iter().take(MAX_ADDRESSES) {
+        let mut counts = [0; 2];
+        for address in found {
+            // One family may lead nowhere.
+            let count = &mut counts[usize::from(address.is_ipv6())];
             match (self.refuses)(address, access) {
                 Some(kind) => refused = Some(kind),
-                None => addresses.push(address),
+                None if *count == MAX_ADDRESSES => {}
+                None => {
+                    *count += 1;
+                    addresses.push(address);
+                }
             }
         }
         match refused {
-            Some(kind) if addresses.is_empty() => Err(DialError::Address(kind)),
+            Some(kind) if addresses.is_empty() => {
+                Err(DialError::Refused(HostRefusal::Address(kind)))
+            }
             _ => Ok(addresses),
         }
     }
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+/// Connects to the first of these addresses that answers.
+async fn connect_to_any(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream, DialError> {
+    let mut attempts = JoinSet::new();
+    let mut wait = Duration::ZERO;
+    for address in addresses {
+        attempts.spawn(connect(SocketAddr::new(address, port), wait));
+        wait += HEAD_START;
+    }
+    let mut failure = DialError::Failed("it has no address".to_owned());
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt.map_err(io::Error::from) {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) | Err(error) => failure = error.into(),
+        }
+    }
+    Err(failure)
+}
+
+async fn connect(address: SocketAddr, wait: Duration) -> io::Result<TcpStream> {
+    sleep(wait).await;
     timeout(TIME, TcpStream::connect(address)).await.map_err(io::Error::from)?
 }
 
 /// Connects to a host through a proxy of the user.
 async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
-    let url = Url::parse(&whole).ok().filter(|url| url.scheme() == "http");
-    let place =
-        url.as_ref().and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
-    let (Some(url), Some((host, port))) = (&url, place) else {
+    let parsed = Url::parse(&whole).ok();
+    let Some(url) = parsed.filter(|url| url.scheme() == "http" && url.has_host()) else {
         return Err(DialError::Failed("the proxy of this machine is not one for HTTP".to_owned()));
     };
-    let host = match host {
-        Host::Domain(name) => name,
-        Host::Ipv4(address) => address.to_string(),
-        Host::Ipv6(address) => address.to_string(),
-    };
-    let connecting = timeout(TIME, TcpStream::connect((host.as_str(), port)));
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_or_known_default().unwrap_or_default();
+    let connecting = timeout(TIME, TcpStream::connect((host, port)));
     let mut stream = connecting.await.map_err(io::Error::from)??;
     let place = format!("{}:{}", target.host, target.port);
-    let header = authorization(url);
+    let header = authorization(&url);
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await?;
     let status = timeout(TIME, read_status(&mut stream)).await.map_err(io::Error::from)??;
@@ -169,40 +187,31 @@ fn authorization(proxy: &Url) -> String {
     if proxy.username().is_empty() && password.is_empty() {
         return String::new();
     }
-    let plain = format!("{}:{password}", proxy.username());
-    format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(percent_decoded(&plain)))
+    let plain = text::percent_decoded(format!("{}:{password}", proxy.username()).as_bytes());
+    format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain))
 }
 
-/// Replaces `%` and two digits by the byte that they mean.
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('%') {
-        bytes.extend_from_slice(before.as_bytes());
-        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(b'%'));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    bytes
-}
-
-/// Reads the head of an answer, and nothing beyond it. Returns its status.
+/// Reads the head of a proxy's answer, and nothing beyond it. Returns its status.
 async fn read_status(stream: &mut TcpStream) -> Result<u16, DialError> {
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == MAX_ANSWER_BYTES {
-            return Err(DialError::Failed("the answer of its proxy is too long".to_owned()));
-        }
+    while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_ANSWER_BYTES {
         head.push(stream.read_u8().await?);
     }
-    let text = String::from_utf8_lossy(&head);
-    let status = text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
-    status.ok_or_else(|| DialError::Failed("its proxy does not speak HTTP".to_owned()))
+    let answer = String::from_utf8_lossy(&head);
+    let status = answer.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
+    let is_whole = head.ends_with(b"\r\n\r\n");
+    status.filter(|_| is_whole).ok_or_else(|| {
+        DialError::Failed("the proxy of this machine does not speak HTTP".to_owned())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -232,19 +241,46 @@ mod tests {
         assert_eq!(authorization(&Url::parse("http://proxy.example").unwrap()), "");
     }
 
-    #[tokio::test]
-    async fn a_name_that_turns_private_is_not_reached() {
-        let answers = ["93.184.216.34", "127.0.0.1"];
-        let asked = std::sync::atomic::AtomicUsize::new(0);
-        let lookup: LookupFn = Arc::new(move |_| {
-            let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            Ok(vec![answers[number].parse().unwrap()])
-        });
+    #[test]
+    fn a_name_that_turns_private_is_not_reached() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        fn lookup(_: &str) -> io::Result<Vec<IpAddr>> {
+            let number = ASKED.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![["93.184.216.34", "127.0.0.1"][number].parse().unwrap()])
+        }
         let dialer = Dialer { lookup, ..Dialer::default() };
         let host = Host::Domain("rebinding.example".to_owned());
         let found = dialer.addresses(&host, HostAccess::Public).unwrap();
         assert_eq!(found, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         let error = dialer.addresses(&host, HostAccess::Public).unwrap_err();
-        assert!(matches!(error, DialError::Address("a loopback")), "{error:?}");
+        let is_loopback =
+            matches!(error, DialError::Refused(HostRefusal::Address("a loopback")));
+        assert!(is_loopback, "{error:?}");
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_tried() {
+        fn lookup(_: &str) -> io::Result<Vec<IpAddr>> {
+            let names =
+                ["2606:4700::1", "2606:4700::2", "10.0.0.1", "2606:4700::3", "93.184.216.34"];
+            Ok(names.iter().map(|name| name.parse().unwrap()).collect())
+        }
+        let dialer = Dialer { lookup, ..Dialer::default() };
+        let host = Host::Domain("a.example".to_owned());
+        let found = dialer.addresses(&host, HostAccess::Public).unwrap();
+        let shown: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["2606:4700::1", "2606:4700::2", "93.184.216.34"]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_is_not_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Nothing is there.
+        let nowhere = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+        let addresses = vec![nowhere, IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let began = std::time::Instant::now();
+        connect_to_any(addresses, port).await.unwrap();
+        assert!(began.elapsed() < TIME);
     }
 }

@@ -3,11 +3,9 @@
 
 use std::fmt;
 
-use turnwright_workspace::web::local_name_kind;
+use turnwright_workspace::web::{USUAL_PORTS, local_name_kind};
 use url::Host;
 
-/// Ports that are not named. An entry without a port means these.
-const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
@@ -107,7 +105,7 @@ fn is_label(label: &str) -> bool {
 }
 
 /// The addresses at which a host may be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostAccess {
     /// Public ones only.
     Public,
@@ -122,7 +120,7 @@ pub struct HostList(Vec<HostEntry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostEntry {
     host: Host,
-    /// The usual ones if it is `None`.
+    /// [`USUAL_PORTS`] if it is `None`.
     port: Option<u16>,
     /// True if it means all hosts below this name, and not the name itself.
     is_wildcard: bool,
@@ -148,11 +146,8 @@ impl HostList {
 
     /// The addresses at which this host is allowed; `None` if it is not in the list.
     pub fn access(&self, target: &Target) -> Option<HostAccess> {
-        let mut matching = self.0.iter().filter(|entry| entry.matches(target));
-        let first = matching.next()?.access;
-        let is_named =
-            first == HostAccess::Named || matching.any(|entry| entry.access == HostAccess::Named);
-        Some(if is_named { HostAccess::Named } else { HostAccess::Public })
+        let matching = self.0.iter().filter(|entry| entry.matches(target));
+        matching.map(|entry| entry.access).max()
     }
 }
 

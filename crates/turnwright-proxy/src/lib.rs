@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -77,24 +77,38 @@ impl CommandProxy {
     /// Serves the command, forever. Dropped when the command ends.
     pub async fn serve(self, hosts: Arc<CommandHosts>) {
         let proxy = Arc::new(self);
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut connections = JoinSet::new();
-        loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            match proxy.listener.accept().await {
-                Ok((client, _)) => {
-                    let proxy = Arc::clone(&proxy);
-                    let hosts = Arc::clone(&hosts);
-                    connections.spawn(async move {
-                        // The program notices by itself if its connection fails.
-                        connection::serve(client, &proxy, &hosts).await.ok();
-                        drop(permit);
-                    });
-                }
-                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+        serve_each(&proxy.listener, MAX_CONNECTIONS, |client| {
+            let proxy = Arc::clone(&proxy);
+            let hosts = Arc::clone(&hosts);
+            async move {
+                // The program notices by itself if its connection fails.
+                connection::serve(client, &proxy, &hosts).await.ok();
             }
-            while connections.try_join_next().is_some() {}
+        })
+        .await;
+    }
+}
+
+/// Serves each connection, at most this many at the same time, forever. Dropped, it ends all of them.
+pub async fn serve_each<F>(listener: &TcpListener, most: usize, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(most));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let serving = serve(stream);
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
         }
+        while connections.try_join_next().is_some() {}
     }
 }
 

@@ -3,26 +3,12 @@
 use crate::CommandProxy;
 
 /// Variables with the address of the proxy. `ALL_PROXY` has one for HTTP, because not every library knows SOCKS.
-const PROXY: &[&str] = &[
-    "HTTP_PROXY",
-    "http_proxy",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-    "WS_PROXY",
-    "WSS_PROXY",
-    "npm_config_proxy",
-    "npm_config_https_proxy",
-    "YARN_HTTP_PROXY",
-    "YARN_HTTPS_PROXY",
-    "BUNDLE_HTTP_PROXY",
-    "BUNDLE_HTTPS_PROXY",
-    "PIP_PROXY",
-];
+const PROXY: &str = "HTTP_PROXY http_proxy HTTPS_PROXY https_proxy ALL_PROXY all_proxy WS_PROXY WSS_PROXY \
+                     npm_config_proxy npm_config_https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY \
+                     BUNDLE_HTTPS_PROXY PIP_PROXY";
 
 /// Servers of the session are reached without the proxy.
-const DIRECT: &str = "localhost,127.0.0.1,::1";
+const DIRECT: &str = "localhost,127.0.0.1,::1,.localhost,127.0.0.0/8,0.0.0.0";
 
 /// The times that programs wait for an answer, in the units of each: the user may take a while.
 const PATIENCE: &[(&str, &str)] = &[
@@ -45,7 +31,7 @@ impl CommandProxy {
     ) -> Vec<(&'static str, String)> {
         let address = self.address();
         let url = format!("http://{}:{}@{address}", crate::NAME, self.token);
-        let proxy = PROXY.iter().map(|name| (*name, url.clone()));
+        let proxy = PROXY.split(' ').map(|name| (name, url.clone()));
         let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, DIRECT.to_owned()));
         let unset = PATIENCE.iter().filter(|(name, _)| value(name).is_none());
         let patience = unset.map(|(name, time)| (*name, (*time).to_owned()));
@@ -53,7 +39,8 @@ impl CommandProxy {
         let mut all: Vec<_> = proxy.chain(direct).chain(patience).chain([node]).collect();
         if !self.needs_token {
             let before = value(JAVA).unwrap_or_default();
-            let (host, port) = (address.ip(), address.port());
+            let host = address.ip();
+            let port = address.port();
             let options = format!(
                 "{before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
                  -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts=localhost|127.*|[::1]"

@@ -28,11 +28,6 @@ const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a host (
 
 /// The port of HTTPS.
 const HTTPS: u16 = 443;
-/// The ends of names that are rather those of files than of hosts.
-const EXTENSIONS: [&str; 19] = [
-    "cfg", "css", "db", "env", "html", "ini", "js", "json", "lock", "log", "md", "py", "sql",
-    "toml", "ts", "txt", "xml", "yaml", "yml",
-];
 
 const NO_PORT: &str = "a port is a number from 1 to 65535";
 
@@ -162,20 +157,6 @@ impl Escalation {
         }
     }
 
-    /// Takes the paths that name no file, and can be names of hosts, for hosts.
-    pub fn take_hosts(&mut self, exists: impl Fn(&str) -> bool) {
-        let taken = self.paths.extract_if(.., |path| {
-            let extension = path.rsplit('.').next().unwrap_or_default();
-            !path.contains(':')
-                && !EXTENSIONS.contains(&extension)
-                && public_host(path).is_some()
-                && !exists(path)
-        });
-        for host in taken.filter_map(|path| public_host(&path)) {
-            add_new(&mut self.hosts, host);
-        }
-    }
-
     /// Leaves out the hosts that the settings allow anyway.
     pub fn leave_out_hosts(&mut self, listed: &HostList) {
         self.hosts.retain(|host| {
@@ -291,16 +272,12 @@ fn is_known(word: &str) -> bool {
     access_of(word).is_some() || host_of(word).is_some()
 }
 
-/// The host of a URL without a path.
+/// The name of a host of the internet in a URL without a path, as rules name it.
 fn host_of(word: &str) -> Option<String> {
-    let place = word.trim().strip_prefix("https://")?;
-    public_host(place.strip_suffix('/').unwrap_or(place))
-}
-
-/// A host of the internet that is given by its name, as rules name it.
-fn public_host(place: &str) -> Option<String> {
-    let target = Target::parse(place, Some(HTTPS)).filter(Target::is_public_name);
-    target.map(|target| target.to_string())
+    let place = word.trim();
+    let rest = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://"))?;
+    let target = Target::parse(rest.strip_suffix('/').unwrap_or(rest), Some(HTTPS));
+    target.filter(Target::is_public_name).map(|target| target.to_string())
 }
 
 /// Reads `HOST:PORT`, also in a URL without a path.
@@ -327,7 +304,8 @@ fn addresses_of(word: &str) -> Option<Result<Vec<SocketAddr>, &'static str>> {
     }
     let Ok(address) = place.parse::<SocketAddr>() else {
         return Some(Err(
-            "only localhost and IP addresses can be named; other hosts need `network`",
+            "only localhost and IP addresses can be named like this; other hosts are named as https://NAME:PORT, or need \
+             `network`",
         ));
     };
     let ip = address.ip().to_canonical();
@@ -345,8 +323,7 @@ mod tests {
 
     /// The access that is asked for, in words.
     fn read(value: Value) -> String {
-        let mut escalation: Escalation = serde_json::from_value(value).unwrap();
-        escalation.take_hosts(|name| name == "setup.cc");
+        let escalation: Escalation = serde_json::from_value(value).unwrap();
         let Escalation { access, paths, hosts, refusal } = escalation;
         if refusal.is_some() {
             return "refused".to_owned();
@@ -419,14 +396,9 @@ mod tests {
             ),
             (json!("https://a.example https://b.example"), "reach a.example; reach b.example"),
             (json!("https://a.example, network"), "network"),
-            (
-                json!("pypi.org, files.pythonhosted.org, debug"),
-                "debug; reach pypi.org; reach files.pythonhosted.org",
-            ),
-            (json!("docs.rs"), "reach docs.rs"),
+            (json!("http://a.example:8000/"), "reach a.example:8000"),
             (json!("https://a.example, full"), "full"),
-            (json!("setup.cc"), "write setup.cc"),
-            (json!("package.json"), "write package.json"),
+            (json!("docs.rs"), "write docs.rs"),
             (json!("https://a.example/x"), "write https://a.example/x"),
             (json!("https://nexus.corp"), "write https://nexus.corp"),
             // Paths.
@@ -462,7 +434,7 @@ mod tests {
     #[test]
     fn a_missing_path_is_told_from_a_word_that_is_no_value() {
         let refusal = |sent: &str| refusal_of_missing_path(sent, Path::new(sent)).for_model;
-        assert!(refusal("everything").contains("Values of \"escalate\": network"));
+        assert!(refusal("a.example").contains("Values of \"escalate\": network, a host (https://NAME)"));
         assert!(refusal("/opt/new").contains("/opt/new does not exist"));
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct GitSetting {
     /// `section.key` in lower case, without the subsection.
     pub(super) key: String,
     /// The subsection, in its original case.
-    subsection: Option<String>,
+    pub(super) subsection: Option<String>,
     /// `None` for a key without a value, which means `true`.
     pub(super) value: Option<String>,
 }

@@ -47,6 +47,26 @@ const USUAL_CONFIG: &str =
     "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.example/b\n";
 
 #[test]
+fn a_remote_is_reached_with_ssh_if_its_address_or_the_user_says_so() {
+    let disk = TestFolder::new();
+    disk.repository("a/.git", USUAL_CONFIG);
+    disk.repository("b/.git", "[remote \"origin\"]\nurl = git@a.example:b\n");
+    fs::create_dir_all(disk.base.join("none")).unwrap();
+    disk.file("ssh/.gitconfig", "[url \"git@a.example:\"]\ninsteadOf = https://a.example/\n");
+    disk.file("push/.gitconfig", "[url \"git@a.example:\"]\npushInsteadOf = https://a.example/\n");
+    for (folder, home, expected) in [
+        ("a", "none", false),
+        ("b", "none", true),
+        ("a", "ssh", true),
+        ("none", "ssh", true),
+        ("a", "push", false),
+    ] {
+        let found = has_ssh_remote(&disk.base.join(folder), Some(&disk.base.join(home)));
+        assert_eq!(found, expected, "{folder}, {home}");
+    }
+}
+
+#[test]
 fn hooks_and_settings_that_git_takes_from_the_project_are_found() {
     let disk = TestFolder::new();
     let config = "[core]\nhooksPath = ./scripts/hooks/\n[include]\npath = ../cfg/team.inc\n\

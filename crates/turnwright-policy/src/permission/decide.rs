@@ -95,7 +95,13 @@ impl Decider<'_> {
             }
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
-            Effect::Fetch { host } => self.request(|rule| rule.matches_host(host), effect),
+            Effect::Fetch { host } => {
+                let is_for_command = self.runs_command;
+                self.request(
+                    |rule| rule.matches_host(host) && !(is_for_command && rule.allows_any_host()),
+                    effect,
+                )
+            }
             Effect::Search { backend } => self.request(|rule| rule.matches_search(backend), effect),
             Effect::Remote(call) => self.remote(call, effect),
         };

@@ -273,6 +273,10 @@ fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
         ("allow exec", Mode::Ask, "input p1", "ask"),
         ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
         ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+        ("allow fetch", Mode::Auto, "fetch docs.rs", "allow"),
+        // A command may send anything there.
+        ("allow fetch", Mode::Auto, "exec make; fetch docs.rs", "ask"),
+        ("allow fetch(domain:docs.rs)", Mode::Auto, "exec make; fetch docs.rs", "allow"),
         ("allow search(brave)", Mode::Ask, "search brave", "allow"),
         ("allow search(brave); allow fetch", Mode::Ask, "search exa", "ask"),
         ("allow search; deny search(Brave)", Mode::Full, "search brave", "deny"),

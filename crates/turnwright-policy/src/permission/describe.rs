@@ -295,8 +295,9 @@ impl JudgedCall<'_> {
         lines: &mut Vec<String>,
         written: &mut Vec<String>,
     ) {
-        let is_redirect = matches!(effect, Effect::Write(_))
-            && self.effects.iter().any(|effect| matches!(effect, Effect::Exec(_)));
+        let runs_command = self.effects.iter().any(|effect| matches!(effect, Effect::Exec(_)));
+        let is_redirect = runs_command && matches!(effect, Effect::Write(_));
+        let is_host = runs_command && matches!(effect, Effect::Fetch { .. });
         for finding in self.findings_of(index) {
             let what = markdown_code(&effect_object(effect, &self.policy.bases));
             let reason = escape_markdown(&describe_reason(finding, self.mode));
@@ -311,6 +312,7 @@ impl JudgedCall<'_> {
                 Reason::Rule(_) if is_asked => lines.push(format!("? {what} – {reason}")),
                 Reason::ToolChanged if is_asked => lines.push(format!("⚠ {reason}")),
                 _ if is_redirect => written.push(format!("{} {what}", sign(finding))),
+                _ if is_host => lines.push(format!("{} reaches {what}", sign(finding))),
                 _ => {}
             }
         }

@@ -12,7 +12,7 @@ use turnwright_types::text;
 use url::{Host, Url};
 
 /// Ports that a permission question does not mention.
-const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
+pub const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 /// The longest URL that is accepted, in bytes.
 const MAX_URL_BYTES: usize = 8 * 1024;
 

@@ -27,7 +27,9 @@ use turnwright_types::patience::timeout;
 
 use address_guard::{AllowedHost, HostAccess, LookupError, LookupFn, PublicResolver};
 
-pub use address_guard::{is_loopback, local_name_kind, parse_url, permission_host, reserved_kind};
+pub use address_guard::{
+    USUAL_PORTS, is_loopback, local_name_kind, parse_url, permission_host, reserved_kind,
+};
 pub use page::{PageCache, WebPage, to_page, wrap_untrusted};
 
 /// The maximum number of redirects within one host that are followed.

@@ -1,8 +1,6 @@
 //! The hosts that a running command wants to reach are judged like requests to them. The question about one takes its
 //! place in the queue of all questions, while the command waits.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
@@ -10,7 +8,7 @@ use super::{CallRunner, unless_cancelled};
 use crate::tools::{HostConsent, ToolCtx};
 use turnwright_guard::HostVerdict;
 use turnwright_policy::permission::{
-    self, ApprovalRequest, Judgement, Pattern, PolicyRules, Reason, RuleAction, markdown_code,
+    self, ApprovalRequest, Judgement, PolicyRules, Reason, markdown_code,
 };
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{
@@ -19,8 +17,8 @@ use turnwright_types::effect::{
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
-/// At most this many characters of a command are in the question.
-const MAX_COMMAND_CHARS: usize = 60;
+/// At most this many characters of a command, and of each host, are in the title of the question.
+const MAX_TITLE_PART: usize = 50;
 
 /// The facts that the user should know before the answer.
 const ABOUT_HOSTS: &str = "The command waits for your answer. What it sends there is not looked into. An answer for the session holds \
@@ -46,10 +44,6 @@ impl HostConsent for CallRunner {
         hosts: &'a [String],
     ) -> BoxFuture<'a, Option<bool>> {
         Box::pin(async move {
-            // A recording has no questions of running commands.
-            if self.env.is_alone || !(self.env.shared.rules.get().asks_about_hosts)() {
-                return None;
-            }
             let ticket = self.queue.enqueue(effects(hosts));
             let turn = unless_cancelled(&ctx.cancel, async {
                 ticket.wait_for_admission().await;
@@ -73,7 +67,8 @@ impl HostConsent for CallRunner {
 
 impl CallRunner {
     fn judge_hosts(&self, hosts: &[String]) -> Judgement {
-        let rules = without_wide_rules(self.env.shared.rules.get());
+        let mut rules = PolicyRules::clone(&self.env.shared.rules.get());
+        rules.rules.retain(|rule| !rule.allows_any_host());
         let mode = self.env.shared.mode.get();
         permission::judge(&rules, mode, &self.grants.lock(), effects(hosts))
     }
@@ -85,16 +80,18 @@ impl CallRunner {
         command: &str,
         hosts: &[String],
     ) -> Option<bool> {
-        let short = text::clip(escape_hidden_line(command), MAX_COMMAND_CHARS);
-        let title = format!("{} wants {}", markdown_code(&short), hosts.join(", "));
+        let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
+        let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
+        let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
+        let mut lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`")).collect();
         let rules = self.env.shared.rules.get();
-        let description = request.description(&rules, self.env.shared.mode.get());
-        let about = [description.as_str(), ABOUT_HOSTS].join("\n\n");
+        lines.push(request.description(&rules, self.env.shared.mode.get()));
+        let about = format!("{}\n\n{ABOUT_HOSTS}", lines.join("\n").trim_end());
         let question = PermissionRequest {
             call: ctx.call.clone(),
             name: COMMAND_TOOL.to_owned(),
             view: CallView::new(shorten_title(title), ToolKind::Fetch),
-            content: vec![CallContent::Text(about.trim_start().to_owned())],
+            content: vec![CallContent::Text(about)],
             raw_input: json!({ "command": command, "hosts": hosts }),
             choices: request.choices(),
             is_bounded: false,
@@ -115,21 +112,25 @@ impl CallRunner {
     }
 }
 
+/// The name of a host, or its end, which tells whose it is.
+fn name_in_title(host: &str) -> String {
+    let end = text::last_chars(host, MAX_TITLE_PART);
+    if end.len() < host.len() { format!("…{end}") } else { host.to_owned() }
+}
+
 fn effects(hosts: &[String]) -> Vec<Effect> {
     hosts.iter().map(|host| Effect::Fetch { host: host.clone() }).collect()
 }
 
-/// The rules without those that allow requests to any host: they were written for pages that the model reads, and not
-/// for programs that send what they like.
-fn without_wide_rules(rules: Arc<PolicyRules>) -> Arc<PolicyRules> {
-    let is_wide = |rule: &permission::Rule| {
-        rule.action == RuleAction::Allow
-            && matches!(&rule.pattern, Pattern::Fetch(domain) if domain == "*")
-    };
-    if !rules.rules.iter().any(is_wide) {
-        return rules;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_shown_by_its_end() {
+        assert_eq!(name_in_title("registry.npmjs.org"), "registry.npmjs.org");
+        let name = format!("registry.npmjs.org.{}.evil.example", "a".repeat(60));
+        let shown = name_in_title(&name);
+        assert!(shown.starts_with('…') && shown.ends_with(".evil.example"), "{shown}");
     }
-    let mut narrow = PolicyRules::clone(&rules);
-    narrow.rules.retain(|rule| !is_wide(rule));
-    Arc::new(narrow)
 }

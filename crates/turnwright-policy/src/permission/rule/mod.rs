@@ -202,6 +202,13 @@ impl Rule {
         matches_name(&wanted.to_lowercase(), backend)
     }
 
+    /// True if the rule allows requests to any host. Such a rule was written for pages that the model reads, and not for
+    /// commands, which send what they like.
+    pub fn allows_any_host(&self) -> bool {
+        self.action == RuleAction::Allow
+            && matches!(&self.pattern, Pattern::Fetch(domain) if domain == "*")
+    }
+
     /// True if the rule is about requests to this host (`name` or `name:port`). A pattern without a
     /// port means every port.
     pub fn matches_host(&self, host: &str) -> bool {

@@ -9,6 +9,9 @@ use super::{SimpleCommand, WordList, is_in, names_subcommand, works_offline};
 const OBEDIENT: WordList = "bun bunx bundle cargo composer conda curl deno dotnet gem git go gradle gradlew mamba mvn mvnw npm \
                             npx pdm pip pip3 pipenv pipx pixi pnpm pnpx poetry rustup uv uvx wget yarn";
 
+/// Their subcommands that publish something, or say who may.
+const PUBLISHING: WordList = "deprecate login logout owner publish push unpublish yank";
+
 /// Programs that download what a project needs, with their subcommands that do so; `""` for any. Not those that run the
 /// project's own tests and tasks, which have their own ideas of proxies.
 const RESOLVERS: &[(&str, WordList)] = &[
@@ -31,7 +34,8 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
             let is_obedient = program.names.split(' ').any(|name| is_in(OBEDIENT, name));
             let is_git = program.names == "git";
             // An answer about a host is not one about publishing there.
-            let publishes = is_git && !fetches(words);
+            let publishes =
+                if is_git { !fetches(words) } else { names_subcommand(words, PUBLISHING) };
             // Elsewhere `a@b:c` is not an address.
             let uses_ssh = words
                 .iter()
@@ -80,6 +84,11 @@ mod tests {
             ("npm install a@npm:b@1", Some(true)),
             ("npm install git+ssh://a.example/b", Some(false)),
             ("npm test", None),
+            ("npm publish", Some(false)),
+            ("npm install publish", Some(true)),
+            ("cargo owner --add me", Some(false)),
+            ("cargo install owner", Some(true)),
+            ("gem push x.gem", Some(false)),
             ("npx cowsay", Some(true)),
             ("pip install x", Some(true)),
             ("python3 -m pip install x", Some(true)),

@@ -31,16 +31,17 @@ const IDLE_TIME: Duration = Duration::from_secs(600);
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
 /// The most edited files that are followed in a turn.
 const MAX_EDITED: usize = 50;
-/// The most places of a name in a file at which a server is asked about it.
+/// The most places of a name in a file at which a server is asked about it, and how long it may take for all of them.
 const MAX_TRIES: usize = 5;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const STARTING: &str = "it is still starting";
 const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
 /// Decides about the servers of a session. Its methods block.
 pub trait LanguageGate: std::fmt::Debug + Send + Sync {
-    /// Returns true if this server may be started for the session's project.
-    fn permits(&self, server: &LanguageServer) -> bool;
+    /// Returns true if this server may be started for the project in this folder of the session.
+    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool;
 
     /// The sandbox profile of the session's servers; `None` if there is no sandbox, without which none is started.
     fn profile(&self) -> Option<SandboxProfile>;
@@ -75,7 +76,7 @@ struct Shared {
     state: watch::Sender<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     started: Vec<Started>,
     edited: Vec<Edited>,
@@ -153,11 +154,15 @@ impl LanguageServers {
         });
     }
 
-    /// Says what an edit has done to a file, after at most this time; `None` if no server is for it.
-    pub async fn finish_edit(&self, file: &Path, limit: Duration) -> Option<FileReport> {
-        let edited = self.edited(file)?;
+    /// Notes that a file was edited, so that the end of the turn looks at it.
+    pub fn note_edit(&self, file: &Path) {
         self.change_edited(file, |edited| edited.is_due = true);
-        let compared = self.compare(file, edited.last, true, Instant::now() + limit).await?;
+    }
+
+    /// Says what an edit has done to a file; `None` if no server is for it.
+    pub async fn finish_edit(&self, file: &Path, deadline: Instant) -> Option<FileReport> {
+        let edited = self.edited(file)?;
+        let compared = self.compare(file, edited.last, true, deadline).await?;
         self.change_edited(file, |edited| edited.note(compared.before, compared.now));
         Some(compared.report)
     }
@@ -167,7 +172,14 @@ impl LanguageServers {
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
         let deadline = Instant::now() + limit;
         let mut reports = Vec::new();
-        let edited = self.0.state.borrow().edited.clone();
+        let State { started, edited } = self.0.state.borrow().clone();
+        for started in started {
+            let server = match &*started.phase.borrow() {
+                Phase::Ready(server) => Arc::clone(server),
+                Phase::Starting | Phase::Idle | Phase::Failed { .. } => continue,
+            };
+            refresh(server.as_ref(), None).await;
+        }
         for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
             self.change_edited(&path, |edited| edited.is_due = false);
             let comparing = self.compare(&path, first, false, deadline);
@@ -201,7 +213,9 @@ impl LanguageServers {
                 return Some(compared);
             }
         };
-        refresh(source.as_ref(), file).await;
+        if is_edit {
+            refresh(source.as_ref(), Some(file)).await;
+        }
         // The rest of the time is for what matters more.
         let half = Instant::now() + (deadline - Instant::now()) / 2;
         compared.before = errors_before(source.as_ref(), file, before, half).await;
@@ -210,6 +224,8 @@ impl LanguageServers {
             let before = compared.before.as_ref();
             compared.report.finding = Finding::compare(before, &now, source.encoding(), &text);
             compared.now = Some(ErrorCounts::of(&now));
+        } else if !source.is_ready() {
+            compared.report.finding = Finding::NotKnown(LOADING.to_owned());
         }
         Some(compared)
     }
@@ -284,7 +300,7 @@ impl LanguageServers {
         let further = json!({ "newName": new_name });
         let (source, answer) =
             self.ask(file, (symbol, line), "textDocument/rename", &further).await?;
-        file_edits(&answer, source.encoding())
+        file_edits(&answer, source.encoding(), last_name(symbol))
     }
 
     async fn ask(
@@ -302,16 +318,17 @@ impl LanguageServers {
             return Err(format!("`{symbol}` is not there"));
         }
         let started = self.use_server(file).await.ok_or("no language server is for this file")?;
-        let deadline = Instant::now() + started.spec.startup;
-        let source = self.ready_source(&started, false, deadline).await?;
-        refresh(source.as_ref(), file).await;
+        let starting = Instant::now() + started.spec.startup();
+        let source = self.ready_source(&started, false, starting).await?;
+        refresh(source.as_ref(), Some(file)).await;
         source.show(file, &text, true);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut end = Err(format!("{} finds nothing", source.name()));
         for byte in places {
             let mut params = further.as_object().cloned().unwrap_or_default();
             params.insert("textDocument".to_owned(), json!({ "uri": uri(file) }));
             params.insert("position".to_owned(), json!(source.encoding().position(&text, byte)));
-            match source.request(method, params.into()).await {
+            match source.request(method, params.into(), deadline).await {
                 Ok(Value::Null) => {}
                 Ok(Value::Array(none)) if none.is_empty() => {}
                 Ok(answer) => return Ok((source, answer)),
@@ -335,7 +352,7 @@ impl LanguageServers {
                     Phase::Idle => known.restarts,
                     // Where it cannot work, another one may.
                     Phase::Failed { has_worked: false, .. } => continue,
-                    Phase::Failed { .. } if known.restarts >= spec.restarts => continue,
+                    Phase::Failed { .. } if known.restarts >= spec.restarts() => continue,
                     Phase::Failed { .. } => known.restarts + 1,
                 },
             };
@@ -362,7 +379,7 @@ impl LanguageServers {
             let site = &shared.site;
             let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
             // Nearly always this is all that is looked at.
-            if !site.gate.permits(&spec) {
+            if !site.gate.permits(&spec, folder) {
                 return None;
             }
             let program = find_program(&spec, &site.environment)?;
@@ -395,24 +412,22 @@ impl LanguageServers {
         }
         let (sender, phase) = watch::channel(Phase::Starting);
         let root = launch.root.clone();
-        let started =
-            Started { spec: Arc::clone(spec), root, phase, restarts, was_waited_for: false };
-        let mut is_added = true;
+        let new = Started { spec: Arc::clone(spec), root, phase, restarts, was_waited_for: false };
+        let mut started = None;
         self.0.state.send_modify(|state| {
-            state.started.retain(|other| other.spec != *spec || other.root != started.root);
+            let is_same = |other: &Started| other.spec == *spec && other.root == new.root;
+            state.started.retain(|other| other.is_running() || !is_same(other));
+            // Another call may have started it meanwhile.
+            started = state.started.iter().find(|other| is_same(other)).cloned();
             let running = state.started.iter().filter(|other| other.is_running()).count();
-            is_added = running < MAX_RUNNING;
-            if is_added {
-                state.started.push(started.clone());
+            if started.is_none() && running < MAX_RUNNING {
+                state.started.push(new.clone());
+                let limits = (site.memory, IDLE_TIME);
+                site.tracker.spawn(run(Arc::clone(spec), launch, limits, sender, site.stop.clone()));
+                started = Some(new);
             }
         });
-        if !is_added {
-            tracing::debug!(name = %spec.name, "too many language servers run");
-            return None;
-        }
-        let limits = (site.memory, IDLE_TIME);
-        site.tracker.spawn(run(Arc::clone(spec), launch, limits, sender, site.stop.clone()));
-        Some(started)
+        started
     }
 
     /// The server, which is waited for until it has started, and by the caller until it has loaded the project. Of edits
@@ -487,11 +502,10 @@ impl Started {
     }
 }
 
-/// Shows a server what others than the agent's own tools have made of the files that it has open.
-async fn refresh(source: &dyn DiagnosticSource, except: &Path) {
-    let mut files = source.shown_files();
-    files.retain(|file| file != except);
-    for file in files {
+/// Shows a server what has become of the files that it has open.
+async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
+    let files = source.shown_files().into_iter();
+    for file in files.filter(|file| Some(file.as_path()) != except) {
         match read_text(&file).await {
             ReadText::Text(text) => {
                 source.show(&file, &text, true);
@@ -549,10 +563,15 @@ async fn read_text(file: &Path) -> ReadText {
     reading.await.unwrap_or(ReadText::NotText)
 }
 
-/// The first places of a name in a text, on this line if one is named. Of a path such as `a::b` the last part counts.
-fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
+/// The name that counts of a path such as `a::b`.
+fn last_name(symbol: &str) -> &str {
     let last = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol);
-    let name = last.trim_matches(['(', ')', ' ']);
+    last.trim_matches(['(', ')', ' '])
+}
+
+/// The first places of a name in a text, on this line if one is named.
+fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
+    let name = last_name(symbol);
     if name.is_empty() {
         return Vec::new();
     }

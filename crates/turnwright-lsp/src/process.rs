@@ -1,6 +1,7 @@
 //! The process of a server: always in the sandbox, without network, and without write access to the project. It may
 //! write only into a folder of its own, where its caches are, and a temporary one.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path, is_program,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, find_in_path, is_program,
 };
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -46,7 +47,7 @@ pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) variables: BTreeMap<String, String>,
     pub(crate) root: PathBuf,
     pub(crate) environment: Environment,
     /// The profile of the session's servers, of which nothing that may be written is kept.
@@ -118,11 +119,13 @@ impl ServerProcess {
         Ok((ServerProcess { group, temp }, pipes))
     }
 
-    /// Waits until it has ended, or holds more memory than it may. Returns why, as a part of a sentence.
+    /// Waits until it has ended, or was killed because it held more memory than it may. Returns why, as a part of a
+    /// sentence.
     pub(crate) async fn ended(&mut self, memory: u64) -> String {
         let too_much = self.group.memory_above(Some(memory));
         tokio::select! {
             bytes = too_much => {
+                self.group.stop(Duration::ZERO).await;
                 format!("it held {} of memory, more than it may", text::format_bytes(bytes))
             }
             exit = self.group.wait_for_end() => format!("it ended ({exit})"),

@@ -109,8 +109,13 @@ impl FileReport {
                 format!("[{server}: not known yet if {file} has new errors: {why}]")
             }
             Finding::NewErrors { count, told, may_be_older } => {
-                let age = if *may_be_older { ", which may be older than the edit" } else { "" };
-                let mut text = format!("[{server}: {} in {file}{age}]", new_errors(*count));
+                let mut text = match (*may_be_older, *count) {
+                    (false, count) => format!("[{server}: {} in {file}]", new_errors(count)),
+                    (true, 1) => format!("[{server}: 1 error in {file}; it may be older than the edit]"),
+                    (true, count) => {
+                        format!("[{server}: {count} errors in {file}; some may be older than the edit]")
+                    }
+                };
                 for line in told {
                     text.push_str(&format!("\n{line}"));
                 }
@@ -181,7 +186,7 @@ mod tests {
         );
         assert_eq!(
             compare(None, &[old.clone(), problem(1, "", "x")]),
-            "[s: 2 new errors in a.rs, which may be older than the edit]\n4:3: E1: old\n2:3: x"
+            "[s: 2 errors in a.rs; some may be older than the edit]\n4:3: E1: old\n2:3: x"
         );
         assert_eq!(compare(None, &[]), none);
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::LanguageServer;
-use crate::connection::{Connection, Document, Heard, Published, connect};
+use crate::connection::{Connection, Document, Heard, connect};
 use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
 use crate::protocol::{Encoding, Position, Problem, Range, errors_in, uri};
 use crate::source::{DiagnosticSource, FileEvent, ShownText};
@@ -21,10 +21,6 @@ use turnwright_types::hash::std_hash;
 
 /// The most documents that a server has open.
 const MAX_DOCUMENTS: usize = 50;
-/// Errors without a version are those of the last text when no others have come for so long.
-const QUIET_TIME: Duration = Duration::from_millis(250);
-/// How long a server may take to answer a question for places.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a request that the server was too busy for is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The errors with which a server says that it is worth asking again: the content was modified, or it was cancelled.
@@ -85,14 +81,17 @@ pub(crate) async fn run(
             };
             let end = tokio::select! {
                 biased;
-                () = stop.cancelled() => None,
-                why = process.ended(memory) => Some(why),
-                ended = working => ended.err(),
+                () = stop.cancelled() => Ok(()),
+                why = process.ended(memory) => Err(why),
+                ended = working => ended,
             };
-            shut_down(&connection).await;
+            if end.is_ok() {
+                shut_down(&connection).await;
+            }
+            connection.close();
             process.stop().await;
             let tail = stderr.borrow().clone();
-            end.map(|why| with_tail(why, &tail))
+            end.err().map(|why| with_tail(why, &tail))
         }
     };
     phase.send_replace(match end {
@@ -120,11 +119,8 @@ async fn unused(connection: &Connection, idle_time: Duration) {
 }
 
 async fn shut_down(connection: &Connection) {
-    if !connection.is_ended() {
-        connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
-        connection.notify("exit", Value::Null);
-    }
-    connection.close();
+    connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
+    connection.notify("exit", Value::Null);
 }
 
 /// Exchanges the first messages.
@@ -142,7 +138,7 @@ async fn initialize(
         "initializationOptions": spec.options,
         "capabilities": client_capabilities()
     });
-    let answer = connection.request("initialize", params, spec.startup).await;
+    let answer = connection.request("initialize", params, spec.startup()).await;
     let capabilities = match answer {
         Ok(answer) => answer["capabilities"].clone(),
         Err(error) => return Err(format!("it could not be initialised: {error}")),
@@ -174,8 +170,8 @@ impl Server {
         self.connection.is_ended()
     }
 
-    /// Tells the server a text unless it knows it. Returns the document, and true if the text was new.
-    fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (Document, bool) {
+    /// Tells the server a text unless it knows it. Returns its version, and true if the text was new.
+    fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (i64, bool) {
         heard.used = Instant::now();
         let place = heard.documents.iter().position(|document| document.path == file);
         let known = place.map(|place| heard.documents.remove(place));
@@ -185,23 +181,25 @@ impl Server {
             Some(known) if !is_new => known,
             known => {
                 heard.last_version += 1;
+                heard.changed = Instant::now();
                 let document = Document {
                     path: file.to_path_buf(),
                     version: heard.last_version,
                     hash,
                     end: self.encoding.position(text, text.len()),
-                    since: Instant::now(),
+                    published: None,
                 };
                 self.send_text(&document, known.as_ref(), text);
                 document
             }
         };
-        heard.documents.push(document.clone());
+        let version = document.version;
+        heard.documents.push(document);
         if heard.documents.len() > MAX_DOCUMENTS {
             let oldest = heard.documents.remove(0);
-            self.close_document(heard, &oldest.path);
+            self.send_close(&oldest.path);
         }
-        (document, is_new)
+        (version, is_new)
     }
 
     /// Opens a document, or sends its new text in place of the old one.
@@ -227,9 +225,7 @@ impl Server {
         }
     }
 
-    fn close_document(&self, heard: &mut Heard, file: &Path) {
-        // Late errors of an earlier text must not pass for those of a later one.
-        heard.published.remove(file);
+    fn send_close(&self, file: &Path) {
         let params = json!({ "textDocument": { "uri": uri(file) } });
         self.connection.notify("textDocument/didClose", params);
     }
@@ -270,7 +266,7 @@ impl Server {
         let mut errors = if self.can_pull || wants_pulls {
             let mut pulled = self.pull(shown, deadline).await?;
             let heard = self.connection.heard().borrow();
-            if let Some((_, pushed)) = fresh(&heard, shown) {
+            if let Some((_, pushed)) = heard.published(shown) {
                 pulled.extend(pushed);
             }
             pulled
@@ -280,9 +276,7 @@ impl Server {
         errors.sort();
         errors.dedup();
         // Another call may have changed the file meanwhile.
-        let heard = self.connection.heard().borrow();
-        let open = heard.documents.iter().find(|document| document.path == shown.path);
-        open.is_some_and(|document| document.version == shown.version).then_some(errors)
+        self.connection.heard().borrow().document(shown).is_some().then_some(errors)
     }
 
     /// Asks for the errors of a document.
@@ -308,7 +302,7 @@ impl Server {
     ) -> Option<Vec<Problem>> {
         let mut heard = self.connection.heard().subscribe();
         loop {
-            let found = fresh(&heard.borrow_and_update(), shown);
+            let found = heard.borrow_and_update().published(shown);
             let until = match found {
                 Some((settled, errors)) if settled <= Instant::now() => return Some(errors),
                 Some((settled, _)) => settled,
@@ -317,18 +311,6 @@ impl Server {
             self.wait_for_news(&mut heard, deadline, until).await?;
         }
     }
-}
-
-/// The published errors of a text, and from when on they count; `None` if there are only those of another text.
-fn fresh(heard: &Heard, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
-    let Published { version, at, errors } = heard.published.get(&shown.path)?;
-    let settled = match version {
-        Some(version) if *version == shown.version => *at,
-        Some(_) => return None,
-        None if *at < shown.since => return None,
-        None => *at + QUIET_TIME,
-    };
-    Some((settled, errors.clone()))
 }
 
 impl DiagnosticSource for Server {
@@ -345,11 +327,10 @@ impl DiagnosticSource for Server {
     }
 
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
-        let mut shown = ShownText { path: file.to_path_buf(), version: 0, since: Instant::now() };
+        let mut shown = ShownText { path: file.to_path_buf(), version: 0 };
         self.connection.heard().send_modify(|heard| {
-            let (document, is_new) = self.tell(heard, file, text);
-            shown.version = document.version;
-            shown.since = document.since;
+            let (version, is_new) = self.tell(heard, file, text);
+            shown.version = version;
             if is_new && is_saved && self.is_told_saves {
                 let params = json!({ "textDocument": { "uri": uri(file) } });
                 self.connection.notify("textDocument/didSave", params);
@@ -371,13 +352,15 @@ impl DiagnosticSource for Server {
         let params = json!({ "changes": changes });
         self.connection.notify("workspace/didChangeWatchedFiles", params);
         self.connection.heard().send_modify(|heard| {
-            let gone = events.iter().filter(|(_, event)| *event == FileEvent::Deleted);
-            for (path, _) in gone {
-                if heard.documents.iter().any(|document| document.path == *path) {
-                    heard.documents.retain(|document| document.path != *path);
-                    self.close_document(heard, path);
+            heard.changed = Instant::now();
+            heard.documents.retain(|document| {
+                let gone = (document.path.clone(), FileEvent::Deleted);
+                let is_gone = events.contains(&gone);
+                if is_gone {
+                    self.send_close(&document.path);
                 }
-            }
+                !is_gone
+            });
         });
     }
 
@@ -393,15 +376,18 @@ impl DiagnosticSource for Server {
         &'a self,
         method: &'static str,
         params: Value,
+        deadline: Instant,
     ) -> BoxFuture<'a, Result<Value, String>> {
         Box::pin(async move {
-            let deadline = Instant::now() + ANSWER_TIMEOUT;
             self.connection.heard().send_modify(|heard| heard.used = Instant::now());
             let ready = self.wait_until_ready(deadline).await;
             ready.ok_or("it has not loaded the project yet")?;
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = self.connection.request(method, params, left).await;
-            answer.map_err(|error| error.to_string())
+            answer.map_err(|error| match error {
+                RequestError::TimedOut(_) => "it has not answered in time".to_owned(),
+                other => other.to_string(),
+            })
         })
     }
 }

@@ -65,7 +65,9 @@ impl Tool for RenameSymbol {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         let symbol = (self.symbol.as_str(), self.line);
-        let found = match site.env.languages() {
+        // The call is not judged yet. A session that is loaded plans it again, and starts nothing for that.
+        let languages = site.env.languages().filter(|languages| languages.has_places());
+        let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),
             Some(languages) => {
                 let asking = languages.rename(&target.path, symbol, &self.new_name);

@@ -63,7 +63,7 @@ fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
             reports.iter().filter(|report| matches!(report.finding, Finding::NotKnown(_)));
         let names: Vec<_> = unknown.map(|report| name(report, cwd)).collect();
         let named = text::join_first(&names, MAX_NAMED);
-        let notice = format!("No language server has looked at the last state of {named} yet.");
+        let notice = format!("No language server has checked the latest version of {named} yet.");
         return ClosingWords { notice: (!names.is_empty()).then_some(notice), request: None };
     };
     let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
@@ -103,7 +103,7 @@ mod tests {
         let broken = Finding::NewErrors { count: 1, told, may_be_older: false };
         assert_eq!(words_about(std::slice::from_ref(&fine), cwd), ClosingWords::default());
         let words = words_about(&[unknown.clone(), fine.clone()], cwd);
-        let notice = "No language server has looked at the last state of a.go yet.";
+        let notice = "No language server has checked the latest version of a.go yet.";
         assert_eq!((words.notice.as_deref(), words.request), (Some(notice), None));
         let words = words_about(&[unknown, fine, report("/w/in/c.go", broken)], cwd);
         assert_eq!(words.notice.unwrap(), "gopls finds 1 new error. The model is told.");

@@ -116,7 +116,7 @@ fn what_is_not_known_is_never_told_as_clean() {
         let told = format!("[pyright-langserver: not known yet if a.py has new errors: {why}]");
         assert!(result.contains(&told), "{result}");
         assert_eq!(requests(&agent), 2, "the model can do nothing about it");
-        assert!(agent.thoughts().contains("looked at the last state of a.py"));
+        assert!(agent.thoughts().contains("checked the latest version of a.py"));
     }
 }
 

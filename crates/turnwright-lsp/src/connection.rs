@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::framing::{FrameReader, frame};
-use crate::protocol::{Position, Problem, errors_in, path_of};
+use crate::protocol::{Problem, errors_in, path_of};
 use crate::source::ShownText;
 use turnwright_rpc::{
     Params, ParsedLine, PendingRequests, RequestError, RequestId, RpcError, RpcMessage, parse_line,
@@ -60,9 +60,8 @@ pub(crate) enum Readiness {
 pub(crate) struct Document {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
-    /// A hash of its text, and the end of it.
+    /// A hash of its text.
     pub(crate) hash: u64,
-    pub(crate) end: Position,
     /// The errors that the server has published of this text.
     pub(crate) published: Option<Published>,
 }
@@ -510,7 +509,6 @@ mod tests {
             path: path.clone(),
             version: 2,
             hash: 0,
-            end: Position::default(),
             published: None,
         });
         for ignored in [json!(1), json!(3)] {

@@ -357,7 +357,7 @@ impl LanguageServers {
                 },
             };
             if let Some(launch) = self.prepare(spec, file).await {
-                return self.start(spec, launch, restarts);
+                return self.start(launch, restarts);
             }
         }
         None
@@ -391,31 +391,30 @@ impl LanguageServers {
             }
             let root = spec.root(&file, folder)?;
             let profile = site.gate.profile()?;
-            Some(Launch {
-                program,
-                arguments: spec.arguments.clone(),
-                variables: spec.environment.clone(),
-                root,
-                environment: site.environment.clone(),
-                profile,
-                cache: site.cache.join(folder_name(&spec.name)),
-            })
+            let cache = site.cache.join(folder_name(&spec.name));
+            let environment = site.environment.clone();
+            Some(Launch { spec, program, root, environment, profile, cache })
         });
         preparing.await.ok().flatten()
     }
 
     /// Starts a server unless too many run.
-    fn start(&self, spec: &Arc<LanguageServer>, launch: Launch, restarts: u32) -> Option<Started> {
+    fn start(&self, launch: Launch, restarts: u32) -> Option<Started> {
         let site = &self.0.site;
         if site.stop.is_cancelled() {
             return None;
         }
         let (sender, phase) = watch::channel(Phase::Starting);
-        let root = launch.root.clone();
-        let new = Started { spec: Arc::clone(spec), root, phase, restarts, was_waited_for: false };
+        let new = Started {
+            spec: Arc::clone(&launch.spec),
+            root: launch.root.clone(),
+            phase,
+            restarts,
+            was_waited_for: false,
+        };
         let mut started = None;
         self.0.state.send_modify(|state| {
-            let is_same = |other: &Started| other.spec == *spec && other.root == new.root;
+            let is_same = |other: &Started| other.spec == new.spec && other.root == new.root;
             state.started.retain(|other| other.is_running() || !is_same(other));
             // Another call may have started it meanwhile.
             started = state.started.iter().find(|other| is_same(other)).cloned();
@@ -423,7 +422,7 @@ impl LanguageServers {
             if started.is_none() && running < MAX_RUNNING {
                 state.started.push(new.clone());
                 let limits = (site.memory, IDLE_TIME);
-                site.tracker.spawn(run(Arc::clone(spec), launch, limits, sender, site.stop.clone()));
+                site.tracker.spawn(run(launch, limits, sender, site.stop.clone()));
                 started = Some(new);
             }
         });

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalogue::LanguageServer;
 use crate::connection::{Connection, Document, Heard, connect};
 use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
-use crate::protocol::{Encoding, Position, Problem, Range, errors_in, uri};
+use crate::protocol::{Encoding, Problem, errors_in, uri};
 use crate::source::{DiagnosticSource, FileEvent, ShownText};
 use turnwright_rpc::RequestError;
 use turnwright_types::hash::std_hash;
@@ -26,9 +26,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The errors with which a server says that it is worth asking again: the content was modified, or it was cancelled.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
-/// The ways in which a server wants to be told changes.
-const FULL_SYNC: u64 = 1;
-const INCREMENTAL_SYNC: u64 = 2;
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -47,25 +44,25 @@ pub(crate) struct Server {
     spec: Arc<LanguageServer>,
     connection: Connection,
     encoding: Encoding,
-    sync: u64,
     is_told_saves: bool,
     can_pull: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for `idle_time`, or `stop` is cancelled.
 pub(crate) async fn run(
-    spec: Arc<LanguageServer>,
     launch: Launch,
     (memory, idle_time): (u64, Duration),
     phase: watch::Sender<Phase>,
     stop: CancellationToken,
 ) {
+    let spec = Arc::clone(&launch.spec);
     let root = launch.root.clone();
     let mut has_worked = false;
     let end = match ServerProcess::start(launch).await {
         Err(why) => Some(why),
         Ok((mut process, pipes)) => {
-            let folders = json!([{ "uri": uri(&root), "name": folder_name(&root) }]);
+            let name = root.file_name().unwrap_or_default().to_string_lossy();
+            let folders = json!([{ "uri": uri(&root), "name": name }]);
             let (connection, mut tasks) =
                 connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders.clone());
             let stderr = watch::Sender::new(Vec::new());
@@ -101,10 +98,6 @@ pub(crate) async fn run(
             Phase::Failed { why, has_worked }
         }
     });
-}
-
-fn folder_name(root: &Path) -> String {
-    root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Waits until nobody has used the server for this time.
@@ -154,7 +147,6 @@ async fn initialize(
         spec: Arc::clone(spec),
         connection: connection.clone(),
         encoding: Encoding::of(&capabilities),
-        sync: sync.as_u64().or_else(|| sync["change"].as_u64()).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
     })
@@ -186,10 +178,9 @@ impl Server {
                     path: file.to_path_buf(),
                     version: heard.last_version,
                     hash,
-                    end: self.encoding.position(text, text.len()),
                     published: None,
                 };
-                self.send_text(&document, known.as_ref(), text);
+                self.send_text(&document, known.is_some(), text);
                 document
             }
         };
@@ -202,27 +193,17 @@ impl Server {
         (version, is_new)
     }
 
-    /// Opens a document, or sends its new text in place of the old one.
-    fn send_text(&self, document: &Document, known: Option<&Document>, text: &str) {
-        let uri = uri(&document.path);
-        let Some(known) = known else {
-            let item = json!({
-                "uri": uri,
-                "languageId": self.spec.language(&document.path),
-                "version": document.version,
-                "text": text
-            });
-            return self.connection.notify("textDocument/didOpen", json!({ "textDocument": item }));
-        };
-        let mut change = json!({ "text": text });
-        if self.sync == INCREMENTAL_SYNC {
-            change["range"] = json!(Range { start: Position::default(), end: known.end });
+    /// Opens a document, or sends its new text in place of the old one. A change without a range is understood whichever
+    /// kind of changes a server asks for, and does not depend on what it takes for the end of a line.
+    fn send_text(&self, document: &Document, is_open: bool, text: &str) {
+        let mut about = json!({ "uri": uri(&document.path), "version": document.version });
+        if is_open {
+            let params = json!({ "textDocument": about, "contentChanges": [{ "text": text }] });
+            return self.connection.notify("textDocument/didChange", params);
         }
-        if [FULL_SYNC, INCREMENTAL_SYNC].contains(&self.sync) {
-            let document = json!({ "uri": uri, "version": document.version });
-            let params = json!({ "textDocument": document, "contentChanges": [change] });
-            self.connection.notify("textDocument/didChange", params);
-        }
+        about["languageId"] = self.spec.language(&document.path).into();
+        about["text"] = text.into();
+        self.connection.notify("textDocument/didOpen", json!({ "textDocument": about }));
     }
 
     fn send_close(&self, file: &Path) {
@@ -258,25 +239,6 @@ impl Server {
             news = heard.changed() => news.ok(),
             () = sleep_until(until.min(deadline)) => Some(()),
         }
-    }
-
-    async fn find_errors(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
-        self.wait_until_ready(deadline).await?;
-        let wants_pulls = self.connection.heard().borrow().wants_pulls;
-        let mut errors = if self.can_pull || wants_pulls {
-            let mut pulled = self.pull(shown, deadline).await?;
-            let heard = self.connection.heard().borrow();
-            if let Some((_, pushed)) = heard.published(shown) {
-                pulled.extend(pushed);
-            }
-            pulled
-        } else {
-            self.wait_for_publication(shown, deadline).await?
-        };
-        errors.sort();
-        errors.dedup();
-        // Another call may have changed the file meanwhile.
-        self.connection.heard().borrow().document(shown).is_some().then_some(errors)
     }
 
     /// Asks for the errors of a document.
@@ -369,7 +331,23 @@ impl DiagnosticSource for Server {
         shown: &'a ShownText,
         deadline: Instant,
     ) -> BoxFuture<'a, Option<Vec<Problem>>> {
-        Box::pin(self.find_errors(shown, deadline))
+        Box::pin(async move {
+            self.wait_until_ready(deadline).await?;
+            let wants_pulls = self.connection.heard().borrow().wants_pulls;
+            let mut errors = if self.can_pull || wants_pulls {
+                let mut pulled = self.pull(shown, deadline).await?;
+                let pushed = self.connection.heard().borrow().published(shown);
+                pulled.extend(pushed.into_iter().flat_map(|(_, errors)| errors));
+                pulled
+            } else {
+                self.wait_for_publication(shown, deadline).await?
+            };
+            errors.sort();
+            errors.dedup();
+            // Another call may have changed the file meanwhile.
+            let is_same = self.connection.heard().borrow().document(shown).is_some();
+            is_same.then_some(errors)
+        })
     }
 
     fn request<'a>(
@@ -470,8 +448,7 @@ mod tests {
         assert_ne!(old.version, new.version);
         let change = peer.next().await["params"].take();
         assert_eq!(change["textDocument"]["version"], new.version);
-        let whole = &change["contentChanges"][0];
-        assert_eq!(whole["range"]["end"], json!({ "line": 1, "character": 2 }));
+        assert_eq!(change["contentChanges"], json!([{ "text": "new" }]));
         assert_eq!(peer.next().await["method"], "textDocument/didSave");
         peer.publish(&json!(old.version), "stale").await;
         let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;

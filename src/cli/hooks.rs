@@ -35,8 +35,10 @@ pub(super) enum HooksCommand {
     /// List the hooks of this folder
     List,
     /// Run the hooks of an event, and show what they decide
-    #[command(after_help = "Exit status: 0 if they refuse nothing, 1 if they do, 2 if none fits or \
-                            they could not be run.")]
+    #[command(
+        after_help = "Exit status: 0 if they refuse nothing, 1 if they do, 2 if none fits or \
+                            they could not be run."
+    )]
     Test {
         /// For example PreToolUse, PostToolUse, UserPromptSubmit, SessionStart or Stop
         event: String,
@@ -133,11 +135,7 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
     Ok(Occasion { event, subjects: names, fields })
 }
 
-fn try_out(
-    found: FolderHooks,
-    config: &Config,
-    occasion: &Occasion,
-) -> Result<ExitCode, CliError> {
+fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<ExitCode, CliError> {
     let settings = config.snapshot();
     let keys = settings.secrets();
     let secrets: Vec<_> = keys.iter().map(String::as_str).collect();

@@ -241,7 +241,9 @@ enum CliCommand {
                             turnwright stats --model gpt-5-mini --json")]
     Stats(stats::StatsCliArgs),
     /// List hooks, or try those of an event
-    #[command(after_help = "Example: turnwright hooks test PreToolUse --tool Bash --input '{\"command\": \"ls\"}'")]
+    #[command(
+        after_help = "Example: turnwright hooks test PreToolUse --tool Bash --input '{\"command\": \"ls\"}'"
+    )]
     Hooks {
         #[command(subcommand)]
         action: hooks::HooksCommand,

@@ -127,7 +127,12 @@ const COMMANDS: &[BuiltInCommand] = &[
         Hint("forget"),
         checks::run,
     ),
-    command("hooks", "List the hooks of this session, and how each ended last", Refused, hooks::run),
+    command(
+        "hooks",
+        "List the hooks of this session, and how each ended last",
+        Refused,
+        hooks::run,
+    ),
     command(
         "mcp",
         "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",

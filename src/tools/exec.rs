@@ -170,9 +170,8 @@ impl Tool for Exec {
         let workdir = site.resolve(PathBuf::from(self.workdir()));
         self.parse(&workdir, roots);
         let is_here = workdir.scope == PathScope::Workspace;
-        self.escalate.take_hosts(|name| {
-            !is_here || workdir.path.join(name).symlink_metadata().is_ok()
-        });
+        self.escalate
+            .take_hosts(|name| !is_here || workdir.path.join(name).symlink_metadata().is_ok());
         self.escalate.leave_out_hosts(&env.shared.confinement.hosts);
         let named_folder = Path::new(self.workdir());
         let wanted = self.escalate.paths.iter().map(|path| named_folder.join(path));

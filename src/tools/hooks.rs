@@ -168,8 +168,7 @@ impl ToolEnv {
     ) {
         if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
             let title = "turnwright";
-            let fields =
-                json!({ "message": message, "title": title, "notification_type": kind });
+            let fields = json!({ "message": message, "title": title, "notification_type": kind });
             let occasion = occasion(HookEvent::Notification, kind, fields);
             self.spawn_hooks(occasion.clone(), true, delay, cancel.clone());
             self.spawn_hooks(occasion, false, delay, cancel);

@@ -56,7 +56,8 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
     }
 
     fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
-        let found = if IS_DEFINITION { "where a symbol is defined" } else { "all uses of a symbol" };
+        let found =
+            if IS_DEFINITION { "where a symbol is defined" } else { "all uses of a symbol" };
         spec.description = format!("Find {found}.");
     }
 

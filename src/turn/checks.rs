@@ -303,7 +303,7 @@ impl Turn {
             limit,
             consent: if is_found { Consent::Asked } else { Consent::Given },
         };
-        let end = self.run_own_command(command).await;
+        let end = Box::pin(self.run_own_command(command)).await;
         if !is_found || self.cancel.is_cancelled() {
             return end;
         }

@@ -109,9 +109,8 @@ impl Turn {
             return None;
         }
         if self.budget.take_request().is_err() {
-            self.conversation.notify(format!(
-                "A hook wants the turn to go on, but a limit is reached: {why}"
-            ));
+            self.conversation
+                .notify(format!("A hook wants the turn to go on, but a limit is reached: {why}"));
             return None;
         }
         self.hook_stops += 1;
@@ -159,8 +158,7 @@ pub(super) async fn refuse_compaction(
     let verdict = env.run_hooks(&compacting, cancel).await;
     let Some(why) = verdict.block.or(verdict.stop) else { return false };
     let end = if must_compact { ", but the window is full" } else { "" };
-    conversation
-        .notify(format!("A hook refuses to have the conversation compacted{end}. {why}"));
+    conversation.notify(format!("A hook refuses to have the conversation compacted{end}. {why}"));
     !must_compact
 }
 

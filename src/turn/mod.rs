@@ -311,13 +311,13 @@ impl Turn {
                 self.check_after_edits().await
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
-                if let Some(step) = self.review_edits().await {
+                if let Some(step) = Box::pin(self.review_edits()).await {
                     return ControlFlow::Continue(step);
                 }
                 // A goal asks for its own proof.
                 let mut next = None;
                 if self.goal_status().is_none() {
-                    next = self.closing().await;
+                    next = Box::pin(self.closing()).await;
                     if next.is_none() && self.conversation.env.has_any_hooks() {
                         next = Box::pin(self.stop_step()).await;
                     }

@@ -54,7 +54,9 @@ fn first_line(stream: &mut TcpStream) -> String {
 }
 
 fn auto() -> TestAgentBuilder {
-    TestAgent::builder().variable("TURNWRIGHT_MODE", "auto").variable("https_proxy", &start_internet())
+    TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .variable("https_proxy", &start_internet())
 }
 
 fn with_settings(settings: &str) -> TestAgentBuilder {
@@ -71,11 +73,15 @@ fn an_unknown_host_is_one_question_a_registry_while_the_command_waits() {
         return;
     }
     let mut agent = auto().start();
-    let both = "curl -sS http://pypi.org/a && curl -sS http://files.pythonhosted.org/b http://pypi.org/c";
+    let both =
+        "curl -sS http://pypi.org/a && curl -sS http://files.pythonhosted.org/b http://pypi.org/c";
     let question = ask_and_answer(&mut agent, exec(both), "allow_once");
     let call = &question["params"]["toolCall"];
     let title = call["title"].as_str().unwrap();
-    assert!(title.starts_with("`curl -sS") && title.contains("wants pypi.org, files.pythonhosted.org"), "{title}");
+    assert!(
+        title.starts_with("`curl -sS") && title.contains("wants pypi.org, files.pythonhosted.org"),
+        "{title}"
+    );
     let names = option_names(&question);
     assert!(names[1].starts_with("Allow requests to pypi.org and requests to files."), "{names:?}");
     assert_eq!(names[2..], ["Reject", "Reject requests to this host in this session"]);
@@ -107,8 +113,14 @@ fn a_refused_host_is_named_and_not_asked_about_again_by_the_same_command() {
     ask_and_answer(&mut agent, exec(twice), "reject_once");
     assert_eq!(cards::questions(&agent), 1);
     let result = last_result(&agent);
-    assert!(result.contains("commands in the sandbox do not reach a.example: the user has refused it"), "{result}");
-    assert!(result.contains("[sandbox: refused hosts: a.example (2×). The user has refused a.example"), "{result}");
+    assert!(
+        result.contains("commands in the sandbox do not reach a.example: the user has refused it"),
+        "{result}"
+    );
+    assert!(
+        result.contains("[sandbox: refused hosts: a.example (2×). The user has refused a.example"),
+        "{result}"
+    );
     assert!(!result.contains("CONNECT"), "{result}");
     ask_and_answer(&mut agent, exec(twice), "reject_always");
     ask_nothing(&mut agent, exec(twice), "refused hosts: a.example (2×)");
@@ -122,10 +134,22 @@ fn listed_hosts_need_no_question_and_rules_precede_the_list() {
     let settings = "[sandbox]\nnetwork = ['python', '*.a.example']\n\
                     [permissions]\ndeny = ['fetch(domain:evil.a.example)']\n";
     let mut agent = with_settings(settings).start();
-    ask_nothing(&mut agent, exec("curl -sS http://pypi.org/a http://b.a.example/c"), "b.a.example:80 HTTP/1.1, GET /c");
-    ask_nothing(&mut agent, exec("curl -sS http://evil.a.example/"), "A rule denies evil.a.example");
+    ask_nothing(
+        &mut agent,
+        exec("curl -sS http://pypi.org/a http://b.a.example/c"),
+        "b.a.example:80 HTTP/1.1, GET /c",
+    );
+    ask_nothing(
+        &mut agent,
+        exec("curl -sS http://evil.a.example/"),
+        "A rule denies evil.a.example",
+    );
     // Any command has the proxy then, also one that is not known to download.
-    ask_nothing(&mut agent, exec("touch x; env | grep NO_PROXY"), "NO_PROXY=localhost,127.0.0.1,::1");
+    ask_nothing(
+        &mut agent,
+        exec("touch x; env | grep NO_PROXY"),
+        "NO_PROXY=localhost,127.0.0.1,::1",
+    );
     let question = ask_and_answer(&mut agent, exec("curl -sS http://a.example/"), "allow_once");
     assert!(question["params"]["toolCall"]["title"].as_str().unwrap().contains("wants a.example"));
 }
@@ -137,7 +161,10 @@ fn a_call_may_ask_for_a_host_before_its_command_runs() {
     }
     let mut agent = auto().start();
     let fetch = |escalate: &str| {
-        calls("exec", &json!({ "command": "sh -c 'curl -sS http://a.example/'", "escalate": escalate }))
+        calls(
+            "exec",
+            &json!({ "command": "sh -c 'curl -sS http://a.example/'", "escalate": escalate }),
+        )
     };
     let question = ask_and_answer(&mut agent, fetch("https://a.example"), "allow_always");
     assert_eq!(question["params"]["toolCall"]["kind"], "execute", "it was asked before it ran");
@@ -153,9 +180,16 @@ fn nobody_is_asked_about_addresses_nor_where_nobody_is() {
     let mut agent = auto().start();
     ask_nothing(&mut agent, exec("curl -sS http://10.0.0.1/ http://x.internal/"), "10.0.0.1");
     let result = last_result(&agent);
-    assert!(result.contains("a literal address") && result.contains("x.internal: a private"), "{result}");
+    assert!(
+        result.contains("a literal address") && result.contains("x.internal: a private"),
+        "{result}"
+    );
     let mut alone = with_settings("alone = true\nverify = 'off'\n").start();
-    ask_nothing(&mut alone, exec("curl -sS http://a.example/"), "\"escalate\": \"https://a.example\"");
+    ask_nothing(
+        &mut alone,
+        exec("curl -sS http://a.example/"),
+        "\"escalate\": \"https://a.example\"",
+    );
 }
 
 #[test]
@@ -163,7 +197,9 @@ fn a_command_without_use_for_it_has_no_proxy() {
     if !can_test() {
         return;
     }
-    let mut agent = auto().model(json!([exec("touch x; env | grep -c PIP_DEFAULT_TIMEOUT; true"), says("Done.")])).start();
+    let mut agent = auto()
+        .model(json!([exec("touch x; env | grep -c PIP_DEFAULT_TIMEOUT; true"), says("Done.")]))
+        .start();
     let result = cards::turn(&mut agent);
     assert!(result.starts_with('0') || result.contains("\n0\n"), "{result}");
 }

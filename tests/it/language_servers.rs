@@ -107,6 +107,24 @@ fn an_error_that_is_mended_in_the_turn_is_not_told_at_its_end() {
 }
 
 #[test]
+fn the_end_of_a_turn_looks_at_all_files_of_a_large_patch() {
+    let Some(programs) = Programs::new("push", "1") else { return };
+    let mut agent = programs.agent(ON).start();
+    let texts = [["fine"; 11].as_slice(), &["BAD"]].concat();
+    let files = texts.iter().enumerate();
+    let body: String =
+        files.map(|(number, text)| format!("*** Add File: f{number}.py\n+{text}\n")).collect();
+    let patch = json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+    for reply in [calls("apply_patch", &patch), says("Done."), says("Done.")] {
+        agent.model().push(reply).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!cards::results(&agent, 1)[0].contains("1 new error"));
+    let told = last_prompt(&agent);
+    assert!(told.contains("[pyright-langserver: 1 new error in f11.py]"), "{told}");
+}
+
+#[test]
 fn what_is_not_known_is_never_told_as_clean() {
     for (mode, why) in [("silent", "it has not answered in time"), ("slow", "it is still starting")]
     {
@@ -195,7 +213,7 @@ fn places_and_renames_are_offered_while_a_server_is_ready_and_a_rename_is_asked_
     assert!(names.iter().all(|name| agent.offered_tools(1).contains(name)));
     let asked = cards::questions(&agent);
     let symbol = json!({ "path": "a.py", "symbol": "b.thing" });
-    let result = cards::run_each(&mut agent, "definition", &[symbol.clone()]).remove(0);
+    let result = cards::run_each(&mut agent, "definition", std::slice::from_ref(&symbol)).remove(0);
     assert_eq!(result, "1 place of b.thing\nb.py:1: def thing():\n");
     let result = cards::run_each(&mut agent, "references", &[symbol]).remove(0);
     assert!(result.starts_with("2 places of b.thing\na.py:2: "), "{result}");
@@ -203,6 +221,11 @@ fn places_and_renames_are_offered_while_a_server_is_ready_and_a_rename_is_asked_
     let gone = json!({ "path": "a.py", "symbol": "nothing" });
     let result = cards::run_each(&mut agent, "references", &[gone]).remove(0);
     assert_eq!(result, "`nothing` is not there. Use grep.");
+    // What rules deny is shown to no server.
+    let denied = json!({ "path": "closed.py", "symbol": "thing", "new_name": "matter" });
+    let result = cards::run_each(&mut agent, "rename_symbol", &[denied]).remove(0);
+    assert!(!result.contains("Updated"), "{result}");
+    assert_eq!(agent.read("closed.py"), "import b\nb.thing()\n");
     let rename = json!({ "path": "a.py", "symbol": "thing", "new_name": "matter" });
     let result = cards::run_each(&mut agent, "rename_symbol", &[rename]).remove(0);
     assert!(result.contains("Updated") && result.contains("no new errors"), "{result}");

@@ -94,8 +94,7 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
     }
     let hooks = json!({ "PostToolUse": group("Edit|Write", "python3 HOOKS/format.py") });
     let edit = json!({ "path": "a.py", "old_string": "x = 1", "new_string": "x = 2" });
-    let replies =
-        json!([writes("a.py", "x = 1   \n"), calls("edit_file", &edit), says("Done.")]);
+    let replies = json!([writes("a.py", "x = 1   \n"), calls("edit_file", &edit), says("Done.")]);
     let mut agent = start(AUTO_EDIT, &hooks, &[("format.py", FORMAT)], &replies);
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
@@ -129,8 +128,11 @@ fn a_guard_sees_each_file_of_a_patch_by_its_absolute_path() {
     }
     let hooks = json!({ "PreToolUse": group("Edit|MultiEdit|Write", "python3 HOOKS/protect.py") });
     let patch = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: b.lock\n+b\n*** End Patch";
-    let replies =
-        json!([calls("apply_patch", &json!({ "patch": patch })), writes("c.txt", "c"), says("So.")]);
+    let replies = json!([
+        calls("apply_patch", &json!({ "patch": patch })),
+        writes("c.txt", "c"),
+        says("So.")
+    ]);
     let mut agent = start(AUTO_EDIT, &hooks, &[("protect.py", PROTECT)], &replies);
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(told(&agent, 1).contains("b.lock is generated"), "{}", told(&agent, 1));
@@ -151,10 +153,8 @@ fn a_logger_sees_the_calls_of_the_session_and_of_helpers() {
     assert_eq!(agent.turn("go"), "end_turn");
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
-    let lines: Vec<Value> = kept(&agent, "log.jsonl")
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> =
+        kept(&agent, "log.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let seen: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -475,7 +475,8 @@ fn a_wrong_file_is_named_and_changed_hooks_of_the_user_are_told() {
             ".turnwright/hooks.json: PreToolUse 1: it has no list `hooks`",
         ),
     ] {
-        let mut agent = TestAgent::builder().file(PROJECT_FILE, text).model(json!([says("Hi.")])).start();
+        let mut agent =
+            TestAgent::builder().file(PROJECT_FILE, text).model(json!([says("Hi.")])).start();
         assert_eq!(agent.turn("go"), "end_turn");
         assert!(agent.thoughts().contains(problem), "{problem}: {}", agent.thoughts());
     }

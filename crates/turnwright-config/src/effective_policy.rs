@@ -15,7 +15,9 @@ use crate::trust::{self, TrustStore};
 use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
-use turnwright_guard::{ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv};
+use turnwright_guard::{
+    ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv,
+};
 use turnwright_lsp::LanguageServer;
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{

@@ -294,7 +294,7 @@ mod tests {
         let top = folder.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("a/b")).unwrap();
         fs::create_dir(top.join(".git")).unwrap();
-        let places = hidden_places(&config(&top.join("home"), ""), &top.join("a/b"));
+        let places = hidden_places(&config(&top.join("home"), "").unwrap(), &top.join("a/b"));
         assert_eq!(places.last(), Some(&top));
     }
 }

@@ -21,8 +21,18 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_SECONDS: u64 = 24 * 60 * 60;
 /// The fields of a handler that are known. Others are reported.
 const FIELDS: [&str; 12] = [
-    "type", "command", "args", "shell", "timeout", "if", "once", "async", "statusMessage",
-    "onFailure", "sandbox", "description",
+    "type",
+    "command",
+    "args",
+    "shell",
+    "timeout",
+    "if",
+    "once",
+    "async",
+    "statusMessage",
+    "onFailure",
+    "sandbox",
+    "description",
 ];
 
 /// The owner of a hook file.
@@ -356,7 +366,8 @@ mod tests {
 
     #[test]
     fn a_file_has_no_endless_number_of_hooks() {
-        let hooks: Vec<_> = (0..300).map(|number| json!({ "command": format!("x{number}") })).collect();
+        let hooks: Vec<_> =
+            (0..300).map(|number| json!({ "command": format!("x{number}") })).collect();
         let (handlers, problems) = read(&json!({ "Stop": [{ "hooks": hooks }] }));
         assert_eq!(handlers.len(), 100);
         assert_eq!(problems, "only its first 100 hooks are used");

@@ -80,10 +80,9 @@ impl Condition {
             return false;
         }
         let Some(pattern) = &self.pattern else { return true };
-        let pattern = pattern.strip_prefix("domain:").map_or_else(
-            || pattern.replace(":*", " *"),
-            |domain| format!("*{domain}*"),
-        );
+        let pattern = pattern
+            .strip_prefix("domain:")
+            .map_or_else(|| pattern.replace(":*", " *"), |domain| format!("*{domain}*"));
         let mut texts =
             COMPARED_FIELDS.iter().filter_map(|field| input.get(field)?.as_str()).peekable();
         texts.peek().is_none() || texts.any(|text| fits_command(text, &pattern))
@@ -93,7 +92,8 @@ impl Condition {
 /// Returns true if a line, or a command in it, fits.
 fn fits_command(line: &str, pattern: &str) -> bool {
     let parts = line.split(|char: char| ";&|\n(){}`$".contains(char));
-    let mut trimmed = std::iter::once(line).chain(parts).map(str::trim).filter(|part| !part.is_empty());
+    let mut trimmed =
+        std::iter::once(line).chain(parts).map(str::trim).filter(|part| !part.is_empty());
     trimmed.any(|part| {
         fits_wildcard(part, pattern)
             || fits_wildcard(part, &format!("*/{}", pattern.trim_start_matches(['/', '.'])))

@@ -167,8 +167,7 @@ impl HandlerReply {
             return self.fail(format!("its output is for the event {other}, and was ignored"));
         }
         if fields.get("permissionDecision").is_some() {
-            self.problems
-                .push("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
+            self.problems.push("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
             // A guard that was written wrongly is a guard all the same.
             self.read_permission(fields, false);
         }
@@ -348,6 +347,9 @@ mod tests {
     fn a_handler_ends_the_turn_and_tells_the_user() {
         let output = json!({ "continue": false, "stopReason": "over", "systemMessage": "hello" });
         let reply = prints(HookEvent::PostToolUse, &output);
-        assert_eq!((reply.stop.as_deref(), reply.message.as_deref()), (Some("over"), Some("hello")));
+        assert_eq!(
+            (reply.stop.as_deref(), reply.message.as_deref()),
+            (Some("over"), Some("hello"))
+        );
     }
 }

@@ -75,9 +75,8 @@ pub(crate) async fn run_handler(
     let words = handler.action.words();
     let project = site.project.clone();
     let variables = site.environment.clone();
-    let looking = spawn_blocking(move || {
-        (named_scripts(&words, &project), variables.has_program("bash"))
-    });
+    let looking =
+        spawn_blocking(move || (named_scripts(&words, &project), variables.has_program("bash")));
     let Some(found) = cancel.run_until_cancelled(looking).await else {
         return HandlerRun { end: HandlerEnd::Cancelled, ..HandlerRun::failed("") };
     };
@@ -90,7 +89,9 @@ pub(crate) async fn run_handler(
     }
     if let Some(script) = scripts.iter().find(|script| script.sha256.is_none()) {
         let name = escape_hidden_line(&script.name);
-        return HandlerRun::failed(format!("it did not run, because {name} is a link or too large"));
+        return HandlerRun::failed(format!(
+            "it did not run, because {name} is a link or too large"
+        ));
     }
     let sandbox = if handler.needs_sandbox(site.confines_all) {
         match site.profile.clone() {

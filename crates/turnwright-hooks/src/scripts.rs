@@ -20,7 +20,8 @@ const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
 /// Programs that run nothing. A line of only these runs no file that it names.
 const READERS: [&str; 14] = [
-    "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test", "true", "wc",
+    "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
+    "true", "wc",
 ];
 /// The deepest nesting of lines for other shells in the words of a line.
 const MAX_NESTING: usize = 3;

@@ -88,10 +88,9 @@ impl HookedTool<'_> {
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
         }
-        let uses = touched.into_iter().map(|file| ToolUse {
-            names: names.clone(),
-            input: self.input(Some(&file.path)),
-        });
+        let uses = touched
+            .into_iter()
+            .map(|file| ToolUse { names: names.clone(), input: self.input(Some(&file.path)) });
         uses.collect()
     }
 
@@ -319,7 +318,12 @@ mod tests {
                 json!({ "command": "ls -l" }),
                 Ok(json!({ "workdir": "x", "command": "ls -l" })),
             ),
-            ("exec", json!({ "command": "ls" }), json!({}), Err("it has no `command`, which is needed")),
+            (
+                "exec",
+                json!({ "command": "ls" }),
+                json!({}),
+                Err("it has no `command`, which is needed"),
+            ),
             (
                 "exec",
                 json!({ "command": "ls" }),

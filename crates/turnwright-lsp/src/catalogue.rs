@@ -217,14 +217,20 @@ mod tests {
         let languages = json!({ ".go": "go" });
         let table = [
             (json!({ "command": "gopls", "extensionToLanguage": languages }), ""),
-            (json!({ "command": "gopls", "args": ["-v"], "env": { "A": "b" }, "transport": "stdio",
+            (
+                json!({ "command": "gopls", "args": ["-v"], "env": { "A": "b" }, "transport": "stdio",
                 "initializationOptions": { "x": 1 }, "settings": {}, "startupTimeout": 1,
                 "shutdownTimeout": 1, "restartOnCrash": false, "maxRestarts": 9, "workspaceFolder": "/w",
-                "extensionToLanguage": languages }), ""),
+                "extensionToLanguage": languages }),
+                "",
+            ),
             (json!({ "command": "gopls" }), "extensionToLanguage"),
             (json!({ "command": "gopls", "extensionToLanguage": 7 }), "expected a map"),
             (json!({ "command": "./gopls", "extensionToLanguage": languages }), "absolute"),
-            (json!({ "command": "gopls", "transport": "socket", "extensionToLanguage": languages }), "stdio"),
+            (
+                json!({ "command": "gopls", "transport": "socket", "extensionToLanguage": languages }),
+                "stdio",
+            ),
             (json!({ "extensionToLanguage": languages }), "command"),
             (json!({ "command": "", "extensionToLanguage": languages }), "absolute"),
             (json!(7), "expected struct"),

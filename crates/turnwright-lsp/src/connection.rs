@@ -459,7 +459,8 @@ mod tests {
             ("client/registerCapability", diagnostic, Value::Null),
         ];
         for (method, params, expected) in table {
-            let request = json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params });
+            let request =
+                json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params });
             say(&mut output, &request).await;
             let answer = next(&mut frames).await;
             let response = json!({ "jsonrpc": "2.0", "id": "a", "result": expected });

@@ -135,7 +135,7 @@ impl LanguageServers {
 
     /// Notes a file that is about to be edited, and starts its server.
     pub async fn begin_edit(&self, file: &Path) {
-        if self.use_server(file).await.is_none() {
+        if self.use_server(file).await.is_none() || self.edited(file).is_some() {
             return;
         }
         let before = match read_text(file).await {

@@ -111,7 +111,8 @@ impl ServerProcess {
     /// If it cannot be started; a part of a sentence.
     pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
         let preparing = spawn_blocking(move || launch.prepare());
-        let (program, temp) = preparing.await.map_err(|_| "it could not be prepared".to_owned())??;
+        let (program, temp) =
+            preparing.await.map_err(|_| "it could not be prepared".to_owned())??;
         let (group, pipes) = ProcessGroup::start_piped(&program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;

@@ -153,6 +153,8 @@ fn new_errors(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::protocol::{Position, Range};
 
@@ -178,10 +180,10 @@ mod tests {
         let old = problem(3, "E1", "old");
         let moved = problem(9, "E1", "old");
         let none = "[s: no new errors in a.rs]";
-        assert_eq!(compare(Some(&[old.clone()]), &[moved.clone()]), none);
-        assert_eq!(compare(Some(&[old.clone()]), &[]), none);
+        assert_eq!(compare(Some(slice::from_ref(&old)), slice::from_ref(&moved)), none);
+        assert_eq!(compare(Some(slice::from_ref(&old)), &[]), none);
         assert_eq!(
-            compare(Some(&[old.clone()]), &[old.clone(), moved.clone()]),
+            compare(Some(slice::from_ref(&old)), &[old.clone(), moved.clone()]),
             "[s: 1 new error in a.rs]\n10:3: E1: old"
         );
         assert_eq!(

@@ -35,7 +35,10 @@ pub(crate) enum Phase {
     /// It was ended because nobody used it.
     Idle,
     /// Why it has ended or could not be started, as a part of a sentence.
-    Failed { why: String, has_worked: bool },
+    Failed {
+        why: String,
+        has_worked: bool,
+    },
 }
 
 /// A server that has been initialised.

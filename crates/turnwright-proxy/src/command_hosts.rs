@@ -87,7 +87,10 @@ pub struct CommandHosts {
 
 impl Debug for CommandHosts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CommandHosts").field("refused", &self.refused).finish_non_exhaustive()
+        formatter
+            .debug_struct("CommandHosts")
+            .field("refused", &self.refused)
+            .finish_non_exhaustive()
     }
 }
 
@@ -248,10 +251,7 @@ mod tests {
         Target::parse(text, Some(443)).unwrap()
     }
 
-    fn hosts(
-        listed: &[&str],
-        allowed: &[&str],
-    ) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
+    fn hosts(listed: &[&str], allowed: &[&str]) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
         let listed: Vec<_> = listed.iter().map(|entry| (*entry).to_owned()).collect();
         let allowed: Vec<_> = allowed.iter().map(|host| (*host).to_owned()).collect();
         CommandHosts::new(HostList::parse(&listed), allowed.into_iter(), |host| match host {
@@ -264,8 +264,14 @@ mod tests {
 
     #[test]
     fn a_denial_precedes_a_question_a_question_the_list_and_only_the_list_has_addresses() {
-        let listed =
-            ["denied.example", "asked.example", "listed.example", "10.0.0.7", "intern.corp", "nexus:8081"];
+        let listed = [
+            "denied.example",
+            "asked.example",
+            "listed.example",
+            "10.0.0.7",
+            "intern.corp",
+            "nexus:8081",
+        ];
         let (hosts, _questions) = hosts(&listed, &["denied.example", "once.example"]);
         let named = Some(Ok(HostAccess::Named));
         let public = Some(Ok(HostAccess::Public));

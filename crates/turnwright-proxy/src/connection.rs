@@ -107,7 +107,8 @@ async fn serve_http(
     };
     if !has_token(request.headers, proxy) {
         let login = "Proxy-Authenticate: Basic realm=\"sandbox\"\r\n";
-        let text = "The token in the variables of this command is missing, or of another command.\n";
+        let text =
+            "The token in the variables of this command is missing, or of another command.\n";
         return answer(&mut client, "407 Proxy Authentication Required", login, text).await;
     }
     let mut host = match connect(&target, proxy, hosts).await {
@@ -141,7 +142,8 @@ async fn read_head(client: &mut TcpStream, received: &mut Vec<u8>) -> io::Result
 /// Splits the address of a plain request into its host and port, and its path. Both are empty if it is none.
 fn split_address(address: &str) -> (&str, &str) {
     let scheme = "http://";
-    let is_plain = address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let is_plain =
+        address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     let rest = if is_plain { &address[scheme.len()..] } else { "" };
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
@@ -153,12 +155,7 @@ fn has_token(headers: &[Header<'_>], proxy: &CommandProxy) -> bool {
 }
 
 /// The head of a plain request as the host gets it.
-fn forwarded_head(
-    method: &str,
-    path: &str,
-    authority: &str,
-    headers: &[Header<'_>],
-) -> Vec<u8> {
+fn forwarded_head(method: &str, path: &str, authority: &str, headers: &[Header<'_>]) -> Vec<u8> {
     let is_any = |names: &[&str], header: &Header<'_>| {
         names.iter().any(|name| header.name.eq_ignore_ascii_case(name))
     };
@@ -204,12 +201,7 @@ async fn answer_failure(
     }
 }
 
-async fn answer(
-    client: &mut TcpStream,
-    status: &str,
-    headers: &str,
-    text: &str,
-) -> io::Result<()> {
+async fn answer(client: &mut TcpStream, status: &str, headers: &str, text: &str) -> io::Result<()> {
     let length = text.len();
     let answer = format!(
         "HTTP/1.1 {status}\r\n{headers}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
@@ -277,7 +269,9 @@ async fn read_socks_request(
         3 => {
             let name = read_counted(client).await?;
             let port = client.read_u16().await?;
-            String::from_utf8(name).ok().and_then(|name| Target::parse(&format!("{name}:{port}"), None))
+            String::from_utf8(name)
+                .ok()
+                .and_then(|name| Target::parse(&format!("{name}:{port}"), None))
         }
         4 => {
             let mut address = [0; 16];
@@ -317,11 +311,14 @@ mod tests {
     use crate::{HostList, HostVerdict};
 
     /// A proxy for which all names lead to a server of this machine that returns what it gets, and the command's hosts.
-    async fn proxied(needs_token: bool) -> (JoinSet<()>, SocketAddr, String, u16, Arc<CommandHosts>) {
+    async fn proxied(
+        needs_token: bool,
+    ) -> (JoinSet<()>, SocketAddr, String, u16, Arc<CommandHosts>) {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let echo = TcpListener::bind(local).await.unwrap();
         let port = echo.local_addr().unwrap().port();
-        let mut proxy = CommandProxy::new(TcpListener::bind(local).await.unwrap(), needs_token).unwrap();
+        let mut proxy =
+            CommandProxy::new(TcpListener::bind(local).await.unwrap(), needs_token).unwrap();
         proxy.dialer.lookup = Arc::new(|_| Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]));
         proxy.dialer.refuses = |_, _| None;
         proxy.dialer.proxy = |_| None;
@@ -368,13 +365,17 @@ mod tests {
             (format!("a.example:{port}"), "Basic b3RoZXI=", "407 Proxy Authentication Required"),
             (format!("a.example:{port}"), "", "407 Proxy Authentication Required"),
         ] {
-            let request = format!("CONNECT {host} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\nhello");
+            let request =
+                format!("CONNECT {host} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\nhello");
             let answer = ask(address, request.as_bytes()).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {expected}\r\n")), "{host:?}: {answer}");
             assert_eq!(answer.ends_with("\r\n\r\nhello"), expected.starts_with("200"), "{answer}");
         }
         let report = hosts.refused().report().unwrap().for_user;
-        assert!(report.contains(&format!("b.example:{port}")) && report.contains("a.example:22"), "{report}");
+        assert!(
+            report.contains(&format!("b.example:{port}")) && report.contains("a.example:22"),
+            "{report}"
+        );
     }
 
     #[tokio::test]
@@ -387,9 +388,16 @@ mod tests {
         let passed_on = ask(address, request.as_bytes()).await;
         assert_eq!(
             passed_on,
-            format!("GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\nAccept: */*\r\n\r\n")
+            format!(
+                "GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\nAccept: */*\r\n\r\n"
+            )
         );
-        for wrong in ["GET / HTTP/1.1", "GET https://a.example/ HTTP/1.1", "GET http:///x HTTP/1.1", "nonsense"] {
+        for wrong in [
+            "GET / HTTP/1.1",
+            "GET https://a.example/ HTTP/1.1",
+            "GET http:///x HTTP/1.1",
+            "nonsense",
+        ] {
             let request = format!("{wrong}\r\nProxy-Authorization: {login}\r\n\r\n");
             let answer = ask(address, request.as_bytes()).await;
             assert!(answer.starts_with("HTTP/1.1 400 "), "{wrong}: {answer}");
@@ -413,7 +421,10 @@ mod tests {
             bytes
         };
         let right = ask(address, &request("a.example", &token)).await;
-        assert!(right.starts_with("\u{5}\u{2}\u{1}\0\u{5}\0") && right.ends_with("hello"), "{right:?}");
+        assert!(
+            right.starts_with("\u{5}\u{2}\u{1}\0\u{5}\0") && right.ends_with("hello"),
+            "{right:?}"
+        );
         let refused = ask(address, &request("evil.example\0.b.example", &token)).await;
         assert!(refused.starts_with("\u{5}\u{2}\u{1}\0\u{5}\u{8}"), "{refused:?}");
         let refused = ask(address, &request("evil.example", &token)).await;
@@ -430,8 +441,9 @@ mod tests {
         for _ in 0..crate::MAX_CONNECTIONS {
             flood.push(TcpStream::connect(address).await.unwrap());
         }
-        let request =
-            format!("CONNECT a.example:{port} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\nhello");
+        let request = format!(
+            "CONNECT a.example:{port} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\nhello"
+        );
         let asking = ask(address, request.as_bytes());
         tokio::pin!(asking);
         let early = timeout(Duration::from_millis(100), &mut asking).await;
@@ -451,7 +463,8 @@ mod tests {
     async fn the_proxy_ends_with_its_command_and_with_it_every_connection() {
         let (mut tasks, address, login, port, _) = proxied(true).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("CONNECT a.example:{port} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\n");
+        let request =
+            format!("CONNECT a.example:{port} HTTP/1.1\r\nProxy-Authorization: {login}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.read_u8().await.unwrap();
         tasks.shutdown().await;

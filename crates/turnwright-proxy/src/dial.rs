@@ -140,7 +140,8 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
     let url = Url::parse(&whole).ok().filter(|url| url.scheme() == "http");
-    let place = url.as_ref().and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
+    let place =
+        url.as_ref().and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
     let (Some(url), Some((host, port))) = (&url, place) else {
         return Err(DialError::Failed("the proxy of this machine is not one for HTTP".to_owned()));
     };

@@ -150,15 +150,16 @@ impl HostList {
     pub fn access(&self, target: &Target) -> Option<HostAccess> {
         let mut matching = self.0.iter().filter(|entry| entry.matches(target));
         let first = matching.next()?.access;
-        let is_named = first == HostAccess::Named
-            || matching.any(|entry| entry.access == HostAccess::Named);
+        let is_named =
+            first == HostAccess::Named || matching.any(|entry| entry.access == HostAccess::Named);
         Some(if is_named { HostAccess::Named } else { HostAccess::Public })
     }
 }
 
 impl HostEntry {
     fn matches(&self, target: &Target) -> bool {
-        let is_port = self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
+        let is_port =
+            self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
         is_port
             && match (&self.host, target.name()) {
                 (Host::Domain(above), Some(name)) if self.is_wildcard => is_below(name, above),
@@ -272,8 +273,19 @@ mod tests {
     #[test]
     fn a_list_has_no_wildcard_for_everything() {
         for wrong in [
-            "*", "*.com", "*.*.example", "pyhton", "localhost", "localhost:80", "a.localhost", "*.10.0.0.1",
-            "https://a.example", "a.example/x", "a.example:0", "a b.example", "",
+            "*",
+            "*.com",
+            "*.*.example",
+            "pyhton",
+            "localhost",
+            "localhost:80",
+            "a.localhost",
+            "*.10.0.0.1",
+            "https://a.example",
+            "a.example/x",
+            "a.example:0",
+            "a b.example",
+            "",
         ] {
             assert!(!HostList::is_entry(wrong), "{wrong}");
         }
@@ -281,7 +293,10 @@ mod tests {
             assert!(HostList::is_entry(ecosystem));
             assert!(hosts.split(' ').all(HostList::is_entry), "{hosts}");
         }
-        assert_eq!(registry_of("pypi.org").collect::<Vec<_>>(), ["pypi.org", "files.pythonhosted.org"]);
+        assert_eq!(
+            registry_of("pypi.org").collect::<Vec<_>>(),
+            ["pypi.org", "files.pythonhosted.org"]
+        );
         assert_eq!(registry_of("github.com").count(), 0);
     }
 }

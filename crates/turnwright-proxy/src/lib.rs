@@ -49,7 +49,10 @@ pub struct CommandProxy {
 
 impl Debug for CommandProxy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CommandProxy").field("address", &self.address).finish_non_exhaustive()
+        formatter
+            .debug_struct("CommandProxy")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 

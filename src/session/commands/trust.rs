@@ -9,8 +9,8 @@ use crate::session::SessionHost;
 use crate::tools::SharedValue;
 use crate::turn::Conversation;
 use turnwright_config::effective_policy::{
-    EffectivePolicy, HELPER_FILES, HOOK_FILES, LANGUAGE_FILE, LANGUAGE_TRUST, PROJECT_FILE, ProjectFile,
-    SERVERS_FILE, is_about_project_files, language_trust, resolve_policy,
+    EffectivePolicy, HELPER_FILES, HOOK_FILES, LANGUAGE_FILE, LANGUAGE_TRUST, PROJECT_FILE,
+    ProjectFile, SERVERS_FILE, is_about_project_files, language_trust, resolve_policy,
 };
 use turnwright_config::trust::Fingerprint;
 use turnwright_hooks::HookSet;

@@ -55,12 +55,14 @@ impl EditedFiles {
         if !events.is_empty() {
             languages.note_events(&events);
         }
-        let files = if outcome.ok { self.0.as_slice() } else { &[] };
-        for file in files {
+        if !outcome.ok {
+            return;
+        }
+        for file in &self.0 {
             languages.note_edit(&file.path);
         }
         let deadline = Instant::now() + TIME_LIMIT;
-        for file in files.iter().take(MAX_FILES) {
+        for file in self.0.iter().take(MAX_FILES) {
             let asking = languages.finish_edit(&file.path, deadline);
             if let Some(Some(report)) = ctx.cancel.run_until_cancelled(asking).await {
                 let name = ctx.env.files.roots().display_path(file);

@@ -138,8 +138,7 @@ impl HookedCall {
         (took, has_card): (Duration, bool),
     ) {
         let env = &ctx.env;
-        let event =
-            if outcome.ok { HookEvent::PostToolUse } else { HookEvent::PostToolUseFailure };
+        let event = if outcome.ok { HookEvent::PostToolUse } else { HookEvent::PostToolUseFailure };
         if ctx.cancel.is_cancelled() || !env.has_hooks(event) {
             return;
         }

@@ -226,7 +226,10 @@ impl HookReader<'_> {
                 None => self.add_problem(OWN_FILE, "it has no table `hooks`, and is ignored"),
             },
             Err(error) => {
-                self.add_problem(OWN_FILE, &format!("it is no valid JSON ({error}), and is ignored"));
+                self.add_problem(
+                    OWN_FILE,
+                    &format!("it is no valid JSON ({error}), and is ignored"),
+                );
             }
         }
     }
@@ -335,7 +338,10 @@ fn note_hash(file: &Path, hash: &str) -> Option<String> {
         return None;
     }
     if let Err(error) = private_file::write(file, hash.as_bytes()) {
-        return Some(format!("It cannot be noted which hooks you have: {}.", io_error_text(&error)));
+        return Some(format!(
+            "It cannot be noted which hooks you have: {}.",
+            io_error_text(&error)
+        ));
     }
     seen.map(|_| {
         "Your hooks have changed since the last session. `/hooks` lists them; if it was not you, remove what you \

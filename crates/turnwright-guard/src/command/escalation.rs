@@ -30,8 +30,8 @@ const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a host (
 const HTTPS: u16 = 443;
 /// The ends of names that are rather those of files than of hosts.
 const EXTENSIONS: [&str; 19] = [
-    "cfg", "css", "db", "env", "html", "ini", "js", "json", "lock", "log", "md", "py", "sql", "toml",
-    "ts", "txt", "xml", "yaml", "yml",
+    "cfg", "css", "db", "env", "html", "ini", "js", "json", "lock", "log", "md", "py", "sql",
+    "toml", "ts", "txt", "xml", "yaml", "yml",
 ];
 
 const NO_PORT: &str = "a port is a number from 1 to 65535";
@@ -409,11 +409,20 @@ mod tests {
             (json!("https://registry.npmjs.org"), "reach registry.npmjs.org"),
             (json!("https://Registry.NPMjs.org/"), "reach registry.npmjs.org"),
             (json!("https://a.example:9000"), "reach a.example:9000"),
-            (json!(["debug", "https://a.example", "https://a.example:443"]), "debug; reach a.example"),
-            (json!("https://a.example,https://b.example:22"), "reach a.example; reach b.example:22"),
+            (
+                json!(["debug", "https://a.example", "https://a.example:443"]),
+                "debug; reach a.example",
+            ),
+            (
+                json!("https://a.example,https://b.example:22"),
+                "reach a.example; reach b.example:22",
+            ),
             (json!("https://a.example https://b.example"), "reach a.example; reach b.example"),
             (json!("https://a.example, network"), "network"),
-            (json!("pypi.org, files.pythonhosted.org, debug"), "debug; reach pypi.org; reach files.pythonhosted.org"),
+            (
+                json!("pypi.org, files.pythonhosted.org, debug"),
+                "debug; reach pypi.org; reach files.pythonhosted.org",
+            ),
             (json!("docs.rs"), "reach docs.rs"),
             (json!("https://a.example, full"), "full"),
             (json!("setup.cc"), "write setup.cc"),

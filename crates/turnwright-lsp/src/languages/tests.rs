@@ -31,7 +31,7 @@ fn the_folder_of_a_server_has_no_path_in_its_name() {
 #[tokio::test]
 async fn only_text_of_bounded_length_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    let real = turnwright_workspace::real_path(dir.path()).unwrap();
+    let real = real_path(dir.path()).unwrap();
     let write = |name: &str, bytes: &[u8]| {
         #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
         std::fs::write(real.join(name), bytes).unwrap();

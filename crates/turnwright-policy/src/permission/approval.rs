@@ -450,8 +450,7 @@ mod tests {
 
     #[test]
     fn where_hosts_are_asked_about_auto_asks_for_the_network_only_if_a_proxy_is_not_enough() {
-        let policy =
-            PolicyRules { can_confine: true, asks_about_hosts: || true, ..policy() };
+        let policy = PolicyRules { can_confine: true, asks_about_hosts: || true, ..policy() };
         for (line, has_ssh_remote, expected) in [
             ("npm install && npm test", false, Verdict::Allow),
             ("x=$(date); curl a.b", false, Verdict::Allow),

@@ -233,8 +233,7 @@ mod tests {
         for (text, expected) in table {
             let rules = vec![Rule::parse(text, RuleAction::Deny, Scope::User).unwrap()];
             let policy = PolicyRules { rules, bases: bases.clone(), ..PolicyRules::default() };
-            let run =
-                Effect::Exec(Box::new(crate::shell::command("make", "/ws", ShellDialect::Bash)));
+            let run = Effect::Exec(Box::new(shell::command("make", "/ws", ShellDialect::Bash)));
             let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
             let places = places.iter().map(|place| place.to_string_lossy());
             let places: Vec<_> =

@@ -32,9 +32,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use harm::stakes;
 pub use prefix::{suggest_prefix, suggest_prefix_with_access};
-pub use programs::{
-    GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show_any_content,
-};
+pub use programs::{GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};

@@ -110,7 +110,7 @@ impl CallRunner {
                 None
             }
             PermissionAnswer::Unclear(_) => None,
-            answer => Some(self.resolve(request, answer).is_ok()),
+            answer @ PermissionAnswer::Chosen(_) => Some(self.resolve(request, answer).is_ok()),
         }
     }
 }

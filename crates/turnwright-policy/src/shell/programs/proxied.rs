@@ -33,9 +33,9 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
             // An answer about a host is not one about publishing there.
             let publishes = is_git && !fetches(words);
             // Elsewhere `a@b:c` is not an address.
-            let uses_ssh = words.iter().any(|word| {
-                is_ssh_address(&word.text) && (is_git || word.text.contains("://"))
-            });
+            let uses_ssh = words
+                .iter()
+                .any(|word| is_ssh_address(&word.text) && (is_git || word.text.contains("://")));
             is_obedient && !publishes && !uses_ssh
         })
     });
@@ -47,8 +47,7 @@ fn resolves(command: &SimpleCommand) -> bool {
     let program = name(command.program());
     let words = command.words.get(1..).unwrap_or_default();
     RESOLVERS.iter().any(|(programs, subcommands)| {
-        is_in(programs, program)
-            && (subcommands.is_empty() || names_subcommand(words, subcommands))
+        is_in(programs, program) && (subcommands.is_empty() || names_subcommand(words, subcommands))
     })
 }
 

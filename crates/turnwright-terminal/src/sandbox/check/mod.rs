@@ -403,7 +403,9 @@ fn host_access(settings: &SandboxSettings) -> String {
         (NetworkSetting::On, _) => "commands have the whole network".to_owned(),
         (_, true) if listed.is_empty() => "asked about one by one".to_owned(),
         (_, true) => format!("{listed}; others are asked about one by one"),
-        (_, false) if listed.is_empty() => "not by name: the network is asked about as a whole".to_owned(),
+        (_, false) if listed.is_empty() => {
+            "not by name: the network is asked about as a whole".to_owned()
+        }
         (_, false) => format!("not by name, so these are out of reach: {listed}"),
     }
 }

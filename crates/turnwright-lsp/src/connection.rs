@@ -66,7 +66,8 @@ pub(crate) struct Document {
     pub(crate) published: Option<Published>,
 }
 
-#[derive(Clone, Debug)]
+/// The errors that a server has published.
+#[derive(Debug)]
 pub(crate) struct Published {
     at: Instant,
     /// When they count, unless others come before.
@@ -137,13 +138,13 @@ impl Heard {
         let Some(path) = path_of(&params["uri"]) else { return };
         let mut open = self.documents.iter_mut();
         let Some(document) = open.find(|document| document.path == path) else { return };
+        let Some(errors) = errors_in(&params["diagnostics"]) else { return };
         let at = Instant::now();
         let settled = match params["version"].as_i64() {
             Some(version) if version == document.version => at,
             Some(_) => return,
             None => at + QUIET_TIME,
         };
-        let errors = errors_in(&params["diagnostics"]);
         document.published = Some(Published { at, settled, errors });
     }
 

@@ -17,7 +17,7 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, find_in_path, is_program,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path, is_program,
 };
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -119,13 +119,11 @@ impl ServerProcess {
         Ok((ServerProcess { group, temp }, pipes))
     }
 
-    /// Waits until it has ended, or was killed because it held more memory than it may. Returns why, as a part of a
-    /// sentence.
+    /// Waits until it has ended, or holds more memory than it may. Returns why, as a part of a sentence.
     pub(crate) async fn ended(&mut self, memory: u64) -> String {
         let too_much = self.group.memory_above(Some(memory));
         tokio::select! {
             bytes = too_much => {
-                self.group.stop(Duration::ZERO).await;
                 format!("it held {} of memory, more than it may", text::format_bytes(bytes))
             }
             exit = self.group.wait_for_end() => format!("it ended ({exit})"),

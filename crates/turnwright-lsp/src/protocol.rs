@@ -103,14 +103,15 @@ pub struct Problem {
     pub(crate) message: String,
 }
 
-/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out.
-pub(crate) fn errors_in(diagnostics: &Value) -> Vec<Problem> {
-    let all = diagnostics.as_array().into_iter().flatten();
+/// The errors among diagnostics, sorted and each once; `None` if there is no list of them, which does not mean that there
+/// are no errors. What is malformed, or less than an error, is left out.
+pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
+    let all = diagnostics.as_array()?.iter();
     let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);
     let mut found: Vec<_> = errors.filter_map(problem).take(MAX_ERRORS).collect();
     found.sort();
     found.dedup();
-    found
+    Some(found)
 }
 
 fn problem(diagnostic: &Value) -> Option<Problem> {
@@ -281,7 +282,8 @@ mod tests {
             { "range": 7, "message": "m" },
             { "range": range(1, 0, 1) },
             "x"
-        ]));
+        ]))
+        .unwrap();
         let shown: Vec<_> = found
             .iter()
             .map(|problem| (problem.range.start.line, problem.code.as_str(), &*problem.message))
@@ -290,8 +292,9 @@ mod tests {
         let flood: Value = (0..1_000)
             .map(|number| json!({ "range": range(number, 0, 1), "message": "m" }))
             .collect();
-        assert_eq!(errors_in(&flood).len(), MAX_ERRORS);
-        assert_eq!(errors_in(&Value::Null), []);
+        assert_eq!(errors_in(&flood).unwrap().len(), MAX_ERRORS);
+        assert_eq!(errors_in(&json!([])), Some(Vec::new()));
+        assert_eq!(errors_in(&Value::Null), None);
     }
 
     #[cfg(unix)]

@@ -250,7 +250,7 @@ impl Server {
             let left = deadline.checked_duration_since(Instant::now())?;
             let params = json!({ "textDocument": { "uri": uri(&shown.path) } });
             match self.connection.request("textDocument/diagnostic", params, left).await {
-                Ok(report) => return Some(errors_in(&report["items"])),
+                Ok(report) => return errors_in(&report["items"]),
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
                 }

@@ -37,7 +37,7 @@ const MAX_PROGRESS: usize = 64;
 const MAX_SETTINGS: usize = 256;
 /// Errors without a version are those of the last text when no others have come for so long.
 const QUIET_TIME: Duration = Duration::from_millis(250);
-/// Errors from before the last change of another file count when no others have come for so long.
+/// Errors from before another text was told count when no others have come for so long since.
 const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 /// The work of a server that sends no notification about it is assumed to begin and end within this time.
 const QUIET_START: Duration = Duration::from_secs(3);
@@ -84,7 +84,7 @@ pub(crate) struct Heard {
     pub(crate) last_version: i64,
     /// True if it has asked to be asked for diagnostics.
     pub(crate) wants_pulls: bool,
-    /// When somebody last asked it something, and when it was last told a change.
+    /// When somebody last asked it something, and when it was last told a text.
     pub(crate) used: Instant,
     pub(crate) changed: Instant,
     started: Instant,
@@ -157,7 +157,8 @@ impl Heard {
     /// The published errors of a text, and from when on they count.
     pub(crate) fn published(&self, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
         let Published { at, settled, errors } = self.document(shown)?.published.as_ref()?;
-        let counts = if *at < self.changed { self.changed + DEPENDENT_TIME } else { *settled };
+        let may_depend = shown.is_saved && *at < self.changed;
+        let counts = if may_depend { self.changed + DEPENDENT_TIME } else { *settled };
         Some((counts, errors.clone()))
     }
 }
@@ -498,7 +499,7 @@ mod tests {
     #[test]
     fn only_published_errors_of_the_last_text_of_an_open_document_are_kept() {
         let path = PathBuf::from(if cfg!(windows) { "C:\\w\\a" } else { "/w/a" });
-        let shown = ShownText { path: path.clone(), version: 2 };
+        let shown = ShownText { path: path.clone(), version: 2, is_saved: true };
         let start = json!({ "line": 0, "character": 0 });
         let publish = |path: &Path, version: Value, message: &str| {
             let range = json!({ "start": start, "end": start });
@@ -524,10 +525,12 @@ mod tests {
         assert!(settled <= Instant::now() && errors[0].message == "right");
         heard.take_errors(&publish(&path, Value::Null, "without a version"));
         assert!(heard.published(&shown).unwrap().0 > Instant::now());
-        // Another file was changed since: what it has mended may be published soon.
+        // Another file was changed since: what that has mended may be published soon.
         heard.changed = Instant::now() + Duration::from_secs(9);
         assert_eq!(heard.published(&shown).unwrap().0, heard.changed + DEPENDENT_TIME);
-        assert_eq!(heard.published(&ShownText { version: 1, ..shown }), None);
+        let earlier = ShownText { is_saved: false, ..shown };
+        assert!(heard.published(&earlier).unwrap().0 < heard.changed);
+        assert_eq!(heard.published(&ShownText { version: 1, ..earlier }), None);
     }
 
     #[test]

@@ -292,7 +292,7 @@ impl DiagnosticSource for Server {
     }
 
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
-        let mut shown = ShownText { path: file.to_path_buf(), version: 0 };
+        let mut shown = ShownText { path: file.to_path_buf(), version: 0, is_saved };
         self.connection.heard().send_modify(|heard| {
             let (version, is_new) = self.tell(heard, file, text);
             shown.version = version;
@@ -317,7 +317,6 @@ impl DiagnosticSource for Server {
         let params = json!({ "changes": changes });
         self.connection.notify("workspace/didChangeWatchedFiles", params);
         self.connection.heard().send_modify(|heard| {
-            heard.changed = Instant::now();
             heard.documents.retain(|document| {
                 let gone = (document.path.clone(), FileEvent::Deleted);
                 let is_gone = events.contains(&gone);

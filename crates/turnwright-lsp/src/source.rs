@@ -16,6 +16,8 @@ use crate::protocol::{Encoding, Problem};
 pub struct ShownText {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
+    /// True if it is that of the disk, and not an earlier one.
+    pub(crate) is_saved: bool,
 }
 
 /// A change of a file that was made without the source.

@@ -17,7 +17,7 @@ use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{Launch, find_program};
 use crate::protocol::{FileEdits, file_edits, places, uri};
 use crate::report::{ErrorCounts, FileReport, Finding};
-use crate::server::{Phase, run};
+use crate::server::{Phase, Server, run};
 use crate::source::{DiagnosticSource, FileEvent};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_workspace::exec::Environment;
@@ -76,7 +76,7 @@ struct Shared {
     state: watch::Sender<State>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct State {
     started: Vec<Started>,
     edited: Vec<Edited>,
@@ -172,12 +172,8 @@ impl LanguageServers {
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
         let deadline = Instant::now() + limit;
         let mut reports = Vec::new();
-        let State { started, edited } = self.0.state.borrow().clone();
-        for started in started {
-            let server = match &*started.phase.borrow() {
-                Phase::Ready(server) => Arc::clone(server),
-                Phase::Starting | Phase::Idle | Phase::Failed { .. } => continue,
-            };
+        let edited = self.0.state.borrow().edited.clone();
+        for server in self.ready_servers() {
             refresh(server.as_ref(), None).await;
         }
         for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
@@ -216,9 +212,16 @@ impl LanguageServers {
         if is_edit {
             refresh(source.as_ref(), Some(file)).await;
         }
-        // The rest of the time is for what matters more.
-        let half = Instant::now() + (deadline - Instant::now()) / 2;
-        compared.before = errors_before(source.as_ref(), file, before, half).await;
+        compared.before = match before {
+            Before::Errors(counts) => Some(counts),
+            Before::Text(old) => {
+                // The rest of the time is for what matters more.
+                let half = Instant::now() + (deadline - Instant::now()) / 2;
+                let shown = source.show(file, &old, false);
+                let errors = source.errors(&shown, half).await;
+                errors.map(|errors| ErrorCounts::of(&errors))
+            }
+        };
         let shown = source.show(file, &text, true);
         if let Some(now) = source.errors(&shown, deadline).await {
             let before = compared.before.as_ref();
@@ -245,11 +248,19 @@ impl LanguageServers {
 
     /// Tells the running servers of files that were changed.
     pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
-        for started in &self.0.state.borrow().started {
-            if let Phase::Ready(source) = &*started.phase.borrow() {
-                source.note_events(events);
-            }
+        for server in self.ready_servers() {
+            server.note_events(events);
         }
+    }
+
+    fn ready_servers(&self) -> Vec<Arc<Server>> {
+        let state = self.0.state.borrow();
+        let phases = state.started.iter().map(|started| started.phase.borrow().clone());
+        let ready = phases.filter_map(|phase| match phase {
+            Phase::Ready(server) => Some(server),
+            Phase::Starting | Phase::Idle | Phase::Failed { .. } => None,
+        });
+        ready.collect()
     }
 
     /// Returns true if there is a server that can be asked for places. One that nobody uses starts again for that.
@@ -511,23 +522,6 @@ async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
             }
             ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
             ReadText::NotText => {}
-        }
-    }
-}
-
-/// The errors of a file before a change.
-async fn errors_before(
-    source: &dyn DiagnosticSource,
-    file: &Path,
-    before: Before,
-    deadline: Instant,
-) -> Option<ErrorCounts> {
-    match before {
-        Before::Errors(counts) => Some(counts),
-        Before::Text(text) => {
-            let shown = source.show(file, &text, false);
-            let errors = source.errors(&shown, deadline).await?;
-            Some(ErrorCounts::of(&errors))
         }
     }
 }

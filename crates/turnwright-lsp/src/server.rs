@@ -216,31 +216,49 @@ impl Server {
 
     /// Waits until the server has loaded the project.
     async fn wait_until_ready(&self, deadline: Instant) -> Option<()> {
-        let mut heard = self.connection.heard().subscribe();
-        loop {
-            if heard.borrow_and_update().is_ready(self.spec.readiness) {
-                return Some(());
-            }
+        let is_ready = self.wait_for(deadline, |heard| {
             let soon = Instant::now() + RETRY_PAUSE;
-            self.wait_for_news(&mut heard, deadline, soon).await?;
-        }
+            heard.is_ready(self.spec.readiness).then_some(()).ok_or(soon)
+        });
+        is_ready.await
     }
 
-    /// Waits for news of the server, or for another moment. Returns `None` at the deadline and after its end.
-    async fn wait_for_news(
+    /// Waits until the server publishes the errors of a document.
+    async fn wait_for_publication(
         &self,
-        heard: &mut watch::Receiver<Heard>,
+        shown: &ShownText,
         deadline: Instant,
-        until: Instant,
-    ) -> Option<()> {
-        if Instant::now() >= deadline {
-            return None;
-        }
-        tokio::select! {
-            biased;
-            () = self.connection.ended() => None,
-            news = heard.changed() => news.ok(),
-            () = sleep_until(until.min(deadline)) => Some(()),
+    ) -> Option<Vec<Problem>> {
+        let publication = self.wait_for(deadline, |heard| match heard.published(shown) {
+            Some((settled, errors)) if settled <= Instant::now() => Ok(errors),
+            Some((settled, _)) => Err(settled),
+            None => Err(deadline),
+        });
+        publication.await
+    }
+
+    /// Waits until something is found in the state of the server, which is looked at when it changes and when `find`
+    /// says. Returns `None` at the deadline and after the end of the server.
+    async fn wait_for<T>(
+        &self,
+        deadline: Instant,
+        find: impl Fn(&Heard) -> Result<T, Instant>,
+    ) -> Option<T> {
+        let mut heard = self.connection.heard().subscribe();
+        loop {
+            let until = match find(&heard.borrow_and_update()) {
+                Ok(found) => return Some(found),
+                Err(until) => until.min(deadline),
+            };
+            if Instant::now() >= deadline {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = self.connection.ended() => return None,
+                news = heard.changed() => news.ok()?,
+                () = sleep_until(until) => {}
+            }
         }
     }
 
@@ -256,24 +274,6 @@ impl Server {
                 }
                 Err(_) => return None,
             }
-        }
-    }
-
-    /// Waits until the server publishes the errors of a document.
-    async fn wait_for_publication(
-        &self,
-        shown: &ShownText,
-        deadline: Instant,
-    ) -> Option<Vec<Problem>> {
-        let mut heard = self.connection.heard().subscribe();
-        loop {
-            let found = heard.borrow_and_update().published(shown);
-            let until = match found {
-                Some((settled, errors)) if settled <= Instant::now() => return Some(errors),
-                Some((settled, _)) => settled,
-                None => deadline,
-            };
-            self.wait_for_news(&mut heard, deadline, until).await?;
         }
     }
 }

@@ -241,7 +241,8 @@ mod tests {
             assert!(problems.concat().contains(expected), "{entry}: {problems:?}");
         }
         // A stranger's file cannot fill the screen, or hide what it says.
-        let odd = json!({ "command": "x", "args": "\u{1b}[2J".repeat(9_999), "extensionToLanguage": {} });
+        let arguments = "\u{1b}[2J".repeat(9_999);
+        let odd = json!({ "command": "x", "args": arguments, "extensionToLanguage": {} });
         let name = "x\u{202e}".repeat(9_999);
         let (_, problems) = configured_servers(&json!({ name: odd }));
         assert!(problems[0].len() < 9 * MAX_TOLD_CHARS, "{problems:?}");

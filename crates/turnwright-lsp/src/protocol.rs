@@ -103,8 +103,8 @@ pub struct Problem {
     pub(crate) message: String,
 }
 
-/// The errors among diagnostics, sorted and each once; `None` if there is no list of them, which does not mean that there
-/// are no errors. What is malformed, or less than an error, is left out.
+/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out. `None` if
+/// there is no list of them, which does not mean that there are none.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();
     let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);

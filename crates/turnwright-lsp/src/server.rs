@@ -196,8 +196,8 @@ impl Server {
         (version, is_new)
     }
 
-    /// Opens a document, or sends its new text in place of the old one. A change without a range is understood whichever
-    /// kind of changes a server asks for, and does not depend on what it takes for the end of a line.
+    /// Opens a document, or sends its new text in place of the old one. Servers understand a change without a range
+    /// whichever kind of changes they ask for, and it does not depend on what ends a line for them.
     fn send_text(&self, document: &Document, is_open: bool, text: &str) {
         let mut about = json!({ "uri": uri(&document.path), "version": document.version });
         if is_open {

@@ -95,12 +95,19 @@ impl Tool for RenameSymbol {
         if files.is_empty() {
             return Err("The language server would change nothing.".into());
         }
+        // The first target is the file that the call names.
+        let targets = targets.get(1..).unwrap_or_default();
+        let mut distinct: Vec<_> = targets.iter().map(|target| &target.path).collect();
+        distinct.sort();
+        distinct.dedup();
+        if distinct.len() != files.len() {
+            return Err("The language server names one file by two paths. Nothing was changed.".into());
+        }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();
         let mut content = Vec::new();
         let mut room = edit_common::MAX_CARD_BYTES;
-        // The first target is the file that the call names.
-        for (edits, target) in files.into_iter().zip(targets.iter().skip(1).cloned()) {
+        for (edits, target) in files.into_iter().zip(targets.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
             let before = match ctx.env.files.read(&target).await {

@@ -2,7 +2,6 @@
 //! hostile document must not cost more than this process.
 
 use std::io::{Read, stdin};
-use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use super::CliError;
@@ -12,7 +11,7 @@ use turnwright_terminal::{print, report};
 #[cfg(unix)]
 const MAX_MEMORY: Option<u64> = Some(512 * 1024 * 1024);
 
-pub(super) fn run(pages: Option<&RangeInclusive<usize>>) -> ExitCode {
+pub(super) fn run(pages: Option<&str>) -> ExitCode {
     #[cfg(unix)]
     rustix::process::setrlimit(
         rustix::process::Resource::As,

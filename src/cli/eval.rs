@@ -1,5 +1,6 @@
 //! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -118,6 +119,9 @@ pub(super) struct EvalRunCliArgs {
     /// Setting for all trials; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Another build of turnwright to run the trials with
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
     /// Folder for the results; if it has some, the run goes on where it stopped
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -127,6 +131,9 @@ pub(super) struct EvalRunCliArgs {
     /// Longest time for the whole run, such as 90s, 10m or 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     max_time: Option<Duration>,
+    /// Keep the trees and the sessions of the trials
+    #[arg(long)]
+    keep: bool,
 }
 
 #[derive(Debug, Args)]
@@ -221,7 +228,11 @@ fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> 
 
 fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
     let tasks = args.chosen.read()?;
-    let models = if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
+    let mut models =
+        if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
+    // One that is named twice is the same.
+    let mut seen = HashSet::new();
+    models.retain(|model| seen.insert(model.clone()));
     let out = match args.out {
         Some(out) => out,
         None => new_folder(&args.chosen.tasks, &rfc3339(SystemTime::now())[..10])?,
@@ -234,8 +245,13 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalErro
         out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
+        keeps_trees: args.keep,
     };
-    wait_for(config, args.set, async |workplace| {
+    let program = args.program.map(std::path::absolute).transpose()?;
+    wait_for(config, args.set, async |mut workplace| {
+        if let Some(program) = program {
+            workplace.use_program(program)?;
+        }
         let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
         if stderr().is_terminal() {
             // The line of the progress is not ended.

@@ -19,7 +19,6 @@ mod stats;
 mod stored;
 
 use std::io::{self, Write, stderr};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -167,8 +166,8 @@ enum CliCommand {
     /// Write the text of the document on stdin as JSON; the agent starts it.
     #[command(hide = true)]
     DocumentText {
-        #[arg(long, value_parser = turnwright_documents::parse_range)]
-        pages: Option<RangeInclusive<usize>>,
+        #[arg(long)]
+        pages: Option<String>,
     },
     /// Run a recorded session again, and say what has changed
     ///
@@ -311,7 +310,7 @@ pub fn run() -> ExitCode {
         return sandbox::run_probe(probe);
     }
     if let Some(CliCommand::DocumentText { pages }) = &arguments.command {
-        return document::run(pages.as_ref());
+        return document::run(pages.as_deref());
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
@@ -398,7 +397,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Trust(args) => rules::run_trust(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
-        CliCommand::DocumentText { pages } => document::run(pages.as_ref()),
+        CliCommand::DocumentText { pages } => document::run(pages.as_deref()),
         CliCommand::Replay { file } => replay::run(&file, config),
         CliCommand::Policy { dir, action } => rules::run_policy(dir, action, &config),
         CliCommand::Sessions { action } => stored::run_sessions(action, &config),

@@ -1,6 +1,5 @@
-//! Has the text of a document read by a process of its own: this program again, with little memory and time, and in a
-//! sandbox in which it reads nothing but itself and what it is given. Whatever a document does to its reader costs that
-//! reading only.
+//! Reads the text of a document in a process of its own: this program again, with little memory and time, in a sandbox
+//! in which it can read nothing but itself and what it is given. Whatever a document does to it costs that call only.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +14,9 @@ use tokio::time::timeout;
 use turnwright_documents::DocumentText;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::exec::{
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, launcher_program,
+};
 
 const MAX_TIME: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_millis(200);
@@ -36,13 +37,13 @@ pub(crate) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
-    if let Some(pages) = pages {
-        turnwright_documents::parse_range(pages)?;
-    }
     let _place = PLACES.acquire().await.map_err(|error| error.to_string())?;
-    let program = reader(pages).map_err(|error| not_started(&error))?;
-    let started = ProcessGroup::start_piped(&program).await;
-    let (mut group, pipes) = started.map_err(|error| not_started(&error))?;
+    let (mut group, pipes) = start_reader(pages).await.map_err(|error| {
+        let why = io_error_text(&error);
+        format!("cannot be read, because its reader was not started: {why}")
+    })?;
+    // Nobody reads its messages, so it must not wait until somebody does.
+    drop(pipes.stderr);
     let mut stdin = pipes.stdin;
     let mut output = pipes.stdout.take(MAX_ANSWER_BYTES);
     let mut answer = Vec::new();
@@ -59,12 +60,8 @@ pub(crate) async fn read_document(
     serde_json::from_slice(&answer).unwrap_or_else(|_| Err(CRASHED.to_owned()))
 }
 
-fn not_started(error: &io::Error) -> String {
-    format!("cannot be read, because its reader was not started: {}", io_error_text(error))
-}
-
-fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
-    let program = std::env::current_exe()?;
+async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    let program = launcher_program().ok_or(io::ErrorKind::NotFound)?.to_owned();
     let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
     if let Some(pages) = pages {
         command_line.push(format!("--pages={pages}").into());
@@ -73,5 +70,6 @@ fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
     let sandbox = turnwright_sandbox::can_confine()
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });
     let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });
-    Ok(PipedProgram { command_line, workdir, environment: Environment::default(), sandbox })
+    let environment = Environment::default();
+    ProcessGroup::start_piped(&PipedProgram { command_line, workdir, environment, sandbox }).await
 }

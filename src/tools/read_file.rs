@@ -22,7 +22,7 @@ use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::files::{
-    BinaryFile, Excerpt, FileError, Files, LineWindow, ReadContent, Roots, may_be_document,
+    BinaryFile, Excerpt, FileError, Files, LineWindow, ReadContent, Roots, is_pdf, may_be_document,
 };
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
@@ -223,8 +223,11 @@ async fn find<'a>(
 
 /// Returns true if the text is that of a PDF, which may be written in ASCII, or of a notebook of which cells are asked for.
 fn is_document_text(look: &ReadContent, pages: Option<&str>) -> bool {
-    let ReadContent::Whole(text) = look else { return false };
-    text.text.starts_with("%PDF-") || pages.is_some() && text.text.starts_with('{')
+    let start = match look {
+        ReadContent::Whole(text) => text.text.as_str(),
+        ReadContent::Excerpt(excerpt) => excerpt.lines.first().map_or("", |line| &line.text),
+    };
+    is_pdf(start.as_bytes()) || pages.is_some() && start.starts_with('{')
 }
 
 async fn binary(

@@ -14,6 +14,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
+use turnwright_types::error_text::as_sentence;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::web::search::SearchService;
@@ -95,7 +96,7 @@ fn search_effect(service: &SearchService) -> Effect {
 }
 
 fn refusal(why: &str) -> String {
-    format!("The search has failed: {why}.")
+    as_sentence(format!("The search has failed: {why}"))
 }
 
 fn outcome(service: &str, query: &str, all: &[String]) -> ToolOutcome {
@@ -130,6 +131,8 @@ mod tests {
         let long = outcome("exa", "rust", &many);
         assert!(long.text.len() < MAX_BYTES + 200, "{}", long.text);
         assert!(long.text.ends_with("é…\n</untrusted>\n"), "{}", long.text);
+        assert_eq!(refusal("why"), "The search has failed: why.");
+        assert_eq!(refusal("Is it running?"), "The search has failed: Is it running?");
         assert_eq!(outcome("exa", "rust", &[]).text, "[exa has no results for \"rust\"]\n");
     }
 }

@@ -2,6 +2,7 @@
 //! command line proves something only if its success depends on the project.
 
 use std::collections::HashSet;
+use std::iter::repeat_n;
 
 use super::Turn;
 use super::checks::edits_files;
@@ -288,36 +289,95 @@ pub(super) fn is_in(words: &str, word: &str) -> bool {
 /// Returns the worth of a command line as a proof, if it succeeds. Commands that do not decide about that are thin at
 /// best.
 pub(super) fn proof_of(line: &str) -> Proof {
-    let mut commands = shell::parse(line, dialect()).commands;
-    let all_decide = forgets_no_failure(line.trim(), &commands);
-    commands.retain(|command| !is_exit(command));
-    let best = commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
-    let Some((last, others)) = commands.split_last().filter(|_| !all_decide) else { return best };
-    // Nobody sees how a command in the background ends. Of several comparisons only the last one decides, which is not
-    // meant.
-    let is_thin = line.trim_end().ends_with('&') || compares(last) && others.iter().any(compares);
-    let worth = if is_thin { Proof::Thin } else { proof_of_command(last) };
+    let commands = shell::parse(line, dialect()).commands;
+    let best = best_proof(&commands);
+    if !line.contains(['&', '|', ';', '\n']) {
+        return best;
+    }
+    let deciding = deciding_commands(line, &commands);
+    let [all, some] = [&commands, &deciding]
+        .map(|list| list.iter().filter(|command| compares(command)).count());
+    // Of several comparisons only the last one decides, which is not meant.
+    let worth = if (1..all).contains(&some) { Proof::Thin } else { best_proof(&deciding) };
     worth.max(Proof::Thin).min(best)
 }
 
-/// Returns true if a line succeeds only if each of its commands does. Quotes do not matter: a line that seems to have
-/// more operators than it has is judged by its last command.
-fn forgets_no_failure(line: &str, commands: &[SimpleCommand]) -> bool {
-    if !line.contains(['&', '|', ';', '\n']) {
-        return true;
-    }
+fn best_proof(commands: &[SimpleCommand]) -> Proof {
+    commands.iter().map(proof_of_command).max().unwrap_or(Proof::None)
+}
+
+/// The commands that decide about the success of a line with these commands: those behind the last operator that lets
+/// a failure be forgotten. There are none if the last command runs in the background.
+fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleCommand> {
     let set = commands.iter().filter(|command| command.program() == "set");
     let options: Vec<_> = set.flat_map(SimpleCommand::argv).collect();
     let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
-    let bare = FORGETS_NOTHING.iter().fold(line.to_owned(), |text, word| text.replace(word, " "));
-    let pipes_decide = !bare.contains('|') || options.contains(&"pipefail") && !bare.contains("||");
-    pipes_decide && !bare.contains('&') && (stops || !bare.contains([';', '\n']))
+    let pipes_decide = options.contains(&"pipefail");
+    let text = without_documents(line);
+    let mut bare = without_quoted(&text).replace("|| exit 0", " & exit 0").replace("|&", "| ");
+    for word in FORGETS_NOTHING {
+        bare = bare.replace(word, &"_".repeat(word.len()));
+    }
+    // Like a command in the background, one before `||` may fail whatever is set.
+    bare = bare.replace("||", "&&");
+    let end = bare.trim_end_matches([' ', '\t', ';', '\n']).len();
+    let last = bare[..end].rfind(|letter: char| match letter {
+        '&' => true,
+        '|' => !pipes_decide,
+        ';' | '\n' => !stops,
+        _ => false,
+    });
+    let part = &text[last.map_or(0, |at| at + 1)..end];
+    shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect()).commands
 }
 
-/// Returns true for a command that only ends the line, as a failure.
-fn is_exit(command: &SimpleCommand) -> bool {
-    matches!(command.program(), "" | "exit" | "false" | "return")
-        && command.argv().nth(1) != Some("0")
+/// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
+fn without_documents(line: &str) -> String {
+    let mut text = String::with_capacity(line.len() + 1);
+    let mut end: Option<&str> = None;
+    for row in line.lines() {
+        if let Some(word) = end {
+            end = Some(word).filter(|word| row.trim() != *word);
+            continue;
+        }
+        if row.trim_start().starts_with('#') {
+            continue;
+        }
+        let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
+        let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
+        end = words.find(|word| !word.is_empty()).filter(|_| !rest.starts_with('<'));
+        match end.and_then(|word| rest.split_once(word)) {
+            Some((_, tail)) => text.extend([head, tail.trim_start_matches(['\'', '"'])]),
+            None => text.push_str(row),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The text with other letters in place of quoted and escaped ones, byte by byte: what looks like an operator is one.
+fn without_quoted(text: &str) -> String {
+    let mut bare = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut is_escaped = false;
+    for letter in text.chars() {
+        let is_mark = matches!(letter, '\'' | '"' | '\\');
+        if quote.is_some() || is_escaped || is_mark {
+            bare.extend(repeat_n('_', letter.len_utf8()));
+        } else {
+            bare.push(letter);
+        }
+        if is_escaped {
+            is_escaped = false;
+        } else if letter == '\\' && quote != Some('\'') {
+            is_escaped = true;
+        } else if is_mark && quote.is_none() {
+            quote = Some(letter);
+        } else if quote == Some(letter) {
+            quote = None;
+        }
+    }
+    bare
 }
 
 fn compares(command: &SimpleCommand) -> bool {
@@ -452,6 +512,14 @@ mod tests {
                     "bash -lc pytest",
                     "grep -q 'a|b' x && cargo test",
                     "cargo build; make || exit 1",
+                    "cd web; npm test && echo done",
+                    "set -o pipefail; cargo test 2>&1 | tail -20",
+                    "echo 5 | python3 x.py && echo ok",
+                    "python3 x.py && echo 'a; b | c & d'",
+                    "cargo test && git commit -m \"it's done; a \\\" b\"",
+                    "python3 x.py <<'EOF' && echo ok\n1; 2\nEOF",
+                    "cargo test\n# don't stop",
+                    "cargo test &>log",
                 ],
             ),
             (
@@ -483,6 +551,11 @@ mod tests {
                     "bash -lc 'cargo test; true'",
                     "bash -lc ls",
                     "cargo test; exit 0",
+                    "cargo test || exit 0",
+                    "cargo test; x=$?",
+                    "cd web && npm test; echo done",
+                    "cargo test | grep 'a || exit 1'",
+                    "# don't\ncargo test; true",
                     "set -e; cargo test | head",
                     "python3 server.py &",
                     "true",

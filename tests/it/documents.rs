@@ -56,6 +56,8 @@ end
 fn a_document_that_brings_down_its_reader_costs_only_that_call() {
     let mut agent = TestAgent::builder().start();
     fs::write(agent.path("a.pdf"), pdf("(Hello)", "")).unwrap();
+    fs::write(agent.path("a.txt"), pdf("(Named .txt)", "")).unwrap();
+    fs::write(agent.path("about.txt"), "%PDF- begins a PDF").unwrap();
     fs::write(agent.path("bomb.pdf"), pdf("(Hello)", HOSTILE_MAP)).unwrap();
     fs::write(agent.path("broken.pdf"), b"%PDF-1.7\n\0\xff").unwrap();
     fs::write(agent.path("old.doc"), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0").unwrap();
@@ -69,18 +71,22 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
         json!({ "path": "old.doc" }),
         json!({ "path": "a.ipynb" }),
         json!({ "path": "a.ipynb", "pages": "1" }),
+        json!({ "paths": ["about.txt", "a.txt", "a.pdf"], "pages": "1-20" }),
     ];
     let results = cards::run_each(&mut agent, "read_file", &all);
     assert!(results[0].contains("bomb.pdf | Error: cannot be read: "), "{}", results[0]);
     let text = "[File: a.pdf | PDF, 1 page | Lines: 3]\n--- page 1 ---\nHello\n";
     assert!(results[1].starts_with(text), "{}", results[1]);
-    assert!(results[2].contains("has no page 2: the last one is 1"), "{}", results[2]);
+    assert!(results[2].contains("has no page 2; it has 1"), "{}", results[2]);
     assert!(results[3].contains("is a page or a range"), "{}", results[3]);
     assert!(results[4].contains("is a PDF that cannot be read: "), "{}", results[4]);
     assert!(results[5].contains("convert it"), "{}", results[5]);
     assert!(results[6].contains("    1| {\"nbformat\""), "{}", results[6]);
     assert!(results[7].contains("notebook, 1 cell | Lines: "), "{}", results[7]);
     assert!(results[7].contains("\nx = 1\n"), "{}", results[7]);
+    for part in ["    1| %PDF- begins a PDF\n", "--- page 1 ---\nNamed .txt\n", "\nHello\n"] {
+        assert!(results[8].contains(part), "{}", results[8]);
+    }
 }
 
 #[test]

@@ -209,6 +209,41 @@ fn a_trial_has_a_home_and_a_tree_of_its_own() {
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
 }
 
+#[test]
+fn the_tree_and_the_sessions_of_a_trial_can_be_kept() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.fix_task("fix");
+    let (ended, lines) = lab.eval(&["--runs", "1", "--keep", "--models", "scripted,scripted"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    let place = lab.project.join("out/trees/fix-scripted-1");
+    assert_eq!(fs::read_to_string(place.join("work/a.txt")).unwrap(), "good\n");
+    assert!(fs::read_dir(place.join("state")).unwrap().next().is_some());
+}
+
+#[test]
+fn another_build_can_run_the_trials() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.fix_task("fix");
+    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "gone"]);
+    assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("gone cannot be read: "), "{}", ended.stderr);
+    let own = lab.command(&[]).get_program().to_str().unwrap().to_owned();
+    lab.write("other", &format!("#!/bin/sh\ntouch \"$0.ran\"\nexec '{own}' \"$@\"\n"));
+    let mut command = Command::new("chmod");
+    command.arg("+x").arg(lab.project.join("other"));
+    assert!(process_waits::status(&mut command).unwrap().success());
+    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "other"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    assert!(lines[0]["version"].as_str().unwrap().starts_with("other+"), "{lines:?}");
+    assert!(lab.project.join("other.ran").exists());
+}
+
 /// Outside of the temporary folder, nothing else hides the project.
 #[test]
 fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
@@ -220,19 +255,46 @@ fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
         eprintln!("skipped: the sandbox hides the temporary folder");
         return;
     }
-    let mut lab = Lab::new(&json!([says("Done.")]));
+    let mut lab = Lab::new(&json!([says("Done."), says("Done.")]));
     lab.project = place.path().canonicalize().unwrap();
     lab.write("a.txt", "first\n");
     lab.commit_all("first");
+    // A key of another provider is not in the places that are hidden from all commands.
+    let keys = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let key = keys.path().join("other.key");
+    turnwright_types::private_file::write(&key, b"sk-other-1234567\n").unwrap();
+    let provider = format!(
+        "[providers.other]\nbase_url = 'http://localhost:1/v1'\nkey_file = '{}'\n",
+        key.display()
+    );
+    fs::create_dir_all(lab.home.path().join("config")).unwrap();
+    fs::write(lab.home.path().join("config/config.toml"), provider).unwrap();
     let file = lab.project.join("a.txt");
-    let check = format!("git show HEAD:a.txt | grep -q first && ! cat '{}'", file.display());
+    let check = format!(
+        "git show HEAD:a.txt | grep -q first && ! cat '{}' && ! cat '{}'",
+        file.display(),
+        key.display()
+    );
     lab.write("evals/look/prompt.md", "Look\n");
     lab.write(
         "evals/look/task.toml",
         &format!("[start]\ncommit = 'HEAD'\n[check]\ncommand = \"\"\"{check}\"\"\"\n"),
     );
-    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    let (ended, lines) = lab.eval(&["look", "--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+    // The work of other trials is hidden, too, where the results are elsewhere.
+    let out = keys.path().join("out");
+    let old = out.join("trees/other-scripted-9/work/a.txt");
+    fs::create_dir_all(old.parent().unwrap()).unwrap();
+    fs::write(&old, "good\n").unwrap();
+    lab.write("evals/other/prompt.md", "Look\n");
+    lab.write("evals/other/files/a.txt", "bad\n");
+    let check = format!("[check]\ncommand = \"! cat '{}'\"\n", old.display());
+    lab.write("evals/other/task.toml", &check);
+    let out = out.to_str().unwrap();
+    let arguments = ["eval", "run", "other", "--runs", "1", "--out", out];
+    let ended = lab.run(&[&arguments[..], &PLAIN].concat());
+    assert_eq!(outcomes(&lab.lines(out)), ["passed"], "{}", ended.stderr);
 }
 
 #[test]

@@ -442,6 +442,8 @@ fn the_key_of_a_service_that_searches_is_tried_and_kept_for_its_host() {
     let settings = format!("[web]\nsearch = 'exa'\nsearch_url = 'http://{}/'\n", server.host());
     std::fs::create_dir_all(home.path().join("config")).unwrap();
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
+    let said = stderr(&piped(&mut command(home.path(), &login), "\n"));
+    assert!(said.contains("Nothing was stored: no key was given"), "{said}");
     let refused = piped(&mut command(home.path(), &login), "wrong-key-of-exa\n");
     let said = stderr(&refused);
     assert!(said.contains("Nothing was stored: exa refuses the key (status 401)"), "{said}");

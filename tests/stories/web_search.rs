@@ -204,8 +204,8 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
     });
     let mut agent = searching("exa", &server).model(json!([])).permission("allow_always").start();
     for (words, expected) in [
-        ("page", "exa has not answered with JSON; is 127.0.0.1:"),
-        ("error", "exa has answered with something else than results."),
+        ("page", "exa did not answer with JSON; is 127.0.0.1:"),
+        ("error", "exa answered with something other than results."),
         ("inwards", "exa redirects to another address, which is not followed (status 302)."),
         ("wait", "exa has had too many searches (status 429); try again in 7 s."),
         ("endless", "exa has sent more than 1048576 bytes."),

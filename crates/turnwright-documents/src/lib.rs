@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The most pages, slides, sheets or cells that are read at once.
-pub const MAX_PARTS: usize = 20;
+const MAX_PARTS: usize = 20;
 /// The most bytes of text that are read at once.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 /// The most bytes to which a stream of a document may unpack.
@@ -46,14 +46,11 @@ struct OpenedDocument<'a> {
     part: Box<dyn FnMut(usize) -> String + 'a>,
 }
 
-/// Reads the text of a document, or of a range of its pages, counted from 1. `None` if it is no document.
+/// Reads the text of a document, or of a range of its pages such as `3`, `1-5` or `7-`. `None` if it is no document.
 ///
 /// # Errors
 /// What is wrong with the document, and what to do, in words that follow its name.
-pub fn extract(
-    bytes: &[u8],
-    range: Option<&RangeInclusive<usize>>,
-) -> Result<Option<DocumentText>, String> {
+pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
     let opened = if bytes.starts_with(b"%PDF-") {
         Some(pdf::open(bytes)?)
     } else if bytes.starts_with(b"PK") {
@@ -61,20 +58,22 @@ pub fn extract(
     } else {
         notebook(bytes)
     };
-    opened.map(|document| read(document, range)).transpose()
+    let Some(document) = opened else { return Ok(None) };
+    let range = pages.map_or(Ok(1..=usize::MAX), parse_range)?;
+    read(document, &range).map(Some)
 }
 
 fn read(
     document: OpenedDocument<'_>,
-    range: Option<&RangeInclusive<usize>>,
+    range: &RangeInclusive<usize>,
 ) -> Result<DocumentText, String> {
     let OpenedDocument { format, unit, title, labels, mut part } = document;
     let count = labels.len();
-    let first = range.filter(|_| !unit.is_empty()).map_or(1, |range| *range.start());
+    let first = if unit.is_empty() { 1 } else { *range.start() };
     if first > count {
-        return Err(format!("has no {unit} {first}: the last one is {count}"));
+        return Err(format!("has no {unit} {first}; it has {count}"));
     }
-    let last = range.map_or(count, |range| *range.end()).min(count).min(first + MAX_PARTS - 1);
+    let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();
     let mut text = String::new();
     if !unit.is_empty() {
@@ -150,11 +149,8 @@ fn tidy(text: &str) -> String {
     tidied
 }
 
-/// Reads a range of pages: `3`, `1-5`, `7-`.
-///
-/// # Errors
-/// How it is written.
-pub fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
+/// Reads a range of pages. An error says how it is written.
+fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
     let first = if first.trim().is_empty() { Ok(1) } else { first.trim().parse() };
     let last = if last.trim().is_empty() { Ok(usize::MAX) } else { last.trim().parse() };

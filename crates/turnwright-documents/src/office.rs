@@ -38,7 +38,7 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         return Ok(None);
     };
     let strings = read(&mut archive, "xl/sharedStrings.xml").unwrap_or_default();
-    let strings = flow(&strings, &[b"t"], &[]);
+    let strings = flow(&strings, &[b"t"], &[]).replace('\n', " ");
     let labels = parts.iter().map(|(name, _)| name.clone()).collect();
     let part = Box::new(move |index: usize| match read(&mut archive, &parts[index].1) {
         Ok(xml) if is_open => flow(&xml, &[b"p", b"h"], &[]),
@@ -99,6 +99,11 @@ fn local_name(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
 }
 
+/// Returns true for tab stops, the same once more for older programs, deleted words, and how words are pronounced.
+fn is_left_out(name: &[u8]) -> bool {
+    matches!(local_name(name), b"tabs" | b"fallback" | b"tracked-changes" | b"rph")
+}
+
 /// The first attribute whose name ends like this.
 fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
     let (_, value) = tag.attributes.iter().find(|(name, _)| name.ends_with(end))?;
@@ -111,21 +116,32 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut text = String::new();
     let mut open = 0_usize;
     let mut table_cells = 0_usize;
-    let mut is_in_tab_stops = false;
-    let mut cell = WorkbookCell::default();
+    let mut hidden = 0_usize;
+    let mut column = 0_usize;
+    let mut is_shared = false;
     for token in Tokenizer::new(xml).flatten() {
         match token {
+            _ if text.len() > MAX_TEXT_BYTES => break,
+            Token::StartTag(tag) if is_left_out(&tag.name) => {
+                hidden += usize::from(!tag.self_closing);
+            }
+            Token::EndTag(tag) if is_left_out(&tag.name) => hidden = hidden.saturating_sub(1),
+            _ if hidden > 0 => {}
             Token::StartTag(tag) => {
                 let name = local_name(&tag.name);
                 open += usize::from(!tag.self_closing && elements.contains(&name));
                 match name {
-                    b"tabs" => is_in_tab_stops = true,
-                    b"tab" if !is_in_tab_stops => text.push('\t'),
+                    b"tab" => text.push('\t'),
                     b"br" | b"cr" | b"line-break" => text.push('\n'),
                     b"s" => text.push(' '),
                     b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
                     b"tc" | b"table-cell" => table_cells += 1,
-                    b"c" if !tag.self_closing => cell.begin(&tag, &mut text),
+                    b"c" if !tag.self_closing => {
+                        let missing = column_of(&tag).saturating_sub(column);
+                        text.push_str(&"\t".repeat(missing));
+                        column += missing;
+                        is_shared = attribute(&tag, b"t").is_some_and(|kind| kind == "s");
+                    }
                     _ => {}
                 }
             }
@@ -133,70 +149,42 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
                 let name = local_name(&tag.name);
                 open = open.saturating_sub(usize::from(elements.contains(&name)));
                 match name {
-                    b"tabs" => is_in_tab_stops = false,
                     b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
-                    b"tr" | b"table-row" => text.push('\n'),
-                    b"tc" | b"table-cell" => {
-                        table_cells = table_cells.saturating_sub(1);
-                        text.push('\t');
-                    }
                     b"si" => text.push(END_OF_STRING),
-                    b"c" => cell.end(shared, &mut text),
-                    b"row" => {
+                    b"tc" | b"table-cell" | b"c" => {
+                        text.push('\t');
+                        table_cells = table_cells.saturating_sub(1);
+                        column += 1;
+                    }
+                    b"tr" | b"table-row" | b"row" => {
                         text.push('\n');
-                        cell.column = 0;
+                        column = 0;
                     }
                     _ => {}
                 }
             }
-            Token::String(words) if open > 0 => text.push_str(&String::from_utf8_lossy(&words)),
+            Token::String(words) if open > 0 => {
+                let words = String::from_utf8_lossy(&words);
+                text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
+            }
             _ => {}
-        }
-        if text.len() > MAX_TEXT_BYTES {
-            break;
         }
     }
     text
 }
 
-/// The cell of a workbook that is being read.
-#[derive(Default)]
-struct WorkbookCell {
-    column: usize,
-    /// Its value is the index of a shared text.
-    is_shared: bool,
-    /// Where its value begins in the text.
-    start: usize,
+/// The text to which a cell refers by its index.
+fn shared_text<'a>(shared: &[&'a str], index: &str) -> &'a str {
+    let index = index.trim().parse::<usize>().ok();
+    index.and_then(|index| shared.get(index).copied()).unwrap_or("[not read]")
 }
 
-impl WorkbookCell {
-    /// Adds a tab for each cell that was left out.
-    fn begin(&mut self, tag: &StartTag<()>, text: &mut String) {
-        let column = attribute(tag, b"r").map_or(0, |place| column_of(&place));
-        while self.column < column.min(MAX_COLUMNS) {
-            text.push('\t');
-            self.column += 1;
-        }
-        self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
-        self.start = text.len();
-    }
-
-    fn end(&mut self, shared: &[&str], text: &mut String) {
-        let value = text.get(self.start..).unwrap_or_default();
-        if let Some(index) = value.trim().parse::<usize>().ok().filter(|_| self.is_shared) {
-            text.truncate(self.start);
-            text.push_str(&shared.get(index).unwrap_or(&"[not read]").replace('\n', " "));
-        }
-        text.push('\t');
-        self.column += 1;
-    }
-}
-
-/// The index of the column of a cell, such as 27 for `AB12`.
-fn column_of(place: &str) -> usize {
+/// The index of the column of a cell, such as 27 for the one at `AB12`; 0 if it does not say where it is.
+fn column_of(cell: &StartTag<()>) -> usize {
+    let place = attribute(cell, b"r").unwrap_or_default();
     let letters = place.bytes().take_while(u8::is_ascii_uppercase);
     let number = letters.fold(0_usize, |sum, letter| {
         sum.saturating_mul(26).saturating_add(usize::from(letter - b'A') + 1)
     });
-    number.saturating_sub(1)
+    number.saturating_sub(1).min(MAX_COLUMNS)
 }

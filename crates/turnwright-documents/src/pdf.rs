@@ -68,13 +68,12 @@ fn page_text(document: &Document, page: ObjectId) -> String {
         end: None,
         text: String::new(),
         has_picture: false,
-        is_unreadable: false,
     };
     reader.run(&content, &resources, 0);
     match reader.text.trim() {
         "" if reader.has_picture => PICTURE.to_owned(),
         "" => "[an empty page]".to_owned(),
-        text if reader.is_unreadable => format!("{text}{UNREADABLE}"),
+        text if text.contains('\u{fffd}') => format!("{text}{UNREADABLE}"),
         text => text.to_owned(),
     }
 }
@@ -94,20 +93,15 @@ fn times(first: Matrix, second: Matrix) -> Matrix {
     })
 }
 
-fn matrix(numbers: &[Object]) -> Matrix {
-    array::from_fn(|index| {
-        numbers.get(index).and_then(|number| number.as_float().ok()).unwrap_or(IDENTITY[index])
-    })
-}
-
-fn number(operation: &Operation, index: usize) -> f32 {
-    operation.operands.get(index).and_then(|number| number.as_float().ok()).unwrap_or(0.0)
+/// Reads the first numbers of a list; 0 for one that is missing.
+fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
+    array::from_fn(|at| list.get(at).and_then(|number| number.as_float().ok()).unwrap_or(0.0))
 }
 
 struct Font<'a> {
     encoding: Option<Encoding<'a>>,
-    /// Each character has several bytes.
-    is_wide: bool,
+    /// The bytes of a character; more than a string has if their number varies.
+    code_length: usize,
     first_code: usize,
     /// The widths of its characters in thousandths of an em.
     widths: &'a [Object],
@@ -118,6 +112,8 @@ impl<'a> Font<'a> {
         let subtype = font.get_deref(b"Subtype", document).and_then(Object::as_name);
         let is_wide = subtype.is_ok_and(|name| name == b"Type0");
         let encoding = encoding(font, document);
+        let codes = font.get_deref(b"Encoding", document).and_then(Object::as_name);
+        let is_identity = codes.is_ok_and(|name| name.starts_with(b"Identity"));
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
         let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
         Font {
@@ -126,7 +122,11 @@ impl<'a> Font<'a> {
                 Encoding::UnicodeMapEncoding(_) | Encoding::SimpleEncoding(_) => true,
                 Encoding::OneByteEncoding(_) | Encoding::Differences(_) => !is_wide,
             }),
-            is_wide,
+            code_length: match (is_wide, is_identity) {
+                (false, _) => 1,
+                (true, true) => 2,
+                (true, false) => usize::MAX,
+            },
             first_code: usize::try_from(first.unwrap_or(0)).unwrap_or(0),
             widths: widths.map(Vec::as_slice).unwrap_or_default(),
         }
@@ -137,7 +137,11 @@ impl<'a> Font<'a> {
             Encoding::SimpleEncoding(name) => {
                 Some(charset(name)?.decode_without_bom_handling(bytes).0.into_owned())
             }
-            encoding => encoding.bytes_to_string(bytes).ok(),
+            // One by one, because a character that is not in its map would take the next ones with it.
+            encoding => {
+                let codes = bytes.chunks(self.code_length);
+                codes.map(|code| encoding.bytes_to_string(code)).collect::<Result<_, _>>().ok()
+            }
         }
     }
 
@@ -198,7 +202,6 @@ struct PageReader<'a> {
     end: Option<[f32; 2]>,
     text: String,
     has_picture: bool,
-    is_unreadable: bool,
 }
 
 impl<'a> PageReader<'a> {
@@ -217,7 +220,7 @@ impl<'a> PageReader<'a> {
                         Some(Rc::new(Font::new(font, self.document)))
                     });
                     self.font.clone_from(font);
-                    self.size = number(&operation, 1);
+                    [_, self.size] = numbers(&operation.operands);
                 }
                 ("Do", Some(name)) => {
                     let object = self.resource(resources, b"XObject", name);
@@ -250,8 +253,8 @@ impl<'a> PageReader<'a> {
         let own = stream.dict.get_deref(b"Resources", document).and_then(Object::as_dict).ok();
         let resources: Vec<_> = own.into_iter().chain(resources.iter().copied()).collect();
         let before = self.to_page;
-        if let Ok(Object::Array(numbers)) = stream.dict.get_deref(b"Matrix", document) {
-            self.to_page = times(matrix(numbers), before);
+        if let Ok(Object::Array(matrix)) = stream.dict.get_deref(b"Matrix", document) {
+            self.to_page = times(numbers(matrix), before);
         }
         self.run(&content.unwrap_or_default(), &resources, depth + 1);
         self.to_page = before;
@@ -262,16 +265,17 @@ impl<'a> PageReader<'a> {
         match operation.operator.as_str() {
             "q" => self.saved.push(self.to_page),
             "Q" => self.to_page = self.saved.pop().unwrap_or(self.to_page),
-            "cm" => self.to_page = times(matrix(operands), self.to_page),
+            "cm" => self.to_page = times(numbers(operands), self.to_page),
             "BT" => self.move_to(IDENTITY),
-            "Tm" => self.move_to(matrix(operands)),
-            "TL" => self.leading = number(operation, 0),
-            "Td" => self.next_line(number(operation, 0), number(operation, 1)),
+            "Tm" => self.move_to(numbers(operands)),
+            "TL" => [self.leading] = numbers(operands),
+            "Td" => self.next_line(numbers(operands)),
             "TD" => {
-                self.leading = -number(operation, 1);
-                self.next_line(number(operation, 0), number(operation, 1));
+                let [x, y] = numbers(operands);
+                self.leading = -y;
+                self.next_line([x, y]);
             }
-            "T*" => self.next_line(0.0, -self.leading),
+            "T*" => self.next_line([0.0, -self.leading]),
             "Tj" => self.show_all(operands),
             "TJ" => {
                 if let Some(Object::Array(items)) = operands.first() {
@@ -279,7 +283,7 @@ impl<'a> PageReader<'a> {
                 }
             }
             "'" | "\"" => {
-                self.next_line(0.0, -self.leading);
+                self.next_line([0.0, -self.leading]);
                 self.show_all(operands.last().map(slice::from_ref).unwrap_or_default());
             }
             _ => {}
@@ -291,7 +295,7 @@ impl<'a> PageReader<'a> {
         self.pen = place;
     }
 
-    fn next_line(&mut self, x: f32, y: f32) {
+    fn next_line(&mut self, [x, y]: [f32; 2]) {
         self.move_to(times([1.0, 0.0, 0.0, 1.0, x, y], self.line));
     }
 
@@ -316,9 +320,8 @@ impl<'a> PageReader<'a> {
 
     fn show(&mut self, bytes: &[u8]) {
         let Some(font) = self.font.clone() else { return };
-        self.separate(times(self.pen, self.to_page), font.is_wide);
+        self.separate(times(self.pen, self.to_page), font.code_length > 1);
         let decoded = font.decode(bytes);
-        self.is_unreadable |= decoded.is_none();
         let text = decoded.as_deref().unwrap_or("\u{fffd}");
         self.text.push_str(text);
         self.move_pen(font.width(bytes, text));

@@ -125,8 +125,13 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
     ] {
         assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");
     }
-    let unreadable = text_of(&pdf(&["BT /F4 12 Tf <00010002> Tj ET"]));
-    assert!(unreadable.contains("\u{fffd}\n[Text shown as"), "{unreadable}");
+    for (content, shown) in [
+        ("BT /F4 12 Tf <00010002> Tj ET", "\n\u{fffd}\n"),
+        ("BT /F2 12 Tf <000100090002> Tj ET", "\n你\u{fffd}好\n"),
+    ] {
+        let text = text_of(&pdf(&[content]));
+        assert!(text.contains(&format!("{shown}[Text shown as")), "{text}");
+    }
 }
 
 #[test]
@@ -136,10 +141,10 @@ fn a_range_of_at_most_20_pages_is_read() {
     let about = "PDF, 5000 pages, here 1–20; for others set `pages`, titled “A title”";
     assert_eq!(first.about, about);
     assert!(first.text.contains("--- page 20 ---\nx\n") && !first.text.contains("page 21"));
-    let last = extract(&bytes, Some(&(4_999..=usize::MAX))).unwrap().unwrap();
+    let last = extract(&bytes, Some("4999-")).unwrap().unwrap();
     assert_eq!(last.text, "--- page 4999 ---\nx\n\n--- page 5000 ---\nx\n\n");
-    let none = extract(&bytes, Some(&(5_001..=5_002))).unwrap_err();
-    assert_eq!(none, "has no page 5001: the last one is 5000");
+    let none = extract(&bytes, Some("5001-5002")).unwrap_err();
+    assert_eq!(none, "has no page 5001; it has 5000");
 }
 
 #[test]
@@ -206,7 +211,8 @@ fn workbook(sheet: &str) -> Vec<u8> {
         ),
         (
             "xl/sharedStrings.xml",
-            "<sst><si><t>Name</t></si><si><r><t>two</t></r><r><t> runs</t></r></si></sst>",
+            "<sst><si><t>Name</t></si><si><r><t>two</t></r><r><t> runs</t></r><rPh><t>said</t></rPh>\
+             </si></sst>",
         ),
         ("xl/worksheets/sheet1.xml", sheet),
     ])
@@ -219,12 +225,16 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
         "<?xml version=\"1.0\"?><w:p><w:pPr><w:tabs><w:tab w:val=\"left\"/></w:tabs></w:pPr><w:r>\
          <w:t>One &amp; two</w:t><w:tab/><w:t xml:space=\"preserve\"> three</w:t></w:r></w:p>\
          <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>你</w:t>\
-         </w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:delText>gone</w:delText></w:r></w:p>",
+         </w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:delText>gone</w:delText></w:r>\
+         <mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback></w:p>",
     )]);
-    let read = extract(&word, Some(&(3..=4))).unwrap().unwrap();
+    let read = extract(&word, Some("3-4")).unwrap().unwrap();
     assert_eq!(read.about, "office document");
-    assert_eq!(read.text, "One & two\t three\na \t你\n\n");
-    let content = "<office:text><text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
+    assert_eq!(read.text, "One & two\t three\na \t你\nbox\n\n");
+    let bomb = "<!DOCTYPE x [<!ENTITY lol \"lol\"><!ENTITY lol9 \"&lol;&lol;\">]><w:t>&lol9;</w:t>";
+    assert_eq!(text_of(&archive(&[("word/document.xml", bomb)])), "&lol9;\n\n");
+    let content = "<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>\
+                   <text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
                    b<text:line-break/>c<text:s/>d</text:p></office:text>";
     let manifest = "META-INF/manifest.xml";
     let open = archive(&[("content.xml", content), (manifest, "<manifest:manifest/>")]);

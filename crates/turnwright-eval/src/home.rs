@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::EvalError;
+use crate::results::TREES;
 use crate::tree::Start;
 use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
 use turnwright_types::private_file;
@@ -36,8 +37,11 @@ impl TrialHome {
             let none = EnvironmentVariables::default();
             let settings = Config::new(none, Flags::default(), file, paths);
             let mut hidden = settings.snapshot().sandbox_settings().hide;
+            hidden.extend(settings.snapshot().key_files().into_iter().map(|(_, path)| path));
             hidden.push(start.task.folder.clone());
-            let kept = start.repository.canonicalize()?;
+            let kept = [start.repository.canonicalize()?, home.folder.path().canonicalize()?];
+            // The work of other trials is kept there.
+            hidden.extend(start.results().map(|results| results.join(TREES)));
             for place in &workplace.hidden {
                 hide_all_but(&kept, place, &mut hidden)?;
             }
@@ -76,12 +80,12 @@ impl TrialHome {
     }
 }
 
-/// Hides a place. If `kept` is below it, all that is beside the way to it is hidden instead: git reads the objects of
-/// the start there.
-fn hide_all_but(kept: &Path, place: &Path, hidden: &mut Vec<PathBuf>) -> io::Result<()> {
-    if !kept.starts_with(place) {
+/// Hides a place. If something that is kept is below it, all that is beside the way there is hidden instead: git reads
+/// the objects of the start, and the folder for temporary files may be in the project.
+fn hide_all_but(kept: &[PathBuf], place: &Path, hidden: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !kept.iter().any(|path| path.starts_with(place)) {
         hidden.push(place.to_path_buf());
-    } else if kept != place {
+    } else if kept.iter().all(|path| path != place) {
         for entry in fs::read_dir(place)? {
             hide_all_but(kept, &entry?.path(), hidden)?;
         }
@@ -98,17 +102,17 @@ mod tests {
     fn all_that_is_beside_the_way_is_hidden() {
         let place = tempfile::tempdir().unwrap();
         let top = place.path();
-        for folder in ["src", "evals/task", "evals/.results/1/.starts/task.git"] {
+        for folder in ["src", "tmp/a", "tmp/b", "evals/task", "evals/.results/1/.starts/task.git"] {
             fs::create_dir_all(top.join(folder)).unwrap();
         }
         fs::write(top.join("evals/.results/1/trials.jsonl"), "").unwrap();
-        let kept = top.join("evals/.results/1/.starts/task.git");
+        let kept = ["evals/.results/1/.starts/task.git", "tmp/a"].map(|path| top.join(path));
         let mut hidden = Vec::new();
         hide_all_but(&kept, top, &mut hidden).unwrap();
         hidden.sort();
-        let expected = ["evals/.results/1/trials.jsonl", "evals/task", "src"];
+        let expected = ["evals/.results/1/trials.jsonl", "evals/task", "src", "tmp/b"];
         assert_eq!(hidden, expected.map(|path| top.join(path)));
         hide_all_but(&kept, &top.join("src"), &mut hidden).unwrap();
-        assert_eq!(hidden.len(), 4);
+        assert_eq!(hidden.len(), 5);
     }
 }

@@ -14,6 +14,8 @@ use turnwright_types::private_file::{self, FileLock};
 /// The name of the file with the lines.
 const LINES: &str = "trials.jsonl";
 const LOCK: &str = ".lock";
+/// The folder with the trees and sessions of trials, if they are kept.
+pub(crate) const TREES: &str = "trees";
 /// The folder of all results in the folder of the tasks.
 const RESULTS: &str = ".results";
 const MAX_BYTES: u64 = 256 * 1024 * 1024;

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::EvalError;
-use crate::results::{Outcome, ResultsFolder, TrialLine};
+use crate::results::{Outcome, ResultsFolder, TREES, TrialLine};
 use crate::task::Task;
 use crate::tree::Start;
 use crate::trial::Trial;
@@ -30,6 +30,15 @@ pub struct RunPlan {
     pub max_cost: Option<f64>,
     /// The time for the whole run.
     pub max_time: Option<Duration>,
+    pub keeps_trees: bool,
+}
+
+impl RunPlan {
+    /// The folder in which the tree and the sessions of a trial are kept, if they are.
+    fn place_of_trial(&self, task: &str, model: &str, run: u32) -> Option<PathBuf> {
+        let plain = model.replace(|letter: char| !letter.is_alphanumeric(), "-");
+        self.keeps_trees.then(|| self.out.join(TREES).join(format!("{task}-{plain}-{run}")))
+    }
 }
 
 /// The reason why a run has ended.
@@ -118,6 +127,10 @@ pub async fn run(
     let begun = Instant::now();
     let until = plan.max_time.and_then(|most| begun.checked_add(most));
     let (mut results, found) = ResultsFolder::open(&plan.out)?;
+    if plan.keeps_trees {
+        // A trial hides it if it is there.
+        std::fs::create_dir_all(plan.out.join(TREES))?;
+    }
     let mut starts = Vec::new();
     // A task that cannot be used costs no trial.
     for task in &plan.tasks {
@@ -128,7 +141,8 @@ pub async fn run(
     let mut missing = Vec::new();
     for (start, model, run) in order(&starts, &plan.models, plan.runs) {
         progress.all += 1;
-        let trial = Trial { start, model, run, until };
+        let kept = plan.place_of_trial(&start.task.name, model, run);
+        let trial = Trial { start, model, run, kept, until };
         let blank = trial.blank_line();
         let mut counted = found.iter().filter(|line| line.outcome != Outcome::Invalid);
         match counted.find(|line| line.is_same_trial(&blank)) {
@@ -266,7 +280,8 @@ mod tests {
         let stop = CancellationToken::new();
         let made = Workplace::new(&config, place.to_path_buf(), Vec::new(), stop);
         let mut workplace = made.unwrap();
-        workplace.program = place.join("agent");
+        workplace.use_program(place.join("agent")).unwrap();
+        assert!(workplace.version.starts_with("agent+"), "{}", workplace.version);
         workplace.waits = [Duration::ZERO; 2];
         let mut plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
@@ -276,6 +291,7 @@ mod tests {
             out: place.join("out"),
             max_cost: None,
             max_time: None,
+            keeps_trees: true,
         };
         let mut last = String::new();
         let mut report = |progress: &Progress, _: Option<&TrialLine>| last = progress.line();
@@ -283,6 +299,7 @@ mod tests {
         assert_eq!(end, RunEnd::Complete);
         assert_eq!(last, "1 of 1 · 0 passed, 0 failed, 1 invalid");
         assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
+        assert!(plan.out.join("trees/look-m-1/work/a.txt").is_file());
         // Nor is it repeated after the time for the run.
         plan.out = place.join("second");
         plan.max_time = Some(Duration::from_secs(600));

@@ -253,9 +253,8 @@ fn verdict(
         return format!("Cannot tell: {facts}.");
     }
     let better = if to_one > to_other { one } else { other };
-    format!(
-        "{better} is better on these tasks: {facts}. Chance alone does so with p = {chance:.3}."
-    )
+    let likely = if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
+    format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
 }
 
 #[cfg(test)]
@@ -319,17 +318,18 @@ mod tests {
 
     #[test]
     fn many_changes_to_one_side_tell_something() {
-        let names: Vec<_> = (0..8).map(|index| format!("t{index}")).collect();
-        let [failed, passed] = ["f", "p"].map(|outcome| {
-            lines("m", &names.iter().map(|name| (name.as_str(), outcome)).collect::<Vec<_>>())
-        });
-        let summary = Summary::of_both(&failed, &passed);
-        let verdict = &summary.comparisons[0].verdict;
-        assert!(
-            verdict.starts_with("B: m is better on these tasks: A: m passed 0 of 8, "),
-            "{verdict}"
-        );
-        assert!(verdict.ends_with("p = 0.008."), "{verdict}");
+        for (count, likely) in [(8, "p = 0.008."), (10, "p = 0.002."), (11, "p < 0.001.")] {
+            let names: Vec<_> = (0..count).map(|index| format!("t{index}")).collect();
+            let [failed, passed] = ["f", "p"].map(|outcome| {
+                lines("m", &names.iter().map(|name| (name.as_str(), outcome)).collect::<Vec<_>>())
+            });
+            let summary = Summary::of_both(&failed, &passed);
+            let Comparison { verdict, chance, .. } = &summary.comparisons[0];
+            let start = format!("B: m is better on these tasks: A: m passed 0 of {count}, ");
+            assert!(verdict.starts_with(&start), "{verdict}");
+            let end = format!("Chance alone would do so with {likely}");
+            assert!(verdict.ends_with(&end) && *chance > 0.0, "{verdict}");
+        }
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl<'a> Start<'a> {
         Ok(start)
     }
 
+    /// The folder in which the starts of all tasks have their folder: that of the results in a run.
+    pub(crate) fn results(&self) -> Option<&Path> {
+        self.repository.ancestors().nth(2)
+    }
+
     /// Makes the tree as it is before the work. The patch of the solution is applied if it is given.
     pub(crate) async fn make_tree(
         &self,

@@ -2,11 +2,15 @@
 //! machine or of the model's server says nothing about the agent, while a crash, a limit or a refusal is its result.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::EvalError;
+use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
@@ -31,6 +35,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) model: &'a str,
     /// Its number, from 1.
     pub(crate) run: u32,
+    /// The folder in which its tree and sessions are kept, if they are.
+    pub(crate) kept: Option<PathBuf>,
     /// The end of the time for the whole run. The trial is not made again after it.
     pub(crate) until: Option<Instant>,
 }
@@ -111,6 +117,7 @@ impl Trial<'_> {
         let answer = last_answer(&finished.stdout);
         answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
+        let not_kept = self.kept.as_deref().map(|place| keep(&home, place)).transpose()?.flatten();
         let (outcome, reason) = match meaning(&finished, &answer) {
             AgentEnd::Judge(limit) => match judge(self.start, &home).await? {
                 None => (Outcome::Passed, limit),
@@ -124,7 +131,9 @@ impl Trial<'_> {
         if outcome == Outcome::Failed {
             home.check_room()?;
         }
-        Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
+        let reasons: Vec<_> =
+            [Some(reason), not_kept].into_iter().flatten().filter(|why| !why.is_empty()).collect();
+        Ok(TrialLine { outcome, reason: clipped(&reasons.join("; ")), ..line })
     }
 
     /// Has the agent work on the prompt.
@@ -200,7 +209,7 @@ async fn run_in_sandbox(
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
-        words.extend([workplace.program.clone().into(), "sandbox".into()]);
+        words.extend([workplace.own_program.clone().into(), "sandbox".into()]);
         if task.definition.run.network {
             words.push("--network".into());
         }
@@ -232,6 +241,31 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
         line.served = work.served.into_iter().collect();
     }
     Ok(())
+}
+
+/// Copies the tree and the stored sessions of a trial. Returns why one of them is not kept whole: the agent may have
+/// left a file that nobody may read.
+fn keep(home: &TrialHome, place: &Path) -> Result<Option<String>, EvalError> {
+    let mut why = None;
+    for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
+        match replace_folder(&place.join(name), &from).map_err(EvalError::from) {
+            Err(error) if !error.is_full_disk() => {
+                why = Some(format!("{name} is not kept whole: {error}"));
+            }
+            other => other?,
+        }
+    }
+    Ok(why)
+}
+
+/// Copies a folder in place of whatever is there. A missing one is not copied.
+fn replace_folder(to: &Path, from: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    remove(to)?;
+    fs::create_dir_all(to)?;
+    copy_all(from, to)
 }
 
 /// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
@@ -305,6 +339,21 @@ mod tests {
         assert!(matches!(killed, AgentEnd::Failed(_)));
         let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    #[test]
+    fn a_folder_that_is_kept_takes_the_place_of_an_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        replace_folder(&to, &from).unwrap();
+        assert!(!to.exists());
+        for (place, name) in [(&from, "new"), (&to, "old")] {
+            fs::create_dir_all(place).unwrap();
+            fs::write(place.join(name), name).unwrap();
+        }
+        replace_folder(&to, &from).unwrap();
+        assert!(to.join("new").is_file() && !to.join("old").exists());
     }
 
     #[test]

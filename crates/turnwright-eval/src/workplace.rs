@@ -44,9 +44,11 @@ const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 pub struct Workplace {
     /// The folder that holds the tasks' commits.
     pub(crate) project: PathBuf,
-    /// This program, which plays the agent and runs the checks in the sandbox.
+    /// This program, which runs the checks in the sandbox.
+    pub(crate) own_program: PathBuf,
+    /// The program that plays the agent.
     pub(crate) program: PathBuf,
-    /// Its version, with a part of the hash of its file.
+    /// Its version, or the name of its file if it is another one, with a part of the file's hash.
     pub(crate) version: String,
     /// The text of a trial's settings file.
     pub(crate) settings: String,
@@ -86,6 +88,7 @@ impl Workplace {
         Ok(Workplace {
             hidden: hidden_places(config, &project),
             project,
+            own_program: program.clone(),
             program,
             version: format!("{}+{}", env!("CARGO_PKG_VERSION"), &hash[..8]),
             settings,
@@ -98,6 +101,18 @@ impl Workplace {
             waits: WAITS,
             stop,
         })
+    }
+
+    /// Has another build of the program play the agent.
+    pub fn use_program(&mut self, program: PathBuf) -> Result<(), EvalError> {
+        let bytes = fs::read(&program).map_err(|error| {
+            let why = io_error_text(&error);
+            EvalError::unusable(format!("{} cannot be read: {why}.", program.display()))
+        })?;
+        let name = program.file_stem().unwrap_or_default().to_string_lossy();
+        self.version = format!("{name}+{}", &sha256_hex(&bytes)[..8]);
+        self.program = program;
+        Ok(())
     }
 
     /// The hash of the settings that trials have.

@@ -43,7 +43,7 @@ SELECT json_object('week', week, 'model', model,
     'output', sum(output), 'cost', sum(cost), 'calls', coalesce(sum(calls), 0),
     'failed_calls', coalesce(sum(failed), 0), 'reads', coalesce(sum(reads), 0), 'edits', coalesce(sum(edits), 0),
     'failed_edits', coalesce(sum(failed_edits), 0),
-    'loops', sum(coalesce(json_extract(facts, '$.loops'), loops, 0)),
+    'loops', sum(CAST(coalesce(json_extract(facts, '$.loops'), loops, 0) AS INTEGER)),
     'judged_turns', sum(is_task AND facts IS NOT NULL),
     'proven_turns', coalesce(sum(is_task AND json_extract(facts, '$.proof') = 'green'), 0)))
 FROM worked GROUP BY iif(?2, week, 0), iif(?2, model, 0) ORDER BY week, model";
@@ -157,7 +157,7 @@ mod tests {
                    VALUES (2, 'h', '/w', {begun}, {begun}, 's');
                  INSERT INTO turns (session, number, kind, begun_at, facts) VALUES
                    (1, 1, 'prompt', {begun}, NULL), (1, 2, 'prompt', {begun}, '{{\"proof\":\"green\",\"loops\":2}}'),
-                   (2, 1, 'prompt', {begun}, NULL);
+                   (2, 1, 'prompt', {begun}, '{{\"loops\":[\"many\"]}}');
                  INSERT INTO usage (session, turn, at, model, input, output, cached, cost, served) VALUES
                    (1, 1, {begun}, 'm', 100, 10, 40, 0.5, 'm-2026'), (1, 2, {begun}, 'm', 100, 10, 40, NULL, NULL),
                    (2, 1, {begun}, 'm', 1, 1, 1, NULL, NULL), (1, 3, {begun} - 1, 'm', 9, 9, 9, NULL, NULL);

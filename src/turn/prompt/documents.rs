@@ -29,7 +29,7 @@ impl Turn {
             // Boxed, because few turns have any.
             let reading = Box::pin(attached_text(text.split_off(UNREAD_DOCUMENT.len())));
             let read = self.cancel.run_until_cancelled(reading).await;
-            *text = read.unwrap_or_else(|| UNKNOWN.to_owned());
+            *text = read.unwrap_or_else(|| LEFT_OUT.to_owned());
         }
     }
 }

@@ -8,51 +8,20 @@ ogx_version=1.5.0
 llmock_version=0.2.2
 
 get_litellm() {
-  python_gateway litellm 10 "litellm[proxy]==$litellm_version"
+  python_packages litellm 10 "litellm[proxy]==$litellm_version"
 }
 
 get_llm-rosetta() {
-  python_gateway llm-rosetta 10 "llm-rosetta[gateway]==$rosetta_version"
+  python_packages llm-rosetta 10 "llm-rosetta[gateway]==$rosetta_version"
 }
 
 get_ogx() {
   # What its Responses API wants to be there, though nobody searches files.
-  python_gateway ogx 12 "ogx==$ogx_version" sqlite-vec chardet pypdf
+  python_packages ogx 12 "ogx==$ogx_version" sqlite-vec chardet pypdf
 }
 
 get_llmock() {
-  python_gateway llmock 10 "llmock==$llmock_version"
-}
-
-python_gateway() { # NAME MINOR REQUIREMENT...
-  local venv=$cache/$1 log=$logs/install-$1 minor=$2 python
-  shift 2
-  version=${1/==/ }
-  if ! python=$(python_from "$minor"); then
-    lack="no python3 from 3.$minor with venv (install python3 and python3-venv)"
-    return 1
-  fi
-  [[ $(cat "$venv/installed" 2>/dev/null) == "$*" ]] && return
-  rm -rf "$venv"
-  echo "Installing $version"
-  if ! within 120 "$python" -m venv "$venv" >"$log" 2>&1 ||
-    ! within 900 "$venv/bin/python" -m pip install --only-binary :all: "$@" >>"$log" 2>&1; then
-    lack="pip cannot install $1 (is PyPI reachable, and are there wheels for this system?)"
-    return 1
-  fi
-  echo "$*" >"$venv/installed"
-}
-
-# Prints the path of a Python that is new enough.
-python_from() { # MINOR
-  local name
-  for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-    if "$name" -c "import sys, venv; sys.exit(sys.version_info < (3, $1))" 2>/dev/null; then
-      "$name" -c 'import sys; print(sys.executable)'
-      return
-    fi
-  done
-  return 1
+  python_packages llmock 10 "llmock==$llmock_version"
 }
 
 get_portkey() {

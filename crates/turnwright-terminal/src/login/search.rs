@@ -26,7 +26,7 @@ fn run(config: &Config) -> Result<String, CliError> {
     let name = service.name();
     if service.needs_key() {
         let typed = prompt::ask_hidden(&format!("API key for {name} (hidden): "))?;
-        service.key = Secret::from_copied(&typed);
+        service.key = Some(Secret::from_copied(&typed).ok_or("no key was given")?);
     }
     prompt::say(&format!("Searching with {name}…\n"))?;
     let mut web = WebFetcher::default();

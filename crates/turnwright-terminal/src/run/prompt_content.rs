@@ -15,7 +15,7 @@ use url::Url;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
-use turnwright_workspace::files::{decode_head, may_be_document, picture_mime};
+use turnwright_workspace::files::{decode_head, is_pdf, may_be_document, picture_mime};
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
@@ -134,9 +134,9 @@ fn attachment(path: &Path) -> io::Result<Value> {
         let data = BASE64.encode(&bytes);
         return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
     }
-    let ending = path.extension().unwrap_or_default().to_string_lossy();
-    let is_office_file = OFFICE_ENDINGS.contains(&&*ending);
-    if may_be_document(&bytes) && (is_office_file || bytes.starts_with(b"%PDF-")) {
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let is_office_file = OFFICE_ENDINGS.iter().any(|known| ending == *known);
+    if is_pdf(&bytes) || is_office_file && may_be_document(&bytes) {
         let blob = BASE64.encode(&bytes);
         return Ok(
             json!({ "type": "resource", "resource": { "uri": uri.as_str(), "blob": blob } }),
@@ -179,9 +179,10 @@ mod tests {
             file("wide.txt", b"\xff\xfew\0i\0"),
             file("long.txt", &vec![b'x'; MAX_EMBEDDED_BYTES + 1]),
             folder.path().to_string_lossy().into_owned(),
-            file("a.pdf", b"%PDF-1.7\n\xff"),
-            file("a.docx", b"PK\x03\x04"),
+            file("a.pdf", b"%PDF-1.7\n\xff endobj"),
+            file("a.DOCX", b"PK\x03\x04"),
             file("a.zip", b"PK\x03\x04"),
+            file("pdf.txt", b"%PDF- begins a PDF"),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
         let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
@@ -197,11 +198,13 @@ mod tests {
             "resource",
             "resource",
             "resource_link",
+            "resource",
         ];
         assert_eq!(kinds, expected);
         assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
         assert_eq!(blocks[5]["resource"]["text"], "wi");
-        assert_eq!(blocks[8]["resource"]["blob"], BASE64.encode(b"%PDF-1.7\n\xff"));
+        assert_eq!(blocks[8]["resource"]["blob"], BASE64.encode(b"%PDF-1.7\n\xff endobj"));
+        assert_eq!(blocks[11]["resource"]["text"], "%PDF- begins a PDF");
         assert_eq!(stdin_block(b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
         assert_eq!(stdin_block(b"\x00\xffx"), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use memchr::memmem;
 
 use turnwright_types::message::Media;
 
@@ -80,6 +81,11 @@ pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
 /// archive that the files of office programs are.
 pub fn may_be_document(head: &[u8]) -> bool {
     head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04")
+}
+
+/// Returns true if this is a PDF, as opposed to a text that only begins like one.
+pub fn is_pdf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"%PDF-") && memmem::find(bytes, b"endobj").is_some()
 }
 
 /// The MIME type of a picture that begins with these bytes, whether all models accept it or only some.

@@ -39,7 +39,8 @@ pub(super) fn read_excerpt(
         // can.
         return Err(FileError::TooLarge(size));
     }
-    if is_binary(&buffer[..count]) {
+    // A PDF may begin with text.
+    if is_binary(&buffer[..count]) || buffer.starts_with(b"%PDF-") {
         return Err(FileError::Binary(size));
     }
     let (total, is_exact) = reader.count_lines(&mut buffer, size)?;
@@ -407,6 +408,8 @@ mod tests {
         let path = crate::real_path(folder.path()).unwrap().join("f");
         std::fs::write(&path, b"a\0b").unwrap();
         assert_eq!(streamed(&path, &window(None, None)), Err(FileError::Binary(3)));
+        std::fs::write(&path, b"%PDF-1.4\n").unwrap();
+        assert_eq!(streamed(&path, &window(None, None)), Err(FileError::Binary(9)));
         std::fs::write(&path, b"\xff\xfea\0").unwrap();
         assert_eq!(streamed(&path, &window(None, None)), Err(FileError::TooLarge(4)));
         std::fs::write(&path, b"text").unwrap();

@@ -121,12 +121,12 @@ impl SearchBackend {
         match list {
             _ if !results.is_empty() => Ok(results),
             Some(_) if silent.is_some() => {
-                Err(format!("{name} has nothing, because search engines did not answer it"))
+                Err(format!("{name} found nothing, because some of its search engines did not answer"))
             }
             Some(list) if list.is_empty() && answer["error"].is_null() => Ok(results),
             // It leaves out a list without entries.
             None if name == "brave" && answer["type"] == "search" => Ok(results),
-            _ => Err(format!("{name} has answered with something else than results")),
+            _ => Err(format!("{name} answered with something other than results")),
         }
     }
 }
@@ -173,8 +173,10 @@ impl SearchService {
     pub fn new(name: &str, address: Option<&str>) -> Option<SearchService> {
         let backend = BACKENDS.iter().find(|backend| backend.name == name)?;
         let mut url = parse_url(address.unwrap_or(backend.address)).ok()?;
-        if backend.address.is_empty() && !url.path().ends_with("/search") {
-            url.path_segments_mut().ok()?.pop_if_empty().push("search");
+        if backend.address.is_empty() {
+            let page = url.path().trim_end_matches('/').trim_end_matches("/search");
+            let path = format!("{page}/search");
+            url.set_path(&path);
         }
         Some(SearchService { backend, url, key: None })
     }
@@ -206,7 +208,12 @@ impl SearchService {
         let limit = web.limits.total;
         let answered = timeout(limit, web.ask_service(self, words, count)).await;
         let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
-        let (body, retry_after) = answer.map_err(|error| error.to_string())?;
+        let (body, retry_after) = answer.map_err(|error| match error {
+            FetchError::Blocked { host, what } => {
+                format!("{host} leads to {what} address, to which nothing is sent")
+            }
+            other => other.to_string(),
+        })?;
         if body.status != 200 {
             return Err(self.refusal(body.status, retry_after.as_deref()));
         }
@@ -214,7 +221,7 @@ impl SearchService {
             return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
         }
         let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
-            format!("{} has not answered with JSON; is {} its API?", self.name(), self.host())
+            format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
         self.backend.results(&answer, count)
     }
@@ -283,7 +290,8 @@ impl WebFetcher {
             request = request.header(name, format!("{before}{}", key.expose()));
         }
         let sent = request.header(ACCEPT, "application/json").send().await;
-        let response = sent.map_err(|error| self.classify_error(&url, &error))?;
+        // The address has the query, and may have a key.
+        let response = sent.map_err(|error| self.classify_error(&url, &error.without_url()))?;
         let retry_after = header(&response, RETRY_AFTER);
         Ok((self.read_body(url, response).await?, retry_after))
     }
@@ -315,6 +323,10 @@ mod tests {
         assert_eq!(results[0], "A \\u{202e}title\nhttps://docs.rs/a\n2026-10-02\none … two");
         assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 2);
         assert!(results[1].chars().count() < MAX_EXCERPT_CHARS + 30, "{}", results[1]);
+        let odd = json!({ "url": null, "link": "https://docs.rs/n", "title": 7, "date": {},
+                          "snippet": ["x", 3] });
+        assert_eq!(read_result(&odd).as_deref(), Some("https://docs.rs/n\nx"));
+        assert_eq!(read_result(&json!("https://docs.rs/n")), None);
     }
 
     #[test]
@@ -324,14 +336,14 @@ mod tests {
             ("tavily", json!({ "results": [] }), ""),
             ("tavily", json!({ "results": [], "error": null }), ""),
             ("brave", json!({ "type": "search", "query": {} }), ""),
-            ("brave", json!({ "type": "ErrorResponse" }), "something else than results"),
-            ("tavily", json!({ "results": [], "error": "busy" }), "something else than results"),
-            ("tavily", json!({ "detail": { "error": "no" } }), "something else than results"),
-            ("tavily", json!({ "results": "none" }), "something else than results"),
-            ("zai", json!({ "code": 1211, "msg": "no" }), "something else than results"),
-            ("serper", json!([]), "something else than results"),
-            ("exa", json!({ "results": [{ "id": 1 }] }), "something else than results"),
-            ("searxng", silent, "search engines did not answer it"),
+            ("brave", json!({ "type": "ErrorResponse" }), "something other than results"),
+            ("tavily", json!({ "results": [], "error": "busy" }), "something other than results"),
+            ("tavily", json!({ "detail": { "error": "no" } }), "something other than results"),
+            ("tavily", json!({ "results": "none" }), "something other than results"),
+            ("zai", json!({ "code": 1211, "msg": "no" }), "something other than results"),
+            ("serper", json!([]), "something other than results"),
+            ("exa", json!({ "results": [{ "id": 1 }] }), "something other than results"),
+            ("searxng", silent, "search engines did not answer"),
             ("searxng", json!({ "results": [], "unresponsive_engines": [] }), ""),
         ] {
             match backend_of(name).results(&answer, 3) {
@@ -347,8 +359,9 @@ mod tests {
     #[test]
     fn the_address_of_searxng_is_that_of_its_page() {
         let address = |text: &str| Some(SearchService::new("searxng", Some(text))?.url.to_string());
-        for text in ["http://box:8080/", "http://box:8080", "http://box:8080/search"] {
-            assert_eq!(address(text).as_deref(), Some("http://box:8080/search"));
+        for text in ["", "/", "/search", "/search/"] {
+            let page = format!("http://box:8080{text}");
+            assert_eq!(address(&page).as_deref(), Some("http://box:8080/search"), "{page}");
         }
         assert_eq!(
             address("https://a.example/sx/").as_deref(),

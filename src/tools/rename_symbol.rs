@@ -96,18 +96,18 @@ impl Tool for RenameSymbol {
             return Err("The language server would change nothing.".into());
         }
         // The first target is the file that the call names.
-        let targets = targets.get(1..).unwrap_or_default();
-        let mut distinct: Vec<_> = targets.iter().map(|target| &target.path).collect();
+        let written = targets.get(1..).unwrap_or_default();
+        let mut distinct: Vec<_> = written.iter().map(|target| &target.path).collect();
         distinct.sort();
         distinct.dedup();
         if distinct.len() != files.len() {
-            return Err("The language server names one file by two paths. Nothing was changed.".into());
+            return Err("The language server names a file by two paths. Nothing was changed.".into());
         }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();
         let mut content = Vec::new();
         let mut room = edit_common::MAX_CARD_BYTES;
-        for (edits, target) in files.into_iter().zip(targets.iter().cloned()) {
+        for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
             let before = match ctx.env.files.read(&target).await {

@@ -101,7 +101,7 @@ impl Tool for RenameSymbol {
         distinct.sort();
         distinct.dedup();
         if distinct.len() != files.len() {
-            return Err("The language server names a file by two paths. Nothing was changed.".into());
+            return Err("The server names one file by two paths. Nothing was changed.".into());
         }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();

@@ -228,14 +228,11 @@ fn places_and_renames_are_offered_while_a_server_is_ready_and_a_rename_is_asked_
     assert_eq!(cards::questions(&agent), asked + 1);
     assert_eq!(agent.read("a.py"), "import b\n\u{1f600} = b.matter()\n");
     assert_eq!(agent.read("b.py"), "def matter():\n    pass\n");
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink("b.py", agent.path("link.py")).unwrap();
-        let back = json!({ "path": "a.py", "symbol": "matter", "new_name": "thing" });
-        let result = cards::run_each(&mut agent, "rename_symbol", &[back]).remove(0);
-        assert!(result.contains("by two paths"), "{result}");
-        assert_eq!(agent.read("b.py"), "def matter():\n    pass\n");
-    }
+    std::os::unix::fs::symlink("b.py", agent.path("link.py")).unwrap();
+    let back = json!({ "path": "a.py", "symbol": "matter", "new_name": "thing" });
+    let result = cards::run_each(&mut agent, "rename_symbol", &[back]).remove(0);
+    assert!(result.contains("by two paths"), "{result}");
+    assert_eq!(agent.read("b.py"), "def matter():\n    pass\n");
 }
 
 #[test]

@@ -328,6 +328,20 @@ mod tests {
         assert_eq!(file_edits(&Value::Null, Encoding::Utf16, "b"), Ok(Vec::new()));
     }
 
+    #[test]
+    fn the_address_of_a_file_leads_back_to_it() {
+        let folder = Path::new(if cfg!(windows) { "C:\\w" } else { "/w" });
+        for name in ["a b.rs", "a%20b.rs", "a#b.rs", "\u{e4}\u{1f600}.rs", "[x]@+&.rs", "%.rs"] {
+            let path = folder.join(name);
+            let address = uri(&path);
+            assert!(!address.contains([' ', '#', '\u{e4}']), "{address}");
+            assert_eq!(path_of(&address.into()), Some(path), "{name}");
+        }
+        for other in [Value::Null, json!("a.rs"), json!("untitled:a.rs"), json!("http://host/a.rs")] {
+            assert_eq!(path_of(&other), None, "{other}");
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn places_of_all_forms_are_read() {

@@ -134,7 +134,8 @@ pub(crate) fn uri(path: &Path) -> String {
 
 /// The file of an address, in whatever way a server writes it; `None` if it is none of a file.
 pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
-    Url::parse(uri.as_str()?).ok()?.to_file_path().ok()
+    let address = Url::parse(uri.as_str()?).ok().filter(|address| address.scheme() == "file")?;
+    address.to_file_path().ok()
 }
 
 /// The edits of one file.
@@ -337,7 +338,7 @@ mod tests {
             assert!(!address.contains([' ', '#', '\u{e4}']), "{address}");
             assert_eq!(path_of(&address.into()), Some(path), "{name}");
         }
-        for other in [Value::Null, json!("a.rs"), json!("untitled:a.rs"), json!("http://host/a.rs")] {
+        for other in [Value::Null, json!("a.rs"), json!("zip:/a.rs"), json!("http://localhost/a.rs")] {
             assert_eq!(path_of(&other), None, "{other}");
         }
     }

@@ -61,9 +61,10 @@ pub(crate) async fn run(
     let spec = Arc::clone(&launch.spec);
     let root = launch.root.clone();
     let mut has_worked = false;
-    let end = match ServerProcess::start(launch).await {
-        Err(why) => Some(why),
-        Ok((mut process, pipes)) => {
+    let end = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
+        None => None,
+        Some(Err(why)) => Some(why),
+        Some(Ok((mut process, pipes))) => {
             let name = root.file_name().unwrap_or_default().to_string_lossy();
             let folders = json!([{ "uri": uri(&root), "name": name }]);
             let (connection, mut tasks) =

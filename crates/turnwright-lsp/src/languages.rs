@@ -240,10 +240,7 @@ impl LanguageServers {
 
     /// Forgets the edits of the turn before.
     pub fn begin_turn(&self) {
-        self.0.state.send_if_modified(|state| {
-            state.edited.clear();
-            false
-        });
+        self.0.state.send_modify(|state| state.edited.clear());
     }
 
     /// Tells the running servers of files that were changed.

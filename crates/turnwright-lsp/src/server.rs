@@ -166,25 +166,24 @@ impl Server {
         self.connection.is_ended()
     }
 
-    /// Tells the server a text unless it knows it. Returns its version, and true if the text was new.
-    fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (i64, bool) {
+    /// Tells the server a text unless it knows it. Returns its version.
+    fn tell(&self, heard: &mut Heard, file: &Path, text: &str, is_saved: bool) -> i64 {
         heard.used = Instant::now();
         let place = heard.documents.iter().position(|document| document.path == file);
         let known = place.map(|place| heard.documents.remove(place));
         let hash = std_hash(text);
-        let is_new = known.as_ref().is_none_or(|known| known.hash != hash);
         let document = match known {
-            Some(known) if !is_new => known,
+            Some(known) if known.hash == hash => known,
             known => {
-                heard.last_version += 1;
                 heard.changed = Instant::now();
-                let document = Document {
-                    path: file.to_path_buf(),
-                    version: heard.last_version,
-                    hash,
-                    published: None,
-                };
+                heard.last_version += 1;
+                let version = heard.last_version;
+                let path = file.to_path_buf();
+                let document = Document { path, version, hash, published: None };
                 self.send_text(&document, known.is_some(), text);
+                if is_saved && self.is_told_saves {
+                    self.notify_of(file, "textDocument/didSave");
+                }
                 document
             }
         };
@@ -192,9 +191,9 @@ impl Server {
         heard.documents.push(document);
         if heard.documents.len() > MAX_DOCUMENTS {
             let oldest = heard.documents.remove(0);
-            self.send_close(&oldest.path);
+            self.notify_of(&oldest.path, "textDocument/didClose");
         }
-        (version, is_new)
+        version
     }
 
     /// Opens a document, or sends its new text in place of the old one. Servers understand a change without a range
@@ -210,9 +209,8 @@ impl Server {
         self.connection.notify("textDocument/didOpen", json!({ "textDocument": about }));
     }
 
-    fn send_close(&self, file: &Path) {
-        let params = json!({ "textDocument": { "uri": uri(file) } });
-        self.connection.notify("textDocument/didClose", params);
+    fn notify_of(&self, file: &Path, method: &str) {
+        self.connection.notify(method, json!({ "textDocument": { "uri": uri(file) } }));
     }
 
     /// Waits until the server has loaded the project.
@@ -295,12 +293,7 @@ impl DiagnosticSource for Server {
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
         let mut shown = ShownText { path: file.to_path_buf(), version: 0, is_saved };
         self.connection.heard().send_modify(|heard| {
-            let (version, is_new) = self.tell(heard, file, text);
-            shown.version = version;
-            if is_new && is_saved && self.is_told_saves {
-                let params = json!({ "textDocument": { "uri": uri(file) } });
-                self.connection.notify("textDocument/didSave", params);
-            }
+            shown.version = self.tell(heard, file, text, is_saved);
         });
         shown
     }
@@ -322,7 +315,7 @@ impl DiagnosticSource for Server {
                 let gone = (document.path.clone(), FileEvent::Deleted);
                 let is_gone = events.contains(&gone);
                 if is_gone {
-                    self.send_close(&document.path);
+                    self.notify_of(&document.path, "textDocument/didClose");
                 }
                 !is_gone
             });

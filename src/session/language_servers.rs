@@ -28,11 +28,11 @@ struct SessionGate {
 }
 
 impl LanguageGate for SessionGate {
-    fn permits(&self, server: &LanguageServer) -> bool {
-        // A server that a file of the project names is there only if the file is trusted.
-        server.is_configured
-            || self.mode == LspMode::On
-            || trusts_language_servers(&self.trust, self.roots.real_cwd())
+    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool {
+        // A server that a file of the project names is there only if the file is trusted, which says nothing of the
+        // other folders of the session.
+        let is_trusted = server.is_configured && folder == self.roots.real_cwd();
+        is_trusted || self.mode == LspMode::On || trusts_language_servers(&self.trust, folder)
     }
 
     fn profile(&self) -> Option<SandboxProfile> {

@@ -162,10 +162,14 @@ pub(super) async fn changed_since_read(
 /// Returns true if an error may quote the file before the user was asked about the change: the model
 /// may read it without a question, or has read its current content.
 pub(super) async fn may_quote(env: &ToolEnv, target: &ResolvedPath, now: &FileText) -> bool {
-    let is_free = target.scope != PathScope::Outside
+    is_read_freely(env, target) || env.files.freshness(target, now).await == Freshness::Same
+}
+
+/// Returns true if the model may read the file without a question.
+pub(crate) fn is_read_freely(env: &ToolEnv, target: &ResolvedPath) -> bool {
+    target.scope != PathScope::Outside
         && !is_secret_path(&target.path)
-        && !DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path);
-    is_free || env.files.freshness(target, now).await == Freshness::Same
+        && !DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path)
 }
 
 /// The error for the model if the file must not be quoted.

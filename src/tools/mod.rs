@@ -63,7 +63,7 @@ pub(crate) use arguments::{
     ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, repair_arguments,
 };
 pub(crate) use document::read_document;
-pub(crate) use edit_common::{current_place, edited_path};
+pub(crate) use edit_common::{current_place, edited_path, is_read_freely};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use hooks::{HelperOfHooks, SessionHooks, confine_site, occasion, unconfined_site};
 pub(crate) use host_questions::HostConsent;

@@ -65,7 +65,9 @@ impl Tool for RenameSymbol {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         let symbol = (self.symbol.as_str(), self.line);
-        let found = match site.env.languages() {
+        // The call is not judged yet. A session that is loaded plans it again, and starts nothing for that.
+        let languages = site.env.languages().filter(|languages| languages.has_places());
+        let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),
             Some(languages) => {
                 let asking = languages.rename(&target.path, symbol, &self.new_name);
@@ -93,12 +95,19 @@ impl Tool for RenameSymbol {
         if files.is_empty() {
             return Err("The language server would change nothing.".into());
         }
+        // The first target is the file that the call names.
+        let written = targets.get(1..).unwrap_or_default();
+        let mut distinct: Vec<_> = written.iter().map(|target| &target.path).collect();
+        distinct.sort();
+        distinct.dedup();
+        if distinct.len() != files.len() {
+            return Err("The server names one file by two paths. Nothing was changed.".into());
+        }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();
         let mut content = Vec::new();
         let mut room = edit_common::MAX_CARD_BYTES;
-        // The first target is the file that the call names.
-        for (edits, target) in files.into_iter().zip(targets.iter().skip(1).cloned()) {
+        for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
             let before = match ctx.env.files.read(&target).await {

@@ -19,8 +19,8 @@ use turnwright_types::effect::{
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
 
-/// For the model, if no server can be asked.
-pub(super) const NO_SERVER: &str = "No language server is ready. Use grep.";
+/// For the model, if no server can be asked. A part of its text.
+pub(super) const NO_SERVER: &str = "No language server is ready";
 /// The most places that are told, and the most characters of the line at one.
 const MAX_PLACES: usize = 100;
 const MAX_LINE_CHARS: usize = 160;
@@ -77,7 +77,7 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return Err("Nothing was looked up: there is no permission for it.".into());
         };
-        let languages = ctx.env.languages().ok_or(NO_SERVER)?;
+        let languages = ctx.env.languages().ok_or_else(|| format!("{NO_SERVER}. Use grep."))?;
         let symbol = (self.symbol.as_str(), self.line);
         let asking = languages.find_places(&target.path, symbol, IS_DEFINITION);
         let found = ctx.until_cancelled(asking).await?;

@@ -58,17 +58,16 @@ impl Turn {
 /// The words about the reports. What is not known is told to the user only, because the model could do nothing.
 fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
     let with_errors: Vec<_> = reports.iter().filter(|report| report.new_errors() > 0).collect();
-    let Some(first) = with_errors.first() else {
+    if with_errors.is_empty() {
         let unknown =
             reports.iter().filter(|report| matches!(report.finding, Finding::NotKnown(_)));
         let names: Vec<_> = unknown.map(|report| name(report, cwd)).collect();
         let named = text::join_first(&names, MAX_NAMED);
-        let notice = format!("No language server has looked at the last state of {named} yet.");
+        let notice = format!("No language server has checked the latest version of {named} yet.");
         return ClosingWords { notice: (!names.is_empty()).then_some(notice), request: None };
-    };
+    }
     let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
     let errors = if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") };
-    let server = escape_hidden_line(&first.server);
     let mut request = "Language servers were asked after your edits. This is new since the turn began; correct what \
                        your edits have caused, or say why it stays:\n"
         .to_owned();
@@ -76,7 +75,7 @@ fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
         request.push_str(&format!("{}\n", report.for_model(&name(report, cwd))));
     }
     ClosingWords {
-        notice: Some(format!("{server} finds {errors}. The model is told.")),
+        notice: Some(format!("Language servers find {errors}. The model is told.")),
         request: Some(within_context(&super::redacted(&request))),
     }
 }
@@ -103,10 +102,10 @@ mod tests {
         let broken = Finding::NewErrors { count: 1, told, may_be_older: false };
         assert_eq!(words_about(std::slice::from_ref(&fine), cwd), ClosingWords::default());
         let words = words_about(&[unknown.clone(), fine.clone()], cwd);
-        let notice = "No language server has looked at the last state of a.go yet.";
+        let notice = "No language server has checked the latest version of a.go yet.";
         assert_eq!((words.notice.as_deref(), words.request), (Some(notice), None));
         let words = words_about(&[unknown, fine, report("/w/in/c.go", broken)], cwd);
-        assert_eq!(words.notice.unwrap(), "gopls finds 1 new error. The model is told.");
+        assert_eq!(words.notice.unwrap(), "Language servers find 1 new error. The model is told.");
         let request = words.request.unwrap();
         assert!(request.contains("[gopls: 1 new error in in/c.go]\n2:1: m\n"), "{request}");
         assert!(!request.contains("a.go") && !request.contains("b.go"), "{request}");

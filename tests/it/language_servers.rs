@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use turnwright_testing::{cards, write_program};
 
-use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, is_alive, says, writes};
+use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, calls, is_alive, says, writes};
 
 const ON: &str = "mode = 'auto-edit'\n[lsp]\nmode = 'on'\n";
 const SERVER: &str = include_str!("../data/language-server/server.py");
@@ -107,6 +107,25 @@ fn an_error_that_is_mended_in_the_turn_is_not_told_at_its_end() {
 }
 
 #[test]
+fn the_end_of_a_turn_looks_at_all_files_of_a_large_patch() {
+    let Some(programs) = Programs::new("push", "1") else { return };
+    let mut agent = programs.agent(ON).start();
+    let texts = [["fine"; 11].as_slice(), &["BAD"]].concat();
+    let mut body = String::new();
+    for (number, text) in texts.iter().enumerate() {
+        body += &format!("*** Add File: f{number}.py\n+{text}\n");
+    }
+    let patch = json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+    for reply in [calls("apply_patch", &patch), says("Done."), says("Done.")] {
+        agent.model().push(reply).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!cards::results(&agent, 1)[0].contains("1 new error"));
+    let told = last_prompt(&agent);
+    assert!(told.contains("[pyright-langserver: 1 new error in f11.py]"), "{told}");
+}
+
+#[test]
 fn what_is_not_known_is_never_told_as_clean() {
     for (mode, why) in [("silent", "it has not answered in time"), ("slow", "it is still starting")]
     {
@@ -116,7 +135,7 @@ fn what_is_not_known_is_never_told_as_clean() {
         let told = format!("[pyright-langserver: not known yet if a.py has new errors: {why}]");
         assert!(result.contains(&told), "{result}");
         assert_eq!(requests(&agent), 2, "the model can do nothing about it");
-        assert!(agent.thoughts().contains("looked at the last state of a.py"));
+        assert!(agent.thoughts().contains("checked the latest version of a.py"));
     }
 }
 
@@ -208,6 +227,11 @@ fn places_and_renames_are_offered_while_a_server_is_ready_and_a_rename_is_asked_
     assert!(result.contains("Updated") && result.contains("no new errors"), "{result}");
     assert_eq!(cards::questions(&agent), asked + 1);
     assert_eq!(agent.read("a.py"), "import b\n\u{1f600} = b.matter()\n");
+    assert_eq!(agent.read("b.py"), "def matter():\n    pass\n");
+    std::os::unix::fs::symlink("b.py", agent.path("link.py")).unwrap();
+    let back = json!({ "path": "a.py", "symbol": "matter", "new_name": "thing" });
+    let result = cards::run_each(&mut agent, "rename_symbol", &[back]).remove(0);
+    assert!(result.contains("by two paths"), "{result}");
     assert_eq!(agent.read("b.py"), "def matter():\n    pass\n");
 }
 

@@ -1,99 +1,105 @@
 //! The language servers: those that are known, each used where it is installed, and those of a file in the form of
 //! `.lsp.json`, which other agents read as well.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::connection::Readiness;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 
 /// How long a server may take to answer its first request.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(45);
 const MAX_STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
 /// How often a server that has crashed is started again.
 const MAX_RESTARTS: u32 = 3;
-/// The most servers of one file.
+/// The most servers of one file, and the most characters of a name or a problem that are told.
 const MAX_SERVERS: usize = 32;
+const MAX_TOLD_CHARS: usize = 200;
 
 /// The known servers; for a file, the first one of them that is installed and works is used. Their settings differ from
 /// their own defaults where these run what the session's checks run, hold the locks of builds, or work ahead.
 const KNOWN: &str = include_str!("servers.json");
 
-/// A server that can be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A server that can be started, as `.lsp.json` describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LanguageServer {
+    #[serde(skip)]
     pub name: String,
     pub command: String,
+    #[serde(default, rename = "args")]
     pub arguments: Vec<String>,
-    pub(crate) environment: Vec<(String, String)>,
+    #[serde(default, rename = "env")]
+    pub(crate) environment: BTreeMap<String, String>,
+    transport: Option<String>,
     /// The endings of its files, each with the name of the language.
-    languages: Vec<(String, String)>,
+    #[serde(rename = "extensionToLanguage")]
+    languages: BTreeMap<String, String>,
     /// The files that mark the root of a project.
+    #[serde(default)]
     markers: Vec<String>,
     /// True if it can do nothing without a project.
+    #[serde(default)]
     needs_marker: bool,
+    #[serde(default)]
     pub(crate) readiness: Readiness,
+    #[serde(default, rename = "initializationOptions")]
     pub(crate) options: Value,
+    #[serde(default)]
     pub(crate) settings: Value,
-    pub(crate) startup: Duration,
-    pub(crate) restarts: u32,
+    /// In milliseconds.
+    startup_timeout: Option<u64>,
+    restart_on_crash: Option<bool>,
+    max_restarts: Option<u32>,
     /// True if a file names it, and not we.
+    #[serde(skip)]
     pub is_configured: bool,
 }
 
 impl LanguageServer {
     /// Reads an entry of a file.
     fn read(name: &str, entry: &Value) -> Result<LanguageServer, String> {
-        let command = entry["command"].as_str().unwrap_or_default();
-        if command.is_empty() {
-            return Err("it has no `command`".to_owned());
-        }
-        let is_bare = Path::new(command).components().count() == 1;
-        if !is_bare && !Path::new(command).is_absolute() {
+        let mut server = LanguageServer::deserialize(entry).map_err(|error| error.to_string())?;
+        let command = Path::new(&server.command);
+        if command.components().count() != 1 && !command.is_absolute() {
             return Err("its `command` is neither a name nor an absolute path".to_owned());
         }
-        if entry["transport"].as_str().is_some_and(|transport| transport != "stdio") {
+        if server.transport.as_deref().is_some_and(|transport| transport != "stdio") {
             return Err("its `transport` is not stdio".to_owned());
         }
-        let languages: Vec<_> = texts(&entry["extensionToLanguage"]);
-        if languages.is_empty() {
-            return Err("it has no `extensionToLanguage`".to_owned());
+        name.clone_into(&mut server.name);
+        server.is_configured = true;
+        Ok(server)
+    }
+
+    /// How long it may take to answer its first request.
+    pub(crate) fn startup(&self) -> Duration {
+        let limit = self.startup_timeout.map_or(STARTUP_TIMEOUT, Duration::from_millis);
+        limit.min(MAX_STARTUP_TIMEOUT)
+    }
+
+    /// How often it is started again after a crash.
+    pub(crate) fn restarts(&self) -> u32 {
+        if self.restart_on_crash == Some(false) {
+            return 0;
         }
-        let startup = entry["startupTimeout"].as_u64().map(Duration::from_millis);
-        let restarts = match (&entry["restartOnCrash"], entry["maxRestarts"].as_u64()) {
-            (Value::Bool(false), _) => 0,
-            (_, most) => {
-                most.and_then(|most| most.try_into().ok()).unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
-            }
-        };
-        Ok(LanguageServer {
-            name: name.to_owned(),
-            command: command.to_owned(),
-            arguments: words(&entry["args"]),
-            environment: texts(&entry["env"]),
-            languages,
-            markers: words(&entry["markers"]),
-            needs_marker: entry["needsMarker"] == true,
-            readiness: match entry["readiness"].as_str() {
-                Some("progress") => Readiness::Progress,
-                Some("quiescence") => Readiness::Quiescence,
-                _ => Readiness::AtOnce,
-            },
-            options: entry["initializationOptions"].clone(),
-            settings: entry["settings"].clone(),
-            startup: startup.unwrap_or(STARTUP_TIMEOUT).min(MAX_STARTUP_TIMEOUT),
-            restarts,
-            is_configured: true,
-        })
+        self.max_restarts.unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
     }
 
     /// The name of the language of a file, if the server knows it.
     pub(crate) fn language(&self, file: &Path) -> Option<&str> {
         let name = file.file_name()?.to_str()?;
-        let known = self.languages.iter().find(|(ending, _)| name.ends_with(ending.as_str()))?;
-        Some(&known.1)
+        let mut languages = self.languages.iter();
+        let known = languages.find(|(ending, _)| {
+            let stem = name.strip_suffix(ending.trim_start_matches('.'));
+            stem.is_some_and(|stem| stem.ends_with('.'))
+        });
+        known.map(|(_, language)| language.as_str())
     }
 
     /// The folder in which the server works on a file of this session folder: the outermost one that has a marker, so
@@ -136,22 +142,17 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
         match LanguageServer::read(name, entry) {
             Ok(server) => servers.push(server),
             Err(why) => {
-                let name = escape_hidden_line(name).replace('`', "'");
-                problems.push(format!("the language server `{name}` is not used: {why}"));
+                let name = told(name).replace('`', "'");
+                problems.push(format!("the language server `{name}` is not used: {}", told(&why)));
             }
         }
     }
     (servers, problems)
 }
 
-fn words(list: &Value) -> Vec<String> {
-    let words = list.as_array().into_iter().flatten();
-    words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
-}
-
-fn texts(table: &Value) -> Vec<(String, String)> {
-    let entries = table.as_object().into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+/// A part of a file as problems show it.
+fn told(part: &str) -> String {
+    escape_hidden_line(text::first_chars(part, MAX_TOLD_CHARS))
 }
 
 #[cfg(test)]
@@ -173,6 +174,10 @@ mod tests {
 
     #[test]
     fn a_file_has_the_language_of_its_ending() {
+        let bare = json!({ "command": "x", "extensionToLanguage": { "go": "go", "": "all" } });
+        let (configured, _) = configured_servers(&json!({ "x": bare }));
+        assert_eq!(configured[0].language(Path::new("a.go")), Some("go"));
+        assert_eq!(configured[0].language(Path::new("cargo")), None);
         let servers = known_servers();
         let table: [(&str, &[&str]); 7] = [
             ("a.rs", &["rust"]),
@@ -220,23 +225,31 @@ mod tests {
                 "",
             ),
             (json!({ "command": "gopls" }), "extensionToLanguage"),
-            (json!({ "command": "gopls", "extensionToLanguage": 7 }), "extensionToLanguage"),
+            (json!({ "command": "gopls", "extensionToLanguage": 7 }), "expected a map"),
             (json!({ "command": "./gopls", "extensionToLanguage": languages }), "absolute"),
             (
                 json!({ "command": "gopls", "transport": "socket", "extensionToLanguage": languages }),
                 "stdio",
             ),
             (json!({ "extensionToLanguage": languages }), "command"),
-            (json!(["gopls"]), "command"),
+            (json!({ "command": "", "extensionToLanguage": languages }), "absolute"),
+            (json!(7), "expected struct"),
         ];
         for (entry, expected) in table {
             let (servers, problems) = configured_servers(&json!({ "go": entry }));
             assert_eq!(servers.len(), usize::from(expected.is_empty()), "{entry}");
             assert!(problems.concat().contains(expected), "{entry}: {problems:?}");
         }
+        // A stranger's file cannot fill the screen, or hide what it says.
+        let arguments = "\u{1b}[2J".repeat(9_999);
+        let odd = json!({ "command": "x", "args": arguments, "extensionToLanguage": {} });
+        let name = "x\u{202e}".repeat(9_999);
+        let (_, problems) = configured_servers(&json!({ name: odd }));
+        assert!(problems[0].len() < 9 * MAX_TOLD_CHARS, "{problems:?}");
+        assert!(!problems[0].contains(['\u{1b}', '\u{202e}']), "{problems:?}");
         let entry = json!({ "command": "x", "maxRestarts": 99, "extensionToLanguage": languages });
         let (servers, _) = configured_servers(&json!({ "x": entry }));
-        assert_eq!((servers[0].restarts, servers[0].startup), (MAX_RESTARTS, STARTUP_TIMEOUT));
+        assert_eq!((servers[0].restarts(), servers[0].startup()), (MAX_RESTARTS, STARTUP_TIMEOUT));
         assert_eq!(servers[0].language(Path::new("/w/a.go")), Some("go"));
         assert_eq!(configured_servers(&json!([1])), (Vec::new(), Vec::new()));
     }

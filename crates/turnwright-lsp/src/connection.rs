@@ -1,11 +1,12 @@
 //! The connection to a server: our requests and notifications, its responses, what it requests, and what it says by
 //! itself. Everything that it may ask is answered, and nothing that it asks changes anything.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
@@ -14,11 +15,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::framing::{FrameReader, frame};
-use crate::protocol::{Position, Problem, errors_in, path_of};
+use crate::protocol::{Problem, errors_in, path_of};
+use crate::source::ShownText;
 use turnwright_rpc::{
     Params, ParsedLine, PendingRequests, RequestError, RequestId, RpcError, RpcMessage, parse_line,
     write_response,
 };
+use turnwright_types::hash::std_hash;
 
 /// The most of our messages that wait for the server. One that does not read so many is given up.
 const MAX_QUEUED_MESSAGES: usize = 256;
@@ -27,16 +30,21 @@ const MAX_REQUESTS: usize = 64;
 /// After so many messages reading pauses, because each costs work.
 const MAX_BURST: u32 = 1_000;
 const BURST_PAUSE: Duration = Duration::from_millis(100);
-/// The length above which a message is parsed on a blocking thread.
+/// The length above which a message is read on a blocking thread.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
-/// The most files whose errors are kept, and the most works in progress that are followed.
-const MAX_PUBLISHED_FILES: usize = 512;
+/// The most works in progress that are followed, and the most settings that one request is answered with.
 const MAX_PROGRESS: usize = 64;
+const MAX_SETTINGS: usize = 256;
+/// Errors without a version are those of the last text when no others have come for so long.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// Errors from before another text was told count when no others have come for so long since.
+const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 /// The work of a server that sends no notification about it is assumed to begin and end within this time.
 const QUIET_START: Duration = Duration::from_secs(3);
 
 /// How a server tells that it has loaded the project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Readiness {
     /// It does not answer before.
     #[default]
@@ -47,41 +55,41 @@ pub(crate) enum Readiness {
     Quiescence,
 }
 
-/// The errors of a file as the server last published them.
-#[derive(Clone, Debug)]
-pub(crate) struct Published {
-    /// The version of the document that it has looked at, if it says so.
-    pub(crate) version: Option<i64>,
-    pub(crate) at: Instant,
-    pub(crate) errors: Vec<Problem>,
-}
-
 /// A document that the server was told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
-    /// A hash of its text, and the end of it.
+    /// A hash of its text.
     pub(crate) hash: u64,
-    pub(crate) end: Position,
-    /// When it was told this text.
-    pub(crate) since: Instant,
+    /// The errors that the server has published of this text.
+    pub(crate) published: Option<Published>,
+}
+
+/// The errors that a server has published.
+#[derive(Debug)]
+pub(crate) struct Published {
+    at: Instant,
+    /// When they count, unless others come before.
+    settled: Instant,
+    errors: Vec<Problem>,
 }
 
 /// The state that follows from what the server has said and was told.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    pub(crate) published: HashMap<PathBuf, Published>,
     /// The open documents, the one that was used last at the end.
     pub(crate) documents: Vec<Document>,
     /// The number of the text that was told last. No two texts of a server have the same.
     pub(crate) last_version: i64,
     /// True if it has asked to be asked for diagnostics.
     pub(crate) wants_pulls: bool,
-    /// When somebody last asked it something.
+    /// When somebody last asked it something, and when it was last told a text.
     pub(crate) used: Instant,
+    pub(crate) changed: Instant,
     started: Instant,
-    progress: HashSet<String>,
+    /// Hashes of the tokens of its works.
+    progress: HashSet<u64>,
     has_progressed: bool,
     is_quiescent: bool,
 }
@@ -89,11 +97,11 @@ pub(crate) struct Heard {
 impl Heard {
     fn new() -> Heard {
         Heard {
-            published: HashMap::new(),
             documents: Vec::new(),
             last_version: 0,
             wants_pulls: false,
             used: Instant::now(),
+            changed: Instant::now(),
             started: Instant::now(),
             progress: HashSet::new(),
             has_progressed: false,
@@ -112,7 +120,7 @@ impl Heard {
     }
 
     fn take_progress(&mut self, params: &Value) {
-        let token = params["token"].to_string();
+        let token = std_hash(params["token"].to_string());
         match params["value"]["kind"].as_str() {
             Some("begin") if self.progress.len() < MAX_PROGRESS => {
                 self.has_progressed = true;
@@ -125,16 +133,33 @@ impl Heard {
         }
     }
 
+    /// Keeps published errors. Servers may publish the whole project, and errors of earlier texts: those are not kept.
     fn take_errors(&mut self, params: &Value) {
         let Some(path) = path_of(&params["uri"]) else { return };
-        if self.published.len() >= MAX_PUBLISHED_FILES && !self.published.contains_key(&path) {
-            // Servers may publish the whole project. What was told is kept.
-            let documents = &self.documents;
-            self.published.retain(|known, _| documents.iter().any(|open| open.path == *known));
-        }
-        let version = params["version"].as_i64();
-        let errors = errors_in(&params["diagnostics"]);
-        self.published.insert(path, Published { version, at: Instant::now(), errors });
+        let mut open = self.documents.iter_mut();
+        let Some(document) = open.find(|document| document.path == path) else { return };
+        let Some(errors) = errors_in(&params["diagnostics"]) else { return };
+        let at = Instant::now();
+        let settled = match params["version"].as_i64() {
+            Some(version) if version == document.version => at,
+            Some(_) => return,
+            None => at + QUIET_TIME,
+        };
+        document.published = Some(Published { at, settled, errors });
+    }
+
+    /// The document that has this text; `None` if it has another one by now.
+    pub(crate) fn document(&self, shown: &ShownText) -> Option<&Document> {
+        let document = self.documents.iter().find(|document| document.path == shown.path)?;
+        (document.version == shown.version).then_some(document)
+    }
+
+    /// The published errors of a text, and from when on they count.
+    pub(crate) fn published(&self, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
+        let Published { at, settled, errors } = self.document(shown)?.published.as_ref()?;
+        let may_depend = shown.is_saved && *at < self.changed;
+        let counts = if may_depend { self.changed + DEPENDENT_TIME } else { *settled };
+        Some((counts, errors.clone()))
     }
 }
 
@@ -243,8 +268,11 @@ impl Connection {
         };
         let response = answered.map_err(|_| RequestError::ConnectionClosed)?;
         let result = response.map_err(RequestError::ErrorResponse)?;
-        let read = serde_json::from_str(result.get());
-        read.map_err(|error| malformed(&error))
+        let reading = spawn_blocking(move || serde_json::from_str(result.get()).ok());
+        reading.await.ok().flatten().ok_or_else(|| {
+            let unread = RpcError::internal_error("its answer cannot be read".to_owned());
+            RequestError::ErrorResponse(unread)
+        })
     }
 
     pub(crate) fn notify(&self, method: &str, params: Value) {
@@ -278,30 +306,35 @@ impl Connection {
                 Ok(None) => return,
                 Err(error) => return tracing::debug!(%error, "a language server cannot be read"),
             };
-            let parsed = if bytes.len() > MAX_INLINE_BYTES {
-                spawn_blocking(move || parse_line(&bytes)).await.unwrap_or(ParsedLine::Ignored)
+            if bytes.len() > MAX_INLINE_BYTES {
+                let connection = self.clone();
+                spawn_blocking(move || connection.take(&bytes)).await.ok();
             } else {
-                parse_line(&bytes)
-            };
-            match parsed {
-                ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                    if let Ok(id) = id.to_string().parse() {
-                        self.0.pending.complete(id, result);
-                    }
-                }
-                ParsedLine::Message(RpcMessage::Notification { method, params }) => {
-                    self.hear(&method, &params);
-                }
-                ParsedLine::Message(RpcMessage::Request { id, method, params }) => {
-                    self.answer(&id, &method, &params);
-                }
-                ParsedLine::Rejected { .. } | ParsedLine::Ignored => {}
+                self.take(&bytes);
             }
             burst += 1;
             if burst == MAX_BURST {
                 burst = 0;
                 sleep(BURST_PAUSE).await;
             }
+        }
+    }
+
+    /// Takes a message of the server.
+    fn take(&self, message: &[u8]) {
+        match parse_line(message) {
+            ParsedLine::Message(RpcMessage::Response { id, result }) => {
+                if let Ok(id) = id.to_string().parse() {
+                    self.0.pending.complete(id, result);
+                }
+            }
+            ParsedLine::Message(RpcMessage::Notification { method, params }) => {
+                self.hear(&method, &params);
+            }
+            ParsedLine::Message(RpcMessage::Request { id, method, params }) => {
+                self.answer(&id, &method, &params);
+            }
+            ParsedLine::Rejected { .. } | ParsedLine::Ignored => {}
         }
     }
 
@@ -357,13 +390,9 @@ impl Connection {
     }
 }
 
-fn malformed(error: &serde_json::Error) -> RequestError {
-    RequestError::ErrorResponse(RpcError::internal_error(error.to_string()))
-}
-
 /// The settings that a server asks for: as many as it names, null where there are none.
 fn configuration(settings: &Value, params: &Value) -> Value {
-    let items = params["items"].as_array().into_iter().flatten();
+    let items = params["items"].as_array().into_iter().flatten().take(MAX_SETTINGS);
     let found = items.map(|item| {
         let section = item["section"].as_str().unwrap_or_default();
         let names = section.split('.').filter(|name| !name.is_empty());
@@ -388,9 +417,12 @@ impl Drop for Withdrawal<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use tokio::io::{DuplexStream, duplex};
 
     use super::*;
+    use crate::protocol::uri;
 
     type Connected = (Connection, JoinSet<()>, FrameReader<DuplexStream>, DuplexStream);
 
@@ -464,29 +496,48 @@ mod tests {
         connection.ended().await;
     }
 
-    #[tokio::test]
-    async fn what_a_server_publishes_is_bounded_and_the_latest_counts() {
-        let (connection, _tasks, _frames, mut output) = connected();
-        let publish = |file: &str, version: Value, message: &str| {
-            let start = json!({ "line": 0, "character": 0 });
+    #[test]
+    fn only_published_errors_of_the_last_text_of_an_open_document_are_kept() {
+        let path = PathBuf::from(if cfg!(windows) { "C:\\w\\a" } else { "/w/a" });
+        let shown = ShownText { path: path.clone(), version: 2, is_saved: true };
+        let start = json!({ "line": 0, "character": 0 });
+        let publish = |path: &Path, version: Value, message: &str| {
             let range = json!({ "start": start, "end": start });
-            json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": {
-                "uri": format!("file:///w/{file}"),
-                "version": version,
-                "diagnostics": [{ "range": range, "message": message }]
-            } })
+            let diagnostics = json!([{ "range": range, "message": message }]);
+            json!({ "uri": uri(path), "version": version, "diagnostics": diagnostics })
         };
-        for number in 0..MAX_PUBLISHED_FILES + 10 {
-            say(&mut output, &publish(&format!("f{number}"), Value::Null, "m")).await;
+        let mut heard = Heard::new();
+        heard.take_errors(&publish(&path, json!(2), "not open"));
+        heard.documents.push(Document {
+            path: path.clone(),
+            version: 2,
+            hash: 0,
+            published: None,
+        });
+        for ignored in [json!(1), json!(3)] {
+            heard.take_errors(&publish(&path, ignored, "of another text"));
         }
-        say(&mut output, &publish("a", json!(1), "old")).await;
-        say(&mut output, &publish("a", json!(2), "new")).await;
-        let mut heard = connection.heard().subscribe();
-        let path = PathBuf::from("/w/a");
-        let seen = heard
-            .wait_for(|heard| heard.published.get(&path).is_some_and(|it| it.version == Some(2)));
-        assert!(timeout(Duration::from_secs(9), seen).await.is_ok() || cfg!(windows));
-        assert!(connection.heard().borrow().published.len() <= MAX_PUBLISHED_FILES);
+        heard.take_errors(&publish(&path.with_file_name("b"), json!(2), "of another file"));
+        assert_eq!(heard.published(&shown), None);
+        heard.take_errors(&publish(&path, json!(2), "right"));
+        heard.take_errors(&publish(&path, json!(1), "late"));
+        let (settled, errors) = heard.published(&shown).unwrap();
+        assert!(settled <= Instant::now() && errors[0].message == "right");
+        heard.take_errors(&publish(&path, Value::Null, "without a version"));
+        assert!(heard.published(&shown).unwrap().0 > Instant::now());
+        // Another file was changed since: what that has mended may be published soon.
+        heard.changed = Instant::now() + Duration::from_secs(9);
+        assert_eq!(heard.published(&shown).unwrap().0, heard.changed + DEPENDENT_TIME);
+        let earlier = ShownText { is_saved: false, ..shown };
+        assert!(heard.published(&earlier).unwrap().0 < heard.changed);
+        assert_eq!(heard.published(&ShownText { version: 1, ..earlier }), None);
+    }
+
+    #[test]
+    fn a_request_for_settings_is_answered_with_a_bounded_number_of_them() {
+        let items = vec![json!({}); MAX_SETTINGS * 9];
+        let answer = configuration(&json!({ "a": 1 }), &json!({ "items": items }));
+        assert_eq!(answer.as_array().unwrap().len(), MAX_SETTINGS);
     }
 
     #[tokio::test]

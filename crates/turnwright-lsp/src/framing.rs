@@ -5,13 +5,11 @@ use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-/// The longest message that is read.
+/// The longest message that is read, and the longest that is skipped. A server that announces more is broken.
 const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
-/// The most bytes of a line that are kept. No header is longer.
-const MAX_KEPT_BYTES: usize = 1024;
-/// After so many bytes of a line, or so many lines, that are no headers, the program is no language server.
+const MAX_SKIPPED_BYTES: usize = 256 * 1024 * 1024;
+/// After so many bytes that are no message, the program is no language server.
 const MAX_OTHER_BYTES: usize = 1024 * 1024;
-const MAX_OTHER_LINES: usize = 10_000;
 
 /// Puts a message into a frame.
 pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
@@ -44,44 +42,23 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads up to the beginning of a message. Returns its length.
     async fn next_length(&mut self) -> io::Result<Option<usize>> {
+        let mut head = (&mut self.0).take(MAX_OTHER_BYTES as u64);
+        let mut line = Vec::new();
         let mut length = None;
-        let mut other_lines = 0;
-        while let Some(line) = self.next_line().await? {
-            match (header_length(&line), length) {
-                (Some(found), _) => length = Some(found),
-                (None, Some(found)) if line.is_empty() => return Ok(Some(found)),
-                (None, _) => other_lines += 1,
+        while head.read_until(b'\n', &mut line).await? > 0 {
+            match (line.trim_ascii(), length) {
+                (b"", Some(found)) if found > MAX_SKIPPED_BYTES => {
+                    return Err(io::Error::other("it announces a message of an absurd length"));
+                }
+                (b"", Some(_)) => return Ok(length),
+                (other, _) => length = header_length(other).or(length),
             }
-            if other_lines > MAX_OTHER_LINES {
-                return Err(io::Error::other("it prints other things than messages"));
-            }
+            line.clear();
+        }
+        if head.limit() == 0 {
+            return Err(io::Error::other("it prints other things than messages"));
         }
         Ok(None)
-    }
-
-    /// Reads a line. Returns its beginning, without its end.
-    async fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut line = Vec::new();
-        let mut seen = 0;
-        loop {
-            let bytes = self.0.fill_buf().await?;
-            if bytes.is_empty() {
-                return Ok(None);
-            }
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let count = end.unwrap_or(bytes.len());
-            let room = MAX_KEPT_BYTES.saturating_sub(line.len());
-            line.extend_from_slice(&bytes[..count.min(room)]);
-            self.0.consume(count + usize::from(end.is_some()));
-            if end.is_some() {
-                line.pop_if(|last| *last == b'\r');
-                return Ok(Some(line));
-            }
-            seen += count;
-            if seen > MAX_OTHER_BYTES {
-                return Err(io::Error::other("it prints an endless line"));
-            }
-        }
     }
 }
 
@@ -113,14 +90,15 @@ mod tests {
         let skipped =
             [format!("Content-Length: {long}\r\n\r\n").as_bytes(), &vec![b'x'; long], &two]
                 .concat();
-        let table: [(&[u8], &[&str], bool); 8] = [
+        let table: [(&[u8], &[&str], bool); 9] = [
             (&two, &["{}", "\"ä\""], true),
             (b"content-length: 2\nContent-Type: x\n\n{}", &["{}"], true),
             (b"log: starting\n\nContent-Length: 2\r\n\r\n{}", &["{}"], true),
             (b"Content-Length: -1\r\n\r\nContent-Length: 2\r\n\r\n{}", &["{}"], true),
             (&skipped, &["{}", "\"ä\""], true),
             (b"Content-Length: 9\r\n\r\n{}", &[], false),
-            (&vec![b'\n'; MAX_OTHER_LINES + 2], &[], false),
+            (b"Content-Length: 2000000000\r\n\r\n{}", &[], false),
+            (&vec![b'\n'; MAX_OTHER_BYTES + 2], &[], false),
             (&vec![b'x'; MAX_OTHER_BYTES * 2], &[], false),
         ];
         for (number, (output, expected, is_ok)) in table.iter().enumerate() {

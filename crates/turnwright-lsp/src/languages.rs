@@ -17,7 +17,7 @@ use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{Launch, find_program};
 use crate::protocol::{FileEdits, file_edits, places, uri};
 use crate::report::{ErrorCounts, FileReport, Finding};
-use crate::server::{Phase, run};
+use crate::server::{Phase, Server, run};
 use crate::source::{DiagnosticSource, FileEvent};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_workspace::exec::Environment;
@@ -31,16 +31,17 @@ const IDLE_TIME: Duration = Duration::from_secs(600);
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
 /// The most edited files that are followed in a turn.
 const MAX_EDITED: usize = 50;
-/// The most places of a name in a file at which a server is asked about it.
+/// The most places of a name in a file at which a server is asked about it, and how long it may take for all of them.
 const MAX_TRIES: usize = 5;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const STARTING: &str = "it is still starting";
 const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
 /// Decides about the servers of a session. Its methods block.
 pub trait LanguageGate: std::fmt::Debug + Send + Sync {
-    /// Returns true if this server may be started for the session's project.
-    fn permits(&self, server: &LanguageServer) -> bool;
+    /// Returns true if this server may be started for the project in this folder of the session.
+    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool;
 
     /// The sandbox profile of the session's servers; `None` if there is no sandbox, without which none is started.
     fn profile(&self) -> Option<SandboxProfile>;
@@ -134,7 +135,7 @@ impl LanguageServers {
 
     /// Notes a file that is about to be edited, and starts its server.
     pub async fn begin_edit(&self, file: &Path) {
-        if self.use_server(file).await.is_none() {
+        if self.use_server(file).await.is_none() || self.edited(file).is_some() {
             return;
         }
         let before = match read_text(file).await {
@@ -153,11 +154,15 @@ impl LanguageServers {
         });
     }
 
-    /// Says what an edit has done to a file, after at most this time; `None` if no server is for it.
-    pub async fn finish_edit(&self, file: &Path, limit: Duration) -> Option<FileReport> {
-        let edited = self.edited(file)?;
+    /// Notes that a file was edited, so that the end of the turn looks at it.
+    pub fn note_edit(&self, file: &Path) {
         self.change_edited(file, |edited| edited.is_due = true);
-        let compared = self.compare(file, edited.last, true, Instant::now() + limit).await?;
+    }
+
+    /// Says what an edit has done to a file; `None` if no server is for it.
+    pub async fn finish_edit(&self, file: &Path, deadline: Instant) -> Option<FileReport> {
+        let edited = self.edited(file)?;
+        let compared = self.compare(file, edited.last, true, deadline).await?;
         self.change_edited(file, |edited| edited.note(compared.before, compared.now));
         Some(compared.report)
     }
@@ -168,6 +173,9 @@ impl LanguageServers {
         let deadline = Instant::now() + limit;
         let mut reports = Vec::new();
         let edited = self.0.state.borrow().edited.clone();
+        for server in self.ready_servers() {
+            refresh(server.as_ref(), None).await;
+        }
         for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
             self.change_edited(&path, |edited| edited.is_due = false);
             let comparing = self.compare(&path, first, false, deadline);
@@ -201,15 +209,26 @@ impl LanguageServers {
                 return Some(compared);
             }
         };
-        refresh(source.as_ref(), file).await;
-        // The rest of the time is for what matters more.
-        let half = Instant::now() + (deadline - Instant::now()) / 2;
-        compared.before = errors_before(source.as_ref(), file, before, half).await;
+        if is_edit {
+            refresh(source.as_ref(), Some(file)).await;
+        }
+        compared.before = match before {
+            Before::Errors(counts) => Some(counts),
+            Before::Text(old) => {
+                // The rest of the time is for what matters more.
+                let half = Instant::now() + (deadline - Instant::now()) / 2;
+                let shown = source.show(file, &old, false);
+                let errors = source.errors(&shown, half).await;
+                errors.map(|errors| ErrorCounts::of(&errors))
+            }
+        };
         let shown = source.show(file, &text, true);
         if let Some(now) = source.errors(&shown, deadline).await {
             let before = compared.before.as_ref();
             compared.report.finding = Finding::compare(before, &now, source.encoding(), &text);
             compared.now = Some(ErrorCounts::of(&now));
+        } else if !source.is_ready() {
+            compared.report.finding = Finding::NotKnown(LOADING.to_owned());
         }
         Some(compared)
     }
@@ -221,19 +240,24 @@ impl LanguageServers {
 
     /// Forgets the edits of the turn before.
     pub fn begin_turn(&self) {
-        self.0.state.send_if_modified(|state| {
-            state.edited.clear();
-            false
-        });
+        self.0.state.send_modify(|state| state.edited.clear());
     }
 
     /// Tells the running servers of files that were changed.
     pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
-        for started in &self.0.state.borrow().started {
-            if let Phase::Ready(source) = &*started.phase.borrow() {
-                source.note_events(events);
-            }
+        for server in self.ready_servers() {
+            server.note_events(events);
         }
+    }
+
+    fn ready_servers(&self) -> Vec<Arc<Server>> {
+        let state = self.0.state.borrow();
+        let phases = state.started.iter().map(|started| started.phase.borrow().clone());
+        let ready = phases.filter_map(|phase| match phase {
+            Phase::Ready(server) => Some(server),
+            Phase::Starting | Phase::Idle | Phase::Failed { .. } => None,
+        });
+        ready.collect()
     }
 
     /// Returns true if there is a server that can be asked for places. One that nobody uses starts again for that.
@@ -284,7 +308,7 @@ impl LanguageServers {
         let further = json!({ "newName": new_name });
         let (source, answer) =
             self.ask(file, (symbol, line), "textDocument/rename", &further).await?;
-        file_edits(&answer, source.encoding())
+        file_edits(&answer, source.encoding(), last_name(symbol))
     }
 
     async fn ask(
@@ -302,16 +326,17 @@ impl LanguageServers {
             return Err(format!("`{symbol}` is not there"));
         }
         let started = self.use_server(file).await.ok_or("no language server is for this file")?;
-        let deadline = Instant::now() + started.spec.startup;
-        let source = self.ready_source(&started, false, deadline).await?;
-        refresh(source.as_ref(), file).await;
+        let starting = Instant::now() + started.spec.startup();
+        let source = self.ready_source(&started, false, starting).await?;
+        refresh(source.as_ref(), Some(file)).await;
         source.show(file, &text, true);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut end = Err(format!("{} finds nothing", source.name()));
         for byte in places {
             let mut params = further.as_object().cloned().unwrap_or_default();
             params.insert("textDocument".to_owned(), json!({ "uri": uri(file) }));
             params.insert("position".to_owned(), json!(source.encoding().position(&text, byte)));
-            match source.request(method, params.into()).await {
+            match source.request(method, params.into(), deadline).await {
                 Ok(Value::Null) => {}
                 Ok(Value::Array(none)) if none.is_empty() => {}
                 Ok(answer) => return Ok((source, answer)),
@@ -335,12 +360,12 @@ impl LanguageServers {
                     Phase::Idle => known.restarts,
                     // Where it cannot work, another one may.
                     Phase::Failed { has_worked: false, .. } => continue,
-                    Phase::Failed { .. } if known.restarts >= spec.restarts => continue,
+                    Phase::Failed { .. } if known.restarts >= spec.restarts() => continue,
                     Phase::Failed { .. } => known.restarts + 1,
                 },
             };
             if let Some(launch) = self.prepare(spec, file).await {
-                return self.start(spec, launch, restarts);
+                return self.start(launch, restarts);
             }
         }
         None
@@ -362,7 +387,7 @@ impl LanguageServers {
             let site = &shared.site;
             let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
             // Nearly always this is all that is looked at.
-            if !site.gate.permits(&spec) {
+            if !site.gate.permits(&spec, folder) {
                 return None;
             }
             let program = find_program(&spec, &site.environment)?;
@@ -374,45 +399,42 @@ impl LanguageServers {
             }
             let root = spec.root(&file, folder)?;
             let profile = site.gate.profile()?;
-            Some(Launch {
-                program,
-                arguments: spec.arguments.clone(),
-                variables: spec.environment.clone(),
-                root,
-                environment: site.environment.clone(),
-                profile,
-                cache: site.cache.join(folder_name(&spec.name)),
-            })
+            let cache = site.cache.join(folder_name(&spec.name));
+            let environment = site.environment.clone();
+            Some(Launch { spec, program, root, environment, profile, cache })
         });
         preparing.await.ok().flatten()
     }
 
     /// Starts a server unless too many run.
-    fn start(&self, spec: &Arc<LanguageServer>, launch: Launch, restarts: u32) -> Option<Started> {
+    fn start(&self, launch: Launch, restarts: u32) -> Option<Started> {
         let site = &self.0.site;
         if site.stop.is_cancelled() {
             return None;
         }
         let (sender, phase) = watch::channel(Phase::Starting);
-        let root = launch.root.clone();
-        let started =
-            Started { spec: Arc::clone(spec), root, phase, restarts, was_waited_for: false };
-        let mut is_added = true;
+        let new = Started {
+            spec: Arc::clone(&launch.spec),
+            root: launch.root.clone(),
+            phase,
+            restarts,
+            was_waited_for: false,
+        };
+        let mut started = None;
         self.0.state.send_modify(|state| {
-            state.started.retain(|other| other.spec != *spec || other.root != started.root);
+            let is_same = |other: &Started| other.spec == new.spec && other.root == new.root;
+            state.started.retain(|other| other.is_running() || !is_same(other));
+            // Another call may have started it meanwhile.
+            started = state.started.iter().find(|other| is_same(other)).cloned();
             let running = state.started.iter().filter(|other| other.is_running()).count();
-            is_added = running < MAX_RUNNING;
-            if is_added {
-                state.started.push(started.clone());
+            if started.is_none() && running < MAX_RUNNING {
+                state.started.push(new.clone());
+                let limits = (site.memory, IDLE_TIME);
+                site.tracker.spawn(run(launch, limits, sender, site.stop.clone()));
+                started = Some(new);
             }
         });
-        if !is_added {
-            tracing::debug!(name = %spec.name, "too many language servers run");
-            return None;
-        }
-        let limits = (site.memory, IDLE_TIME);
-        site.tracker.spawn(run(Arc::clone(spec), launch, limits, sender, site.stop.clone()));
-        Some(started)
+        started
     }
 
     /// The server, which is waited for until it has started, and by the caller until it has loaded the project. Of edits
@@ -487,34 +509,16 @@ impl Started {
     }
 }
 
-/// Shows a server what others than the agent's own tools have made of the files that it has open.
-async fn refresh(source: &dyn DiagnosticSource, except: &Path) {
-    let mut files = source.shown_files();
-    files.retain(|file| file != except);
-    for file in files {
+/// Shows a server what has become of the files that it has open.
+async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
+    let files = source.shown_files().into_iter();
+    for file in files.filter(|file| Some(file.as_path()) != except) {
         match read_text(&file).await {
             ReadText::Text(text) => {
                 source.show(&file, &text, true);
             }
             ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
             ReadText::NotText => {}
-        }
-    }
-}
-
-/// The errors of a file before a change.
-async fn errors_before(
-    source: &dyn DiagnosticSource,
-    file: &Path,
-    before: Before,
-    deadline: Instant,
-) -> Option<ErrorCounts> {
-    match before {
-        Before::Errors(counts) => Some(counts),
-        Before::Text(text) => {
-            let shown = source.show(file, &text, false);
-            let errors = source.errors(&shown, deadline).await?;
-            Some(ErrorCounts::of(&errors))
         }
     }
 }
@@ -549,10 +553,15 @@ async fn read_text(file: &Path) -> ReadText {
     reading.await.unwrap_or(ReadText::NotText)
 }
 
-/// The first places of a name in a text, on this line if one is named. Of a path such as `a::b` the last part counts.
-fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
+/// The name that counts of a path such as `a::b`.
+fn last_name(symbol: &str) -> &str {
     let last = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol);
-    let name = last.trim_matches(['(', ')', ' ']);
+    last.trim_matches(['(', ')', ' '])
+}
+
+/// The first places of a name in a text, on this line if one is named.
+fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
+    let name = last_name(symbol);
     if name.is_empty() {
         return Vec::new();
     }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -44,9 +45,8 @@ pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<
 /// Everything that a process needs.
 #[derive(Debug)]
 pub(crate) struct Launch {
+    pub(crate) spec: Arc<LanguageServer>,
     pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) variables: Vec<(String, String)>,
     pub(crate) root: PathBuf,
     pub(crate) environment: Environment,
     /// The profile of the session's servers, of which nothing that may be written is kept.
@@ -75,7 +75,7 @@ impl Launch {
         for name in ["TMPDIR", "TMP", "TEMP"] {
             environment = environment.with(name, temp_path.clone());
         }
-        for (name, value) in &self.variables {
+        for (name, value) in &self.spec.environment {
             environment = environment.with(name, value);
         }
         let profile = SandboxProfile {
@@ -86,7 +86,7 @@ impl Launch {
             network: Network::Off,
             ..self.profile
         };
-        let words = self.arguments.into_iter().map(OsString::from);
+        let words = self.spec.arguments.iter().map(OsString::from);
         let program = PipedProgram {
             command_line: std::iter::once(self.program.into_os_string()).chain(words).collect(),
             workdir: self.root,

@@ -103,14 +103,15 @@ pub struct Problem {
     pub(crate) message: String,
 }
 
-/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out.
-pub(crate) fn errors_in(diagnostics: &Value) -> Vec<Problem> {
-    let all = diagnostics.as_array().into_iter().flatten();
+/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out. `None` if
+/// there is no list of them, which does not mean that there are none.
+pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
+    let all = diagnostics.as_array()?.iter();
     let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);
     let mut found: Vec<_> = errors.filter_map(problem).take(MAX_ERRORS).collect();
     found.sort();
     found.dedup();
-    found
+    Some(found)
 }
 
 fn problem(diagnostic: &Value) -> Option<Problem> {
@@ -133,8 +134,8 @@ pub(crate) fn uri(path: &Path) -> String {
 
 /// The file of an address, in whatever way a server writes it; `None` if it is none of a file.
 pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
-    let url = Url::parse(uri.as_str()?).ok().filter(|url| url.scheme() == "file")?;
-    url.to_file_path().ok()
+    let address = Url::parse(uri.as_str()?).ok().filter(|address| address.scheme() == "file")?;
+    address.to_file_path().ok()
 }
 
 /// The edits of one file.
@@ -143,10 +144,13 @@ pub struct FileEdits {
     pub path: PathBuf,
     edits: Vec<(Range, String)>,
     encoding: Encoding,
+    /// The name that is replaced.
+    name: String,
 }
 
 impl FileEdits {
-    /// The text after the edits; `None` if they do not fit it.
+    /// The text after the edits; `None` if they do not fit it, such as where another text than the server has seen is
+    /// in the place of the name.
     pub fn apply(&self, text: &str) -> Option<String> {
         let mut after = String::with_capacity(text.len());
         let mut at = 0;
@@ -154,6 +158,10 @@ impl FileEdits {
             let start = self.encoding.byte(text, range.start)?;
             let end = self.encoding.byte(text, range.end)?;
             if start < at || end < start {
+                return None;
+            }
+            let old = &text[start..end];
+            if !old.is_empty() && !old.contains(&self.name) {
                 return None;
             }
             after.push_str(&text[at..start]);
@@ -165,11 +173,15 @@ impl FileEdits {
     }
 }
 
-/// Reads the edits of a `WorkspaceEdit`, in the order of the paths.
+/// Reads the edits of a `WorkspaceEdit` that renames something, in the order of the paths.
 ///
 /// # Errors
 /// If it does more than to edit files that exist, or is malformed.
-pub(crate) fn file_edits(edit: &Value, encoding: Encoding) -> Result<Vec<FileEdits>, String> {
+pub(crate) fn file_edits(
+    edit: &Value,
+    encoding: Encoding,
+    name: &str,
+) -> Result<Vec<FileEdits>, String> {
     let changes = edit["changes"].as_object().into_iter().flatten();
     let mut listed: Vec<(Value, &Value)> =
         changes.map(|(uri, edits)| (Value::from(uri.as_str()), edits)).collect();
@@ -189,7 +201,7 @@ pub(crate) fn file_edits(edit: &Value, encoding: Encoding) -> Result<Vec<FileEdi
         }
         match files.iter_mut().find(|file| file.path == path) {
             Some(file) => file.edits.extend(read),
-            None => files.push(FileEdits { path, edits: read, encoding }),
+            None => files.push(FileEdits { path, edits: read, encoding, name: name.to_owned() }),
         }
     }
     if files.len() > MAX_FILES {
@@ -197,7 +209,8 @@ pub(crate) fn file_edits(edit: &Value, encoding: Encoding) -> Result<Vec<FileEdi
     }
     files.retain(|file| !file.edits.is_empty());
     for file in &mut files {
-        file.edits.sort();
+        // Insertions at one place keep their order.
+        file.edits.sort_by_key(|(range, _)| *range);
         file.edits.dedup();
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -270,7 +283,8 @@ mod tests {
             { "range": 7, "message": "m" },
             { "range": range(1, 0, 1) },
             "x"
-        ]));
+        ]))
+        .unwrap();
         let shown: Vec<_> = found
             .iter()
             .map(|problem| (problem.range.start.line, problem.code.as_str(), &*problem.message))
@@ -279,8 +293,9 @@ mod tests {
         let flood: Value = (0..1_000)
             .map(|number| json!({ "range": range(number, 0, 1), "message": "m" }))
             .collect();
-        assert_eq!(errors_in(&flood).len(), MAX_ERRORS);
-        assert_eq!(errors_in(&Value::Null), []);
+        assert_eq!(errors_in(&flood).unwrap().len(), MAX_ERRORS);
+        assert_eq!(errors_in(&json!([])), Some(Vec::new()));
+        assert_eq!(errors_in(&Value::Null), None);
     }
 
     #[cfg(unix)]
@@ -292,24 +307,40 @@ mod tests {
             { "textDocument": { "uri": "file:///w/a b.rs", "version": 3 }, "edits": [edit(0, 1)] },
             { "textDocument": { "uri": "file:///w/a%20b.rs" }, "edits": [edit(4, 5)] }
         ] });
+        let text = TEXT.replacen('a', "b", 1);
         for edit in [simple, versioned] {
-            let files = file_edits(&edit, Encoding::Utf16).unwrap();
+            let files = file_edits(&edit, Encoding::Utf16, "b").unwrap();
             assert_eq!((files.len(), files[0].path.as_path()), (1, Path::new("/w/a b.rs")));
-            assert_eq!(files[0].apply(TEXT).unwrap(), "new\u{e4}\u{1f600}new\r\nsecond\n");
+            assert_eq!(files[0].apply(&text).unwrap(), "new\u{e4}\u{1f600}new\r\nsecond\n");
         }
         let overlapping = json!({ "changes": { "file:///w/a": [edit(0, 2), edit(1, 3)] } });
         let beyond = json!({ "changes": { "file:///w/a": [
             { "range": range(9, 0, 0), "newText": "" }
         ] } });
-        for edit in [overlapping, beyond] {
-            assert_eq!(file_edits(&edit, Encoding::Utf16).unwrap()[0].apply(TEXT), None);
+        let misplaced = json!({ "changes": { "file:///w/a": [edit(1, 2)] } });
+        for edit in [overlapping, beyond, misplaced] {
+            assert_eq!(file_edits(&edit, Encoding::Utf16, "b").unwrap()[0].apply(&text), None);
         }
         let created = json!({ "documentChanges": [{ "kind": "create", "uri": "file:///w/x" }] });
         let elsewhere = json!({ "changes": { "untitled:x": [edit(0, 1)] } });
         for edit in [created, elsewhere] {
-            assert!(file_edits(&edit, Encoding::Utf16).is_err(), "{edit}");
+            assert!(file_edits(&edit, Encoding::Utf16, "b").is_err(), "{edit}");
         }
-        assert_eq!(file_edits(&Value::Null, Encoding::Utf16), Ok(Vec::new()));
+        assert_eq!(file_edits(&Value::Null, Encoding::Utf16, "b"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn the_address_of_a_file_leads_back_to_it() {
+        let folder = Path::new(if cfg!(windows) { "C:\\w" } else { "/w" });
+        for name in ["a b.rs", "a%20b.rs", "a#b.rs", "\u{e4}\u{1f600}.rs", "[x]@+&.rs", "%.rs"] {
+            let path = folder.join(name);
+            let address = uri(&path);
+            assert!(!address.contains([' ', '#', '\u{e4}']), "{address}");
+            assert_eq!(path_of(&address.into()), Some(path), "{name}");
+        }
+        for other in [Value::Null, json!("a.rs"), json!("zip:/a.rs"), json!("http://localhost/a.rs")] {
+            assert_eq!(path_of(&other), None, "{other}");
+        }
     }
 
     #[cfg(unix)]

@@ -109,8 +109,9 @@ impl FileReport {
                 format!("[{server}: not known yet if {file} has new errors: {why}]")
             }
             Finding::NewErrors { count, told, may_be_older } => {
-                let age = if *may_be_older { ", which may be older than the edit" } else { "" };
-                let mut text = format!("[{server}: {} in {file}{age}]", new_errors(*count));
+                let unknown = "; the errors before the edit are not known";
+                let caveat = if *may_be_older { unknown } else { "" };
+                let mut text = format!("[{server}: {} in {file}{caveat}]", new_errors(*count));
                 for line in told {
                     text.push_str(&format!("\n{line}"));
                 }
@@ -183,7 +184,7 @@ mod tests {
         );
         assert_eq!(
             compare(None, &[old.clone(), problem(1, "", "x")]),
-            "[s: 2 new errors in a.rs, which may be older than the edit]\n4:3: E1: old\n2:3: x"
+            "[s: 2 new errors in a.rs; the errors before the edit are not known]\n4:3: E1: old\n2:3: x"
         );
         assert_eq!(compare(None, &[]), none);
     }

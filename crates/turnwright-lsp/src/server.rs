@@ -12,27 +12,20 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::LanguageServer;
-use crate::connection::{Connection, Document, Heard, Published, connect};
+use crate::connection::{Connection, Document, Heard, connect};
 use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
-use crate::protocol::{Encoding, Position, Problem, Range, errors_in, uri};
+use crate::protocol::{Encoding, Problem, errors_in, uri};
 use crate::source::{DiagnosticSource, FileEvent, ShownText};
 use turnwright_rpc::RequestError;
 use turnwright_types::hash::std_hash;
 
 /// The most documents that a server has open.
 const MAX_DOCUMENTS: usize = 50;
-/// Errors without a version are those of the last text when no others have come for so long.
-const QUIET_TIME: Duration = Duration::from_millis(250);
-/// How long a server may take to answer a question for places.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a request that the server was too busy for is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The errors with which a server says that it is worth asking again: the content was modified, or it was cancelled.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
-/// The ways in which a server wants to be told changes.
-const FULL_SYNC: u64 = 1;
-const INCREMENTAL_SYNC: u64 = 2;
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -54,25 +47,26 @@ pub(crate) struct Server {
     spec: Arc<LanguageServer>,
     connection: Connection,
     encoding: Encoding,
-    sync: u64,
     is_told_saves: bool,
     can_pull: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for `idle_time`, or `stop` is cancelled.
 pub(crate) async fn run(
-    spec: Arc<LanguageServer>,
     launch: Launch,
     (memory, idle_time): (u64, Duration),
     phase: watch::Sender<Phase>,
     stop: CancellationToken,
 ) {
+    let spec = Arc::clone(&launch.spec);
     let root = launch.root.clone();
     let mut has_worked = false;
-    let end = match ServerProcess::start(launch).await {
-        Err(why) => Some(why),
-        Ok((mut process, pipes)) => {
-            let folders = json!([{ "uri": uri(&root), "name": folder_name(&root) }]);
+    let end = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
+        None => None,
+        Some(Err(why)) => Some(why),
+        Some(Ok((mut process, pipes))) => {
+            let name = root.file_name().unwrap_or_default().to_string_lossy();
+            let folders = json!([{ "uri": uri(&root), "name": name }]);
             let (connection, mut tasks) =
                 connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders.clone());
             let stderr = watch::Sender::new(Vec::new());
@@ -88,14 +82,17 @@ pub(crate) async fn run(
             };
             let end = tokio::select! {
                 biased;
-                () = stop.cancelled() => None,
-                why = process.ended(memory) => Some(why),
-                ended = working => ended.err(),
+                () = stop.cancelled() => Ok(()),
+                why = process.ended(memory) => Err(why),
+                ended = working => ended,
             };
-            shut_down(&connection).await;
+            if end.is_ok() {
+                shut_down(&connection).await;
+            }
+            connection.close();
             process.stop().await;
             let tail = stderr.borrow().clone();
-            end.map(|why| with_tail(why, &tail))
+            end.err().map(|why| with_tail(why, &tail))
         }
     };
     phase.send_replace(match end {
@@ -105,10 +102,6 @@ pub(crate) async fn run(
             Phase::Failed { why, has_worked }
         }
     });
-}
-
-fn folder_name(root: &Path) -> String {
-    root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Waits until nobody has used the server for this time.
@@ -123,11 +116,8 @@ async fn unused(connection: &Connection, idle_time: Duration) {
 }
 
 async fn shut_down(connection: &Connection) {
-    if !connection.is_ended() {
-        connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
-        connection.notify("exit", Value::Null);
-    }
-    connection.close();
+    connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
+    connection.notify("exit", Value::Null);
 }
 
 /// Exchanges the first messages.
@@ -145,7 +135,7 @@ async fn initialize(
         "initializationOptions": spec.options,
         "capabilities": client_capabilities()
     });
-    let answer = connection.request("initialize", params, spec.startup).await;
+    let answer = connection.request("initialize", params, spec.startup()).await;
     let capabilities = match answer {
         Ok(answer) => answer["capabilities"].clone(),
         Err(error) => return Err(format!("it could not be initialised: {error}")),
@@ -161,7 +151,6 @@ async fn initialize(
         spec: Arc::clone(spec),
         connection: connection.clone(),
         encoding: Encoding::of(&capabilities),
-        sync: sync.as_u64().or_else(|| sync["change"].as_u64()).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
     })
@@ -177,130 +166,60 @@ impl Server {
         self.connection.is_ended()
     }
 
-    /// Tells the server a text unless it knows it. Returns the document, and true if the text was new.
-    fn tell(&self, heard: &mut Heard, file: &Path, text: &str) -> (Document, bool) {
+    /// Tells the server a text unless it knows it. Returns its version.
+    fn tell(&self, heard: &mut Heard, file: &Path, text: &str, is_saved: bool) -> i64 {
         heard.used = Instant::now();
         let place = heard.documents.iter().position(|document| document.path == file);
         let known = place.map(|place| heard.documents.remove(place));
         let hash = std_hash(text);
-        let is_new = known.as_ref().is_none_or(|known| known.hash != hash);
         let document = match known {
-            Some(known) if !is_new => known,
+            Some(known) if known.hash == hash => known,
             known => {
+                heard.changed = Instant::now();
                 heard.last_version += 1;
-                let document = Document {
-                    path: file.to_path_buf(),
-                    version: heard.last_version,
-                    hash,
-                    end: self.encoding.position(text, text.len()),
-                    since: Instant::now(),
-                };
-                self.send_text(&document, known.as_ref(), text);
+                let version = heard.last_version;
+                let path = file.to_path_buf();
+                let document = Document { path, version, hash, published: None };
+                self.send_text(&document, known.is_some(), text);
+                if is_saved && self.is_told_saves {
+                    self.notify_of(file, "textDocument/didSave");
+                }
                 document
             }
         };
-        heard.documents.push(document.clone());
+        let version = document.version;
+        heard.documents.push(document);
         if heard.documents.len() > MAX_DOCUMENTS {
             let oldest = heard.documents.remove(0);
-            self.close_document(heard, &oldest.path);
+            self.notify_of(&oldest.path, "textDocument/didClose");
         }
-        (document, is_new)
+        version
     }
 
-    /// Opens a document, or sends its new text in place of the old one.
-    fn send_text(&self, document: &Document, known: Option<&Document>, text: &str) {
-        let uri = uri(&document.path);
-        let Some(known) = known else {
-            let item = json!({
-                "uri": uri,
-                "languageId": self.spec.language(&document.path),
-                "version": document.version,
-                "text": text
-            });
-            return self.connection.notify("textDocument/didOpen", json!({ "textDocument": item }));
-        };
-        let mut change = json!({ "text": text });
-        if self.sync == INCREMENTAL_SYNC {
-            change["range"] = json!(Range { start: Position::default(), end: known.end });
+    /// Opens a document, or sends its new text in place of the old one. Servers understand a change without a range
+    /// whichever kind of changes they ask for, and it does not depend on what ends a line for them.
+    fn send_text(&self, document: &Document, is_open: bool, text: &str) {
+        let mut about = json!({ "uri": uri(&document.path), "version": document.version });
+        if is_open {
+            let params = json!({ "textDocument": about, "contentChanges": [{ "text": text }] });
+            return self.connection.notify("textDocument/didChange", params);
         }
-        if [FULL_SYNC, INCREMENTAL_SYNC].contains(&self.sync) {
-            let document = json!({ "uri": uri, "version": document.version });
-            let params = json!({ "textDocument": document, "contentChanges": [change] });
-            self.connection.notify("textDocument/didChange", params);
-        }
+        about["languageId"] = self.spec.language(&document.path).into();
+        about["text"] = text.into();
+        self.connection.notify("textDocument/didOpen", json!({ "textDocument": about }));
     }
 
-    fn close_document(&self, heard: &mut Heard, file: &Path) {
-        // Late errors of an earlier text must not pass for those of a later one.
-        heard.published.remove(file);
-        let params = json!({ "textDocument": { "uri": uri(file) } });
-        self.connection.notify("textDocument/didClose", params);
+    fn notify_of(&self, file: &Path, method: &str) {
+        self.connection.notify(method, json!({ "textDocument": { "uri": uri(file) } }));
     }
 
     /// Waits until the server has loaded the project.
     async fn wait_until_ready(&self, deadline: Instant) -> Option<()> {
-        let mut heard = self.connection.heard().subscribe();
-        loop {
-            if heard.borrow_and_update().is_ready(self.spec.readiness) {
-                return Some(());
-            }
+        let is_ready = self.wait_for(deadline, |heard| {
             let soon = Instant::now() + RETRY_PAUSE;
-            self.wait_for_news(&mut heard, deadline, soon).await?;
-        }
-    }
-
-    /// Waits for news of the server, or for another moment. Returns `None` at the deadline and after its end.
-    async fn wait_for_news(
-        &self,
-        heard: &mut watch::Receiver<Heard>,
-        deadline: Instant,
-        until: Instant,
-    ) -> Option<()> {
-        if Instant::now() >= deadline {
-            return None;
-        }
-        tokio::select! {
-            biased;
-            () = self.connection.ended() => None,
-            news = heard.changed() => news.ok(),
-            () = sleep_until(until.min(deadline)) => Some(()),
-        }
-    }
-
-    async fn find_errors(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
-        self.wait_until_ready(deadline).await?;
-        let wants_pulls = self.connection.heard().borrow().wants_pulls;
-        let mut errors = if self.can_pull || wants_pulls {
-            let mut pulled = self.pull(shown, deadline).await?;
-            let heard = self.connection.heard().borrow();
-            if let Some((_, pushed)) = fresh(&heard, shown) {
-                pulled.extend(pushed);
-            }
-            pulled
-        } else {
-            self.wait_for_publication(shown, deadline).await?
-        };
-        errors.sort();
-        errors.dedup();
-        // Another call may have changed the file meanwhile.
-        let heard = self.connection.heard().borrow();
-        let open = heard.documents.iter().find(|document| document.path == shown.path);
-        open.is_some_and(|document| document.version == shown.version).then_some(errors)
-    }
-
-    /// Asks for the errors of a document.
-    async fn pull(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
-        loop {
-            let left = deadline.checked_duration_since(Instant::now())?;
-            let params = json!({ "textDocument": { "uri": uri(&shown.path) } });
-            match self.connection.request("textDocument/diagnostic", params, left).await {
-                Ok(report) => return Some(errors_in(&report["items"])),
-                Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
-                    sleep(RETRY_PAUSE).await;
-                }
-                Err(_) => return None,
-            }
-        }
+            heard.is_ready(self.spec.readiness).then_some(()).ok_or(soon)
+        });
+        is_ready.await
     }
 
     /// Waits until the server publishes the errors of a document.
@@ -309,29 +228,53 @@ impl Server {
         shown: &ShownText,
         deadline: Instant,
     ) -> Option<Vec<Problem>> {
+        let publication = self.wait_for(deadline, |heard| match heard.published(shown) {
+            Some((settled, errors)) if settled <= Instant::now() => Ok(errors),
+            Some((settled, _)) => Err(settled),
+            None => Err(deadline),
+        });
+        publication.await
+    }
+
+    /// Waits until something is found in the state of the server, which is looked at when it changes and when `find`
+    /// says. Returns `None` at the deadline and after the end of the server.
+    async fn wait_for<T>(
+        &self,
+        deadline: Instant,
+        find: impl Fn(&Heard) -> Result<T, Instant>,
+    ) -> Option<T> {
         let mut heard = self.connection.heard().subscribe();
         loop {
-            let found = fresh(&heard.borrow_and_update(), shown);
-            let until = match found {
-                Some((settled, errors)) if settled <= Instant::now() => return Some(errors),
-                Some((settled, _)) => settled,
-                None => deadline,
+            let until = match find(&heard.borrow_and_update()) {
+                Ok(found) => return Some(found),
+                Err(until) => until.min(deadline),
             };
-            self.wait_for_news(&mut heard, deadline, until).await?;
+            if Instant::now() >= deadline {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = self.connection.ended() => return None,
+                news = heard.changed() => news.ok()?,
+                () = sleep_until(until) => {}
+            }
         }
     }
-}
 
-/// The published errors of a text, and from when on they count; `None` if there are only those of another text.
-fn fresh(heard: &Heard, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
-    let Published { version, at, errors } = heard.published.get(&shown.path)?;
-    let settled = match version {
-        Some(version) if *version == shown.version => *at,
-        Some(_) => return None,
-        None if *at < shown.since => return None,
-        None => *at + QUIET_TIME,
-    };
-    Some((settled, errors.clone()))
+    /// Asks for the errors of a document.
+    async fn pull(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
+        loop {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let params = json!({ "textDocument": { "uri": uri(&shown.path) } });
+            match self.connection.request("textDocument/diagnostic", params, left).await {
+                Ok(report) => return errors_in(&report["items"]),
+                Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
 }
 
 impl DiagnosticSource for Server {
@@ -348,15 +291,9 @@ impl DiagnosticSource for Server {
     }
 
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
-        let mut shown = ShownText { path: file.to_path_buf(), version: 0, since: Instant::now() };
+        let mut shown = ShownText { path: file.to_path_buf(), version: 0, is_saved };
         self.connection.heard().send_modify(|heard| {
-            let (document, is_new) = self.tell(heard, file, text);
-            shown.version = document.version;
-            shown.since = document.since;
-            if is_new && is_saved && self.is_told_saves {
-                let params = json!({ "textDocument": { "uri": uri(file) } });
-                self.connection.notify("textDocument/didSave", params);
-            }
+            shown.version = self.tell(heard, file, text, is_saved);
         });
         shown
     }
@@ -374,13 +311,14 @@ impl DiagnosticSource for Server {
         let params = json!({ "changes": changes });
         self.connection.notify("workspace/didChangeWatchedFiles", params);
         self.connection.heard().send_modify(|heard| {
-            let gone = events.iter().filter(|(_, event)| *event == FileEvent::Deleted);
-            for (path, _) in gone {
-                if heard.documents.iter().any(|document| document.path == *path) {
-                    heard.documents.retain(|document| document.path != *path);
-                    self.close_document(heard, path);
+            heard.documents.retain(|document| {
+                let gone = (document.path.clone(), FileEvent::Deleted);
+                let is_gone = events.contains(&gone);
+                if is_gone {
+                    self.notify_of(&document.path, "textDocument/didClose");
                 }
-            }
+                !is_gone
+            });
         });
     }
 
@@ -389,22 +327,41 @@ impl DiagnosticSource for Server {
         shown: &'a ShownText,
         deadline: Instant,
     ) -> BoxFuture<'a, Option<Vec<Problem>>> {
-        Box::pin(self.find_errors(shown, deadline))
+        Box::pin(async move {
+            self.wait_until_ready(deadline).await?;
+            let wants_pulls = self.connection.heard().borrow().wants_pulls;
+            let mut errors = if self.can_pull || wants_pulls {
+                let mut pulled = self.pull(shown, deadline).await?;
+                let pushed = self.connection.heard().borrow().published(shown);
+                pulled.extend(pushed.into_iter().flat_map(|(_, errors)| errors));
+                pulled
+            } else {
+                self.wait_for_publication(shown, deadline).await?
+            };
+            errors.sort();
+            errors.dedup();
+            // Another call may have changed the file meanwhile.
+            let is_same = self.connection.heard().borrow().document(shown).is_some();
+            is_same.then_some(errors)
+        })
     }
 
     fn request<'a>(
         &'a self,
         method: &'static str,
         params: Value,
+        deadline: Instant,
     ) -> BoxFuture<'a, Result<Value, String>> {
         Box::pin(async move {
-            let deadline = Instant::now() + ANSWER_TIMEOUT;
             self.connection.heard().send_modify(|heard| heard.used = Instant::now());
             let ready = self.wait_until_ready(deadline).await;
             ready.ok_or("it has not loaded the project yet")?;
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = self.connection.request(method, params, left).await;
-            answer.map_err(|error| error.to_string())
+            answer.map_err(|error| match error {
+                RequestError::TimedOut(_) => "it has not answered in time".to_owned(),
+                other => other.to_string(),
+            })
         })
     }
 }
@@ -487,8 +444,7 @@ mod tests {
         assert_ne!(old.version, new.version);
         let change = peer.next().await["params"].take();
         assert_eq!(change["textDocument"]["version"], new.version);
-        let whole = &change["contentChanges"][0];
-        assert_eq!(whole["range"]["end"], json!({ "line": 1, "character": 2 }));
+        assert_eq!(change["contentChanges"], json!([{ "text": "new" }]));
         assert_eq!(peer.next().await["method"], "textDocument/didSave");
         peer.publish(&json!(old.version), "stale").await;
         let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;

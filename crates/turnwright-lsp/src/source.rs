@@ -16,8 +16,8 @@ use crate::protocol::{Encoding, Problem};
 pub struct ShownText {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
-    /// When it was shown: what is older is about another text.
-    pub(crate) since: Instant,
+    /// True if it is that of the disk, and not an earlier one.
+    pub(crate) is_saved: bool,
 }
 
 /// A change of a file that was made without the source.
@@ -55,10 +55,11 @@ pub trait DiagnosticSource: Debug + Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Option<Vec<Problem>>>;
 
-    /// Sends a request. The error is a part of a sentence.
+    /// Sends a request and waits for its result until the deadline. The error is a part of a sentence.
     fn request<'a>(
         &'a self,
         method: &'static str,
         params: Value,
+        deadline: Instant,
     ) -> BoxFuture<'a, Result<Value, String>>;
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::tools::{ToolCtx, ToolOutcome};
+use crate::tools::{ToolCtx, ToolOutcome, is_read_freely};
 use turnwright_lsp::FileEvent;
-use turnwright_types::effect::{CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::checkpoint::CallChanges;
 
@@ -31,11 +31,12 @@ impl EditedFiles {
         let (true, Some(languages)) = (is_edit, ctx.env.languages()) else {
             return EditedFiles::default();
         };
+        // Servers read no secrets, and nothing that rules deny.
         let written = effects.iter().filter_map(|effect| match effect {
-            Effect::Write(target) if target.scope == PathScope::Workspace => Some(target.clone()),
+            Effect::Write(target) if is_read_freely(&ctx.env, target) => Some(target.clone()),
             _ => None,
         });
-        let files: Vec<_> = written.take(MAX_FILES).collect();
+        let files: Vec<_> = written.collect();
         for file in &files {
             ctx.cancel.run_until_cancelled(languages.begin_edit(&file.path)).await;
         }
@@ -57,10 +58,12 @@ impl EditedFiles {
         if !outcome.ok {
             return;
         }
-        let deadline = Instant::now() + TIME_LIMIT;
         for file in &self.0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let asking = languages.finish_edit(&file.path, left);
+            languages.note_edit(&file.path);
+        }
+        let deadline = Instant::now() + TIME_LIMIT;
+        for file in self.0.iter().take(MAX_FILES) {
+            let asking = languages.finish_edit(&file.path, deadline);
             if let Some(Some(report)) = ctx.cancel.run_until_cancelled(asking).await {
                 let name = ctx.env.files.roots().display_path(file);
                 outcome.add_line(&report.for_model(&name));

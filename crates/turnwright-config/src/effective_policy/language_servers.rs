@@ -8,7 +8,8 @@ use super::ProjectFile;
 use crate::trust::{self, TrustStore};
 use crate::{SettingsSnapshot, jsonc};
 use turnwright_lsp::{LanguageServer, configured_servers, find_program, known_servers};
-use turnwright_types::text::escape_markdown;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text::{self, escape_markdown};
 use turnwright_types::work_settings::LspMode;
 use turnwright_workspace::exec::Environment;
 
@@ -19,8 +20,9 @@ pub const LANGUAGE_TRUST: &str = "language servers";
 /// The text that the user trusts then.
 const TRUSTED: &str = "Language servers that are installed on this machine may read this project and run its build \
                        scripts and macros, in the sandbox: without network, and without write access to the project.\n";
-/// The most names in a folder that are looked at.
+/// The most names in a folder that are looked at, and the most characters of a name or a command that are shown.
 const MAX_NAMES: usize = 1_000;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Reads the file of the project in this folder, a real path. Returns it, if it exists and is valid, and its servers if
 /// it is trusted. Adds a sentence to `problems` for each problem in it.
@@ -33,15 +35,15 @@ pub(super) fn find(
     if settings.values.lsp.mode() == LspMode::Off {
         return (None, Vec::new());
     }
-    let text = match trust::read_project_file(folder, LANGUAGE_FILE) {
+    let content = match trust::read_project_file(folder, LANGUAGE_FILE) {
         Ok(None) => return (None, Vec::new()),
-        Ok(Some(text)) => text,
+        Ok(Some(content)) => content,
         Err(why) => {
             problems.push(format!("{LANGUAGE_FILE} {why} and is ignored"));
             return (None, Vec::new());
         }
     };
-    let (servers, of_entries) = match jsonc::parse(&text) {
+    let (servers, of_entries) = match jsonc::parse(&content) {
         Ok(value) => configured_servers(&value),
         Err(why) => {
             problems.push(format!("{LANGUAGE_FILE} is invalid ({why}) and is ignored"));
@@ -49,14 +51,15 @@ pub(super) fn find(
         }
     };
     problems.extend(of_entries.into_iter().map(|problem| format!("{LANGUAGE_FILE}: {problem}")));
-    let is_trusted = trust.is_trusted(folder, LANGUAGE_FILE, text.as_bytes());
+    let is_trusted = trust.is_trusted(folder, LANGUAGE_FILE, content.as_bytes());
     let requests = servers.iter().map(|server| {
-        let line = server.command_line().replace('`', "'");
-        format!("the language server {} (`{line}`)", escape_markdown(&server.name))
+        let line = text::clip(server.command_line().replace('`', "'"), MAX_SHOWN_CHARS);
+        let name = escape_hidden_line(text::first_chars(&server.name, MAX_SHOWN_CHARS));
+        format!("the language server {} (`{line}`)", escape_markdown(&name))
     });
     let file = ProjectFile {
         name: LANGUAGE_FILE,
-        text,
+        text: content,
         is_trusted,
         requests: requests.collect(),
         full_requests: Vec::new(),

@@ -46,3 +46,50 @@ async fn only_text_of_bounded_length_is_read() {
     }
     assert!(matches!(read_text(&real.join("gone")).await, ReadText::Missing));
 }
+
+/// Permits nothing.
+#[derive(Debug)]
+struct Closed;
+
+impl LanguageGate for Closed {
+    fn permits(&self, _: &LanguageServer, _: &Path) -> bool {
+        false
+    }
+
+    fn profile(&self) -> Option<SandboxProfile> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
+    let stop = CancellationToken::new();
+    let environment = Environment::scrubbed(std::iter::empty(), &[]);
+    let servers = LanguageServers::new(LanguageSite {
+        folders: Vec::new(),
+        environment: environment.clone(),
+        cache: PathBuf::new(),
+        memory: 1,
+        configured: Vec::new(),
+        gate: Arc::new(Closed),
+        stop: stop.clone(),
+        tracker: TaskTracker::new(),
+    });
+    let launch = |root: &str| Launch {
+        spec: Arc::clone(&servers.specs()[0]),
+        program: PathBuf::new(),
+        root: root.into(),
+        environment: environment.clone(),
+        profile: SandboxProfile::default(),
+        cache: PathBuf::new(),
+    };
+    // Two calls may find at the same time that a server is missing. Its task has not begun yet.
+    let first = servers.start(launch("/a"), 0).unwrap();
+    let second = servers.start(launch("/a"), 0).unwrap();
+    assert!(first.phase.same_channel(&second.phase));
+    for (root, is_started) in [("/b", true), ("/c", true), ("/d", false)] {
+        assert_eq!(servers.start(launch(root), 0).is_some(), is_started, "{root}");
+    }
+    stop.cancel();
+    assert!(servers.start(launch("/a"), 0).is_none());
+}

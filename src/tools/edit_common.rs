@@ -227,7 +227,11 @@ pub(super) fn short_text(text: &str) -> String {
     }
     let numbered: Vec<_> =
         (1..).zip(text.lines()).map(|(number, line)| format!("{number:>5}| {line}")).collect();
-    format!("\nThe file is now:\n{}", numbered.join("\n"))
+    format!(
+        "\nThe file is now:\n{}\nCopy old_string from these lines, without their numbers, or send the whole new \
+         text with write_file.",
+        numbered.join("\n")
+    )
 }
 
 /// The first changed line, counted from 1.

@@ -82,6 +82,8 @@ const ESSENTIAL_TOOLS: &[&str] = &[
 ];
 /// The tools that a small model is offered besides, as far as others are. It loses its way among many.
 const FURTHER_TOOLS: [&str; 5] = ["exec_output", "find_files", "move_path", "skill", WEB_SEARCH];
+/// The tools that come first for a small model.
+const LOOKING_TOOLS: [&str; 4] = ["find_files", "grep", "list_dir", "read_file"];
 /// The arguments that a small model is not told of, because it fills in every one. They are accepted.
 const RARE_ARGUMENTS: &str = "background context description escalate files_only hidden mode multiline offset \
                               show_line_numbers sort timeout workdir";
@@ -185,7 +187,7 @@ impl Toolbox {
         }
     }
 
-    /// The specs of the built-in tools to advertise, sorted by name. In a small window and to a small model not all
+    /// The specs of the built-in tools to advertise, sorted by name, for a small model those that look first. In a small window and to a small model not all
     /// are, unless the session is restricted to some anyway. Always the same bytes for the same context, because
     /// providers cache them.
     fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> Vec<Arc<ToolSpec>> {
@@ -193,6 +195,10 @@ impl Toolbox {
         let advertised = tools.filter(|tool| self.is_advertised(tool.name(), offer, window));
         let mut specs: Vec<_> = advertised.filter_map(|tool| tool.spec(offer)).collect();
         specs.sort_by(|one, other| one.name.cmp(&other.name));
+        if offer.is_small {
+            // It takes the first one that may do, and has to read before it edits.
+            specs.sort_by_key(|spec| !LOOKING_TOOLS.contains(&&*spec.name));
+        }
         specs
     }
 

@@ -96,10 +96,15 @@ impl Turn {
         let work = match (ledger.has_changed, ledger.has_planned) {
             (true, _) => WorkDone::Files,
             (false, true) => WorkDone::OnlyPlan,
+            (false, false) if ledger.counts.calls == 0 => WorkDone::OnlyWords,
             (false, false) => WorkDone::Nothing,
         };
+        let is_small = self.conversation.offer().is_small;
         // A plain answer costs nothing. The turn that has asked for a helper proves its work.
-        if work == WorkDone::Nothing || self.is_helper() {
+        let may_end = work == WorkDone::Nothing
+            || work == WorkDone::OnlyWords && !is_small
+            || self.is_helper();
+        if may_end {
             return ClosingWords::default();
         }
         let (plan, ..) = stored_facts(&self.conversation).await;
@@ -115,7 +120,7 @@ impl Turn {
             proof,
             open_steps: open_steps.len(),
             has_unrun_check: self.has_unrun_check(),
-            is_small: self.conversation.offer().is_small,
+            is_small,
             is_excused: !is_over || !may_ask,
         });
         if let Some(reason) = reason {
@@ -161,6 +166,14 @@ impl Turn {
                 format!(
                     "You have only made a plan. Carry it out now, beginning with: {}\n",
                     open_steps.first().map_or("", String::as_str)
+                ),
+            ),
+            ClosingReason::OnlyTold => (
+                "Nothing is done yet: the model is asked once to begin.",
+                format!(
+                    "The user asked:\n{}\n{}",
+                    self.words_of_user(),
+                    include_str!("closing/begin.md")
                 ),
             ),
         };

@@ -308,6 +308,9 @@ pub(super) struct ClosingFacts {
 /// The work of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkDone {
+    /// No tool was called.
+    OnlyWords,
+    /// Tools were called, but nothing has changed.
     Nothing,
     OnlyPlan,
     /// It has changed files.
@@ -319,6 +322,7 @@ pub(super) enum WorkDone {
 pub(super) enum ClosingReason {
     Unproven,
     OnlyPlanned,
+    OnlyTold,
 }
 
 /// Decides if the model is asked to prove its work before the turn ends.
@@ -336,6 +340,8 @@ pub(super) fn closing_step(facts: &ClosingFacts) -> Option<ClosingReason> {
         WorkDone::OnlyPlan => {
             (is_open && (is_strict || facts.is_small)).then_some(ClosingReason::OnlyPlanned)
         }
+        // Small models tell the user how it is done, instead of doing it.
+        WorkDone::OnlyWords => (is_strict && facts.is_small).then_some(ClosingReason::OnlyTold),
         WorkDone::Nothing => None,
     }
 }
@@ -641,6 +647,7 @@ mod tests {
         let planned = Some(ClosingReason::OnlyPlanned);
         let files = WorkDone::Files;
         let plan = WorkDone::OnlyPlan;
+        let words = WorkDone::OnlyWords;
         // The setting, the work, its proof, the open steps, a known check that was not run, a small model.
         let table = [
             (Off, files, Nothing, 2, true, true, None),
@@ -660,6 +667,9 @@ mod tests {
             (Always, plan, Nothing, 0, true, false, None),
             (Auto, plan, Nothing, 1, true, false, None),
             (Auto, plan, Nothing, 1, false, true, planned),
+            (Always, words, Nothing, 0, false, true, Some(ClosingReason::OnlyTold)),
+            (Always, words, Nothing, 0, true, false, None),
+            (Auto, words, Nothing, 0, true, true, None),
             (Always, WorkDone::Nothing, Nothing, 2, true, true, None),
         ];
         for row in table {

@@ -295,8 +295,8 @@ pub(super) fn proof_of(line: &str) -> Proof {
         return best;
     }
     let deciding = deciding_commands(line, &commands);
-    let [all, some] = [&commands, &deciding]
-        .map(|list| list.iter().filter(|command| compares(command)).count());
+    let [all, some] =
+        [&commands, &deciding].map(|list| list.iter().filter(|command| compares(command)).count());
     // Of several comparisons only the last one decides, which is not meant.
     let worth = if (1..all).contains(&some) { Proof::Thin } else { best_proof(&deciding) };
     worth.max(Proof::Thin).min(best)

@@ -169,7 +169,8 @@ fn an_edit_that_does_not_match_reveals_no_secret() {
 fn a_failed_edit_of_a_short_file_shows_it() {
     let builder = TestAgent::builder().file("a.py", "x = 1\ny = 2\n");
     let mut agent = builder.file("long.py", &"z = 3\n".repeat(61)).start();
-    let shown = "\nThe file is now:\n    1| x = 1\n    2| y = 2";
+    let shown = "\nThe file is now:\n    1| x = 1\n    2| y = 2\nCopy old_string from these lines, without their \
+                 numbers, or send the whole new text with write_file.";
     for (old, new) in [("x = 7", "x = 8"), ("x = 1", "x = 1")] {
         let result = again(&mut agent, "edit_file", &edit("a.py", old, new));
         assert!(result.contains("Nothing was written.") && result.ends_with(shown), "{result}");

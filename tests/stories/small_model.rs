@@ -3,28 +3,32 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
+/// Those that look come first, so that it reads before it edits.
 const FEW: [&str; 9] = [
-    "edit_file",
-    "exec",
-    "exec_output",
     "find_files",
     "grep",
     "list_dir",
-    "move_path",
     "read_file",
+    "edit_file",
+    "exec",
+    "exec_output",
+    "move_path",
     "write_file",
 ];
 
 fn start(choice: &str, replies: &Value) -> TestAgent {
+    builder(choice, replies).start()
+}
+
+fn builder(choice: &str, replies: &Value) -> TestAgentBuilder {
     let settings = format!("[agent]\ntools = \"{choice}\"\n");
     TestAgent::builder()
         .own_file("config/config.toml", &settings)
         .file("a.py", "x = 1\n")
         .permission("allow_once")
         .model(replies.clone())
-        .start()
 }
 
 fn tools(agent: &TestAgent) -> Vec<Value> {
@@ -70,4 +74,24 @@ fn what_a_small_model_is_not_offered_is_accepted() {
     assert_eq!(agent.updates_of("plan").len(), 1);
     assert_eq!(agent.read("a.py"), "x = 1\ny = 2\n");
     assert!(cards::results(&agent, 3)[1].starts_with("a.py\n"));
+}
+
+#[test]
+fn alone_a_small_model_that_only_says_how_is_asked_once_to_do_it() {
+    let write = calls("write_file", &json!({ "path": "a.py", "content": "x = 2\n" }));
+    let done = [says("Open a.py in your editor."), write, says("Nothing can be run."), says("No.")];
+    for (choice, alone, expected) in
+        [("few", "1", "x = 2\n"), ("few", "0", "x = 1\n"), ("all", "1", "x = 1\n")]
+    {
+        let builder = builder(choice, &json!(done)).variable("TURNWRIGHT_ALONE", alone);
+        let mut agent = builder.start();
+        assert_eq!(agent.turn("x should be 2"), "end_turn");
+        assert_eq!(agent.read("a.py"), expected, "{choice} {alone}");
+        if expected == "x = 2\n" {
+            let asked = agent.model_request(1)["messages"].to_string();
+            assert!(asked.contains("You have called no tool"), "{asked}");
+        } else {
+            assert_eq!(agent.model().requests().len(), 1, "{choice} {alone}");
+        }
+    }
 }

@@ -196,7 +196,7 @@ settings! {
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
              port, any port. Each still needs approval";
-        pub search: Option<String> => wrong_search { words: (search_names()) }
+        pub search: Option<String> => wrong_search { words: (search_names()), examples: ["brave"] }
             wrong [r#"web.search = "google""#]
             "The service that searches the web; without one, the model cannot search it.",
             "the service that [searches the web](web-search.md): `searxng`, `brave`, `tavily`, `exa`, `perplexity`, \

@@ -274,7 +274,11 @@ mod tests {
                 "[models.model.'p/m']\nrequest = { n = 2 }",
                 "`models.model.\"p/m\".request` contains `n`, which the agent sets itself",
             ),
-            (none(), "[sandbox]\nnetwork = 'maybe'", "`maybe`, expected off, loopback, on or a list of hosts"),
+            (
+                none(),
+                "[sandbox]\nnetwork = 'maybe'",
+                "`maybe`, expected off, loopback, on or a list of hosts",
+            ),
             (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),
             (none(), "[providers.x]\napi = 'all'", "`providers.x.api` is `all`, expected `chat`"),
             (none(), "[providers.x]\nbase_url = 'h:1/v1'", "`providers.x.base_url` is not a URL"),

@@ -89,9 +89,7 @@ fn fields_of(tool: &str) -> Option<&'static [FieldRow]> {
         ],
         "exec_output" => &[("bash_id", &["id", "job"]), ("command", &["input"])],
         "write_file" => &[("content", &["content", "contents", "text"])],
-        "edit_file" => {
-            &[OLD_STRING, NEW_STRING, ("replace_all", &["replace_all", "replaceAll"])]
-        }
+        "edit_file" => &[OLD_STRING, NEW_STRING, ("replace_all", &["replace_all", "replaceAll"])],
         "apply_patch" | "delete_path" | "move_path" => &[],
         "read_file" => &[("offset", &["start_line", "offset"]), ("limit", &["limit"])],
         "grep" => {

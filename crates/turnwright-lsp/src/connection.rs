@@ -508,12 +508,7 @@ mod tests {
         };
         let mut heard = Heard::new();
         heard.take_errors(&publish(&path, json!(2), "not open"));
-        heard.documents.push(Document {
-            path: path.clone(),
-            version: 2,
-            hash: 0,
-            published: None,
-        });
+        heard.documents.push(Document { path: path.clone(), version: 2, hash: 0, published: None });
         for ignored in [json!(1), json!(3)] {
             heard.take_errors(&publish(&path, ignored, "of another text"));
         }

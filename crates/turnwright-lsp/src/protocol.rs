@@ -338,7 +338,9 @@ mod tests {
             assert!(!address.contains([' ', '#', '\u{e4}']), "{address}");
             assert_eq!(path_of(&address.into()), Some(path), "{name}");
         }
-        for other in [Value::Null, json!("a.rs"), json!("zip:/a.rs"), json!("http://localhost/a.rs")] {
+        for other in
+            [Value::Null, json!("a.rs"), json!("zip:/a.rs"), json!("http://localhost/a.rs")]
+        {
             assert_eq!(path_of(&other), None, "{other}");
         }
     }

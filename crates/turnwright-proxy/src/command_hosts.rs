@@ -57,7 +57,8 @@ impl HostRefusal {
         match self {
             HostRefusal::Rejected => "the user has refused it; do not try again".to_owned(),
             HostRefusal::Denied => {
-                "a rule denies it, or the user has for this session; do not work around it".to_owned()
+                "a rule denies it, or the user has for this session; do not work around it"
+                    .to_owned()
             }
             HostRefusal::Unanswered => format!(
                 "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \

@@ -244,27 +244,26 @@ mod tests {
     #[test]
     fn a_name_that_turns_private_is_not_reached() {
         static ASKED: AtomicUsize = AtomicUsize::new(0);
-        fn lookup(_: &str) -> io::Result<Vec<IpAddr>> {
+        let lookup = |_: &str| {
             let number = ASKED.fetch_add(1, Ordering::Relaxed);
             Ok(vec![["93.184.216.34", "127.0.0.1"][number].parse().unwrap()])
-        }
+        };
         let dialer = Dialer { lookup, ..Dialer::default() };
         let host = Host::Domain("rebinding.example".to_owned());
         let found = dialer.addresses(&host, HostAccess::Public).unwrap();
         assert_eq!(found, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         let error = dialer.addresses(&host, HostAccess::Public).unwrap_err();
-        let is_loopback =
-            matches!(error, DialError::Refused(HostRefusal::Address("a loopback")));
+        let is_loopback = matches!(error, DialError::Refused(HostRefusal::Address("a loopback")));
         assert!(is_loopback, "{error:?}");
     }
 
     #[test]
     fn addresses_of_both_families_are_tried() {
-        fn lookup(_: &str) -> io::Result<Vec<IpAddr>> {
+        let lookup = |_: &str| {
             let names =
                 ["2606:4700::1", "2606:4700::2", "10.0.0.1", "2606:4700::3", "93.184.216.34"];
             Ok(names.iter().map(|name| name.parse().unwrap()).collect())
-        }
+        };
         let dialer = Dialer { lookup, ..Dialer::default() };
         let host = Host::Domain("a.example".to_owned());
         let found = dialer.addresses(&host, HostAccess::Public).unwrap();

@@ -230,7 +230,8 @@ impl CallRunner {
         ticket: &AdmissionTicket,
     ) -> Result<(PendingCall, HookWish), ToolRefusal> {
         let mut wish = self.ask_about(HookEvent::PreToolUse, &call).await?;
-        let Some((hooked, (input, by))) = call.hooked.as_ref().zip(wish.updated_input.take()) else {
+        let Some((hooked, (input, by))) = call.hooked.as_ref().zip(wish.updated_input.take())
+        else {
             return Ok((call, wish));
         };
         let changed = hooked.translated(&self.env, &call.plan.effects).updated_arguments(&input);

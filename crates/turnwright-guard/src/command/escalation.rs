@@ -434,7 +434,9 @@ mod tests {
     #[test]
     fn a_missing_path_is_told_from_a_word_that_is_no_value() {
         let refusal = |sent: &str| refusal_of_missing_path(sent, Path::new(sent)).for_model;
-        assert!(refusal("a.example").contains("Values of \"escalate\": network, a host (https://NAME)"));
+        assert!(
+            refusal("a.example").contains("Values of \"escalate\": network, a host (https://NAME)")
+        );
         assert!(refusal("/opt/new").contains("/opt/new does not exist"));
     }
 }

@@ -120,9 +120,9 @@ impl SearchBackend {
         let silent = answer["unresponsive_engines"].as_array().filter(|all| !all.is_empty());
         match list {
             _ if !results.is_empty() => Ok(results),
-            Some(_) if silent.is_some() => {
-                Err(format!("{name} found nothing, because some of its search engines did not answer"))
-            }
+            Some(_) if silent.is_some() => Err(format!(
+                "{name} found nothing, because some of its search engines did not answer"
+            )),
             Some(list) if list.is_empty() && answer["error"].is_null() => Ok(results),
             // It leaves out a list without entries.
             None if name == "brave" && answer["type"] == "search" => Ok(results),

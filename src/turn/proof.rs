@@ -298,7 +298,12 @@ pub(super) fn proof_of(line: &str) -> Proof {
     let [all, some] =
         [&commands, &deciding].map(|list| list.iter().filter(|command| compares(command)).count());
     // Of several comparisons only the last one decides, which is not meant.
-    let worth = if (1..all).contains(&some) { Proof::Thin } else { best_proof(&deciding) };
+    let worth = match deciding.first() {
+        _ if (1..all).contains(&some) => Proof::Thin,
+        // The commands of its line follow it.
+        Some(shell) if is_in(SHELLS, program_name(shell)) => proof_of_command(shell),
+        _ => best_proof(&deciding),
+    };
     worth.max(Proof::Thin).min(best)
 }
 
@@ -327,7 +332,8 @@ fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleComman
         ';' | '\n' => !stops,
         _ => false,
     });
-    let part = &text[last.map_or(0, |at| at + 1)..end];
+    let Some(last) = last else { return commands.to_vec() };
+    let part = &text[last + 1..end];
     shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect()).commands
 }
 

@@ -344,7 +344,7 @@ mod tests {
 
     /// The type as a person calls it.
     fn kind(row: &Row) -> &'static str {
-        match row.schema()["type"].as_str() {
+        match row.schema().get("type").and_then(Value::as_str) {
             Some("boolean") => "yes or no",
             Some("integer" | "number") => "number",
             Some("array") => "list",

@@ -31,7 +31,11 @@ pub(in crate::shell) fn uses_proxy(command: &SimpleCommand) -> Option<bool> {
     let direct = args::find_behind_wrappers(command, |program, words| {
         let needs = program.network.is_used(words) && !works_offline(program, words);
         needs.then(|| {
-            let is_obedient = program.names.split(' ').any(|name| is_in(OBEDIENT, name));
+            // As in `python3 -m pip`.
+            let module =
+                words.windows(2).find(|pair| pair[0].text == "-m").map(|pair| &*pair[1].text);
+            let mut names = program.names.split(' ').chain(module);
+            let is_obedient = names.any(|name| is_in(OBEDIENT, name));
             let is_git = program.names == "git";
             // An answer about a host is not one about publishing there.
             let publishes =

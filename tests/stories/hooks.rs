@@ -489,11 +489,12 @@ fn hooks_of_claude_code_are_offered_once_and_read_if_the_user_wants_that() {
         .variable("PATH", &std::env::var("PATH").unwrap())
         .model(json!(replies))
         .start();
+    let mut thoughts = String::new();
     for _ in 0..2 {
         assert_eq!(agent.turn("go"), "end_turn");
+        thoughts += &agent.thoughts();
         agent.session = agent.new_session();
     }
-    let thoughts = agent.thoughts();
     assert_eq!(thoughts.matches("There are hooks of Claude Code here.").count(), 1, "{thoughts}");
     assert!(!agent.path("ran.txt").exists());
     let settings = format!("{AUTO_EDIT}[hooks]\nread = ['claude']\n");

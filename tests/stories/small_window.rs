@@ -75,7 +75,7 @@ fn a_small_window_gets_the_tools_that_are_needed_most_and_the_user_is_told_once(
     let requests = provider.chat_requests();
     let tools = requests[0]["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|it| it["function"]["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["edit_file", "exec", "grep", "list_dir", "read_file", "write_file"]);
+    assert_eq!(names, ["grep", "list_dir", "read_file", "edit_file", "exec", "write_file"]);
     let told = agent.thoughts();
     assert_eq!(told.matches("has a window of only 4096 tokens").count(), 1, "{told}");
     // The others are there if the model knows of them.

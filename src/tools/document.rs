@@ -32,7 +32,7 @@ static PLACES: Semaphore = Semaphore::const_new(2);
 /// Reads the text of a document, or of some of its pages. `None` if it is no document.
 ///
 /// # Errors
-/// What is wrong, and what to do, in words that follow the document's name.
+/// The fault and the remedy, in words that follow the document's name.
 pub(crate) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,

@@ -67,10 +67,9 @@ pub(super) struct Exec {
     #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
-    /// The folder to run in
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
-    /// Do not wait: for servers and watchers
+    /// For servers and watchers: do not wait
     #[serde(default)]
     background: Option<bool>,
     /// Access beyond the sandbox: some of network, https://HOST, path to write, localhost:PORT,

@@ -21,7 +21,6 @@ pub(super) struct FindFiles {
     /// A pattern with * and ?; ** is any folder
     #[serde(alias = "pattern", alias = "name", alias = "query")]
     glob: String,
-    /// recent: changed last comes first
     #[serde(default)]
     sort: Option<SortBy>,
     /// Also hidden and ignored files

@@ -69,7 +69,7 @@ pub(super) struct ReadFile {
     limit: Option<i64>,
     #[serde(default)]
     show_line_numbers: Option<bool>,
-    /// Of a PDF, slides, sheets or cells of a notebook, such as 1-5; at most 20
+    /// Pages, slides, sheets or cells of a document, such as 1-5
     #[serde(default)]
     pages: Option<String>,
 }

@@ -37,7 +37,6 @@ pub(super) struct WriteFile {
     /// The whole text, or the part to append
     #[serde(alias = "contents", alias = "text")]
     content: String,
-    /// overwrite if left out
     #[serde(default)]
     mode: WriteMode,
     /// There is no such file yet; set by [`Tool::plan`].

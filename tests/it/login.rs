@@ -438,7 +438,7 @@ fn the_key_of_a_service_that_searches_is_tried_and_kept_for_its_host() {
     });
     let login = ["login", "search"];
     let said = stderr(&piped(&mut command(home.path(), &login), "right-key-of-exa\n"));
-    assert!(said.contains("names no service that can be used"), "{said}");
+    assert!(said.contains("name no service that can be used"), "{said}");
     let settings = format!("[web]\nsearch = 'exa'\nsearch_url = 'http://{}/'\n", server.host());
     std::fs::create_dir_all(home.path().join("config")).unwrap();
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();

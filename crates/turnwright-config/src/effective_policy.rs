@@ -135,7 +135,7 @@ pub fn resolve_policy_with(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     roots: &Roots,
-    project_folder: &Path,
+    folder: &Path,
 ) -> EffectivePolicy {
     let bases = path_bases(settings.config, roots);
     let dialect = turnwright_workspace::exec::dialect();
@@ -146,28 +146,26 @@ pub fn resolve_policy_with(
     let mut layers = PolicyLayers { site, rules: Vec::new(), problems: settings.wrong_values() };
     let max_mode = layers.add_managed(settings.config);
     layers.add_user(settings);
-    layers.add_saved(settings.config, roots.real_cwd());
+    let cwd = roots.real_cwd();
+    layers.add_saved(settings.config, cwd);
     let mut mode = settings.mode();
     let mut checks = usable_checks(&settings.values.checks);
     let mut sandbox = settings.sandbox_settings();
     let mut project_files = Vec::new();
-    if let Some((text, project)) = layers.project_file(project_folder) {
-        let is_trusted = trust.is_trusted(project_folder, PROJECT_FILE, text.as_bytes());
+    if let Some((text, project)) = layers.project_file(folder) {
+        let is_trusted = trust.is_trusted(folder, PROJECT_FILE, text.as_bytes());
         let mut requests = layers.add_project(&project, is_trusted, settings, &mut mode);
         requests.extend(add_checks(&mut checks, &project.checks, is_trusted));
         let home = settings.config.home();
-        let cwd = roots.real_cwd();
         requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
         project_files.push(ProjectFile::of_settings(text, is_trusted, requests));
     }
-    let (server_files, servers, language_servers) =
-        find_servers(settings, trust, project_folder, &mut layers.problems);
-    project_files.extend(server_files);
-    let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
+    let (files, servers, language_servers) = find_servers(settings, trust, folder, &mut layers);
+    project_files.extend(files);
+    let helpers = HelperFiles::find(&settings.config.paths.config, trust, folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
-    let hooks =
-        find_hooks(settings, trust, project_folder, &mut layers.problems, &mut project_files);
+    let hooks = find_hooks(settings, trust, folder, &mut layers.problems, &mut project_files);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
         rules: PolicyRules {
@@ -199,8 +197,9 @@ fn find_servers(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     folder: &Path,
-    problems: &mut Vec<String>,
+    layers: &mut PolicyLayers<'_>,
 ) -> (Vec<ProjectFile>, Vec<ServerSpec>, Vec<LanguageServer>) {
+    let problems = &mut layers.problems;
     let (file, servers) = project_servers::find(settings, trust, folder, problems);
     let (language_file, language_servers) =
         language_servers::find(settings, trust, folder, problems);

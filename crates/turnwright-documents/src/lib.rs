@@ -49,7 +49,7 @@ struct OpenedDocument<'a> {
 /// Reads the text of a document, or of a range of its pages such as `3`, `1-5` or `7-`. `None` if it is no document.
 ///
 /// # Errors
-/// What is wrong with the document, and what to do, in words that follow its name.
+/// The fault of a document and the remedy, in words that follow its name.
 pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
     let opened = if bytes.starts_with(b"%PDF-") {
         Some(pdf::open(bytes)?)

@@ -189,7 +189,7 @@ fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
 struct PageReader<'a> {
     document: &'a Document,
     to_page: Matrix,
-    /// What `q` saves and `Q` restores.
+    /// The state that `q` saves and `Q` restores.
     saved: Vec<Matrix>,
     font: Option<Rc<Font<'a>>>,
     size: f32,

@@ -1,3 +1,5 @@
+//! Documents that are made here, whole, broken and hostile, and the text of each.
+
 use std::io::{Cursor, Write};
 
 use flate2::Compression;

@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// What is measured: a model with its settings and a version of the program.
+/// A column of the results: a model with its settings and a version of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant {
     /// The model that was asked for.

@@ -156,9 +156,8 @@ pub async fn run(
     let mut fault = None;
     loop {
         let is_too_dear = plan.max_cost.is_some_and(|most| progress.cost >= most);
-        let is_too_late = until.is_some_and(|until| Instant::now() >= until);
-        let may_start =
-            fault.is_none() && !is_too_dear && !is_too_late && !workplace.stop.is_cancelled();
+        let is_over = is_too_dear || until.is_some_and(|until| Instant::now() >= until);
+        let may_start = fault.is_none() && !is_over && !workplace.stop.is_cancelled();
         let room = if may_start { plan.jobs - running.len() } else { 0 };
         running.extend(waiting.by_ref().take(room).map(Trial::make));
         let Some(made) = running.next().await else { break };
@@ -177,9 +176,17 @@ pub async fn run(
     }
     match fault {
         Some(error) => Err(with_what_is_kept(&error, &progress, &plan.out)),
-        None if progress.done == progress.all => Ok(RunEnd::Complete),
-        None if workplace.stop.is_cancelled() => Ok(RunEnd::Stopped),
-        None => Ok(RunEnd::Limit),
+        None => Ok(end_of_run(&progress, workplace)),
+    }
+}
+
+fn end_of_run(progress: &Progress, workplace: &Workplace) -> RunEnd {
+    if progress.done == progress.all {
+        RunEnd::Complete
+    } else if workplace.stop.is_cancelled() {
+        RunEnd::Stopped
+    } else {
+        RunEnd::Limit
     }
 }
 

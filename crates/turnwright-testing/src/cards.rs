@@ -63,13 +63,7 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
             (Some("session/update"), Some("subagent_update")) => {
                 helpers.extend(update["sessionId"].as_str().map(str::to_owned));
             }
-            // Questions while a call runs: those of `ask_user` and `exit_plan`, about the calls of
-            // a helper, and about the hosts that a command wants.
-            (Some("session/request_permission"), _)
-                if cards.get(&key(params, &params["toolCall"])).is_some_and(|it| {
-                    ["ask_user", "exit_plan", "agent"].contains(&it.name.as_str())
-                        || it.name == "exec" && params["toolCall"]["kind"] == "fetch"
-                }) => {}
+            (Some("session/request_permission"), _) if is_asked_by_running(params, &cards) => {}
             (Some("session/request_permission"), _) => check_permission_request(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {
                 for (id, card) in cards.iter().filter(|(id, _)| !is_of_any(id, &helpers)) {
@@ -82,6 +76,16 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
     for (id, card) in cards.iter().filter(|(id, _)| !is_of_any(id, &helpers)) {
         assert!(card.is_final(), "{id} is still {}", card.status);
     }
+}
+
+/// Returns true for a question while its call runs: those of `ask_user` and `exit_plan`, about the calls of a helper,
+/// and about the hosts that a command wants.
+fn is_asked_by_running(params: &Value, cards: &HashMap<String, Card>) -> bool {
+    let card = cards.get(&key(params, &params["toolCall"]));
+    card.is_some_and(|card| {
+        ["ask_user", "exit_plan", "agent"].contains(&card.name.as_str())
+            || card.name == "exec" && params["toolCall"]["kind"] == "fetch"
+    })
 }
 
 /// Returns true if a card with this key belongs to one of these sessions.

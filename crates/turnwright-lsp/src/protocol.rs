@@ -10,7 +10,7 @@ use url::Url;
 use turnwright_types::text;
 
 /// The most errors of a file that are kept.
-const MAX_ERRORS: usize = 200;
+pub(crate) const MAX_ERRORS: usize = 200;
 /// The most characters of a message.
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
@@ -119,7 +119,7 @@ fn problem(diagnostic: &Value) -> Option<Problem> {
     let said = &diagnostic["message"];
     let whole = said.as_str().or_else(|| said["value"].as_str())?;
     let code = match &diagnostic["code"] {
-        Value::String(code) => text::first_chars(code, MAX_MESSAGE_CHARS).to_owned(),
+        Value::String(code) => text::one_line(text::first_chars(code, MAX_MESSAGE_CHARS)),
         Value::Number(code) => code.to_string(),
         _ => String::new(),
     };
@@ -277,7 +277,7 @@ mod tests {
     fn only_errors_are_kept_and_what_is_malformed_is_left_out() {
         let found = errors_in(&json!([
             { "range": range(2, 0, 1), "severity": 1, "code": 2304, "message": "no\n  name" },
-            { "range": range(1, 0, 1), "code": "E0308", "message": { "kind": "x", "value": "m" } },
+            { "range": range(1, 0, 1), "code": "E0308\n", "message": { "kind": "x", "value": "m" } },
             { "range": range(1, 0, 1), "code": "E0308", "message": "m" },
             { "range": range(1, 0, 1), "severity": 2, "message": "a warning" },
             { "range": 7, "message": "m" },

@@ -174,8 +174,13 @@ fn an_edit_shows_no_secret_that_was_not_read() {
     let body = "*** Begin Patch\n*** Update File: .env\n@@\n+MORE=1\n*** End Patch\n";
     let patched = again(&mut agent, "apply_patch", &json!({ "patch": body }));
     assert!(patched.starts_with("Applied the patch"), "{patched}");
-    assert_eq!(agent.read(".env"), "NAME=the-secret-0\nMORE=1\n");
-    assert!(!format!("{edited}{patched}").contains("secret-0"), "{edited}\n{patched}");
+    let more = json!({ "path": ".env", "content": "LAST=2\n", "mode": "append" });
+    let appended = again(&mut agent, "write_file", &more);
+    assert_eq!(agent.read(".env"), "NAME=the-secret-0\nMORE=1\nLAST=2\n");
+    let failed = again(&mut agent, "edit_file", &edit(".env", "NONE", "x"));
+    assert!(failed.contains("use read_file, which asks the user"), "{failed}");
+    let told = format!("{edited}{patched}{appended}{failed}");
+    assert!(!told.contains("secret-0"), "{told}");
     assert_eq!(cards::questions(&agent), 0);
 }
 

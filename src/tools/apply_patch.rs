@@ -154,11 +154,17 @@ impl Tool for ApplyPatch {
 /// Executes all steps, or none.
 pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
     let files = &ctx.env.files;
+    let mut unread = Vec::new();
     for step in &steps {
         if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
             return Err("Nothing was written: there is no permission for it.".into());
         }
         edit_common::check_target(&step.name, &step.target, ctx).await?;
+        if let PatchAction::Update { before, .. } = &step.action
+            && edit_common::is_unread(&ctx.env, &step.target, before).await
+        {
+            unread.push(step.place().clone());
+        }
     }
     for number in 0..steps.len() {
         if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
@@ -169,7 +175,10 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
         }
     }
     delete_set_aside(&steps, files).await;
-    Ok(patch_outcome(&steps, files.roots()))
+    for place in &unread {
+        files.forget_seen(place);
+    }
+    Ok(patch_outcome(&steps, &unread, files.roots()))
 }
 
 impl PatchStep {
@@ -460,7 +469,8 @@ pub(super) fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> Ca
     content
 }
 
-fn patch_outcome(steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
+/// The outcome. No line of an unread file is shown.
+fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) -> ToolOutcome {
     let mut locations = Vec::new();
     let mut total = LineCounts::default();
     let mut lines = String::new();
@@ -484,7 +494,7 @@ fn patch_outcome(steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
                 " (+{added} −{removed}). {}\n",
                 edit_common::match_summary(applied)
             ));
-            if verb != "Added" {
+            if verb != "Added" && !unread.contains(step.place()) {
                 lines.push_str(&line_changes::render_changed_lines(
                     &applied.text,
                     &applied.changes,

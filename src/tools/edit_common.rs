@@ -167,9 +167,18 @@ pub(super) async fn may_quote(env: &ToolEnv, target: &ResolvedPath, now: &FileTe
 
 /// Returns true if the model may read the file without a question.
 pub(crate) fn is_read_freely(env: &ToolEnv, target: &ResolvedPath) -> bool {
-    target.scope != PathScope::Outside
-        && !is_secret_path(&target.path)
-        && !DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path)
+    target.scope != PathScope::Outside && !is_closed(env, target)
+}
+
+/// Returns true for a file that may have secrets, or that a rule does not let the model read.
+pub(super) fn is_closed(env: &ToolEnv, target: &ResolvedPath) -> bool {
+    is_secret_path(&target.path)
+        || DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path)
+}
+
+/// Returns true if a change must not show the model any line of the file: that would be to read it without a question.
+pub(super) async fn is_unread(env: &ToolEnv, target: &ResolvedPath, before: &FileText) -> bool {
+    is_closed(env, target) && env.files.freshness(target, before).await != Freshness::Same
 }
 
 /// The error for the model if the file must not be quoted.

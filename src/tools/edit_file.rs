@@ -163,10 +163,14 @@ impl Tool for EditFile {
         };
         edit_common::check_target(&self.path, target, ctx).await?;
         let files = &ctx.env.files;
+        let is_unread = edit_common::is_unread(&ctx.env, target, &before).await;
         let written = files
             .write(target, Some(&before), &applied.text, &ctx.cancel)
             .await
             .map_err(|error| edit_common::write_failure(&self.path, &error))?;
+        if is_unread {
+            files.forget_seen(target);
+        }
         let path = files.roots().client_path(target);
         let target = target.clone();
         let roots = files.roots().clone();
@@ -175,7 +179,8 @@ impl Tool for EditFile {
             let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
             let is_reformatted = reformatted.is_some();
             let applied = reformatted.unwrap_or(applied);
-            let text = answer_text(&self.path, &applied, changed.as_deref(), is_reformatted);
+            let state = [is_reformatted, is_unread];
+            let text = answer_text(&self.path, &applied, changed.as_deref(), state);
             let content = vec![edit_diff(path, &before, &applied)];
             let raw = json!({
                 "result": headline(&self.path, &applied),
@@ -200,9 +205,13 @@ fn answer_text(
     name: &str,
     applied: &AppliedEdits,
     changed: Option<&[(usize, usize)]>,
-    is_reformatted: bool,
+    [is_reformatted, is_unread]: [bool; 2],
 ) -> String {
     let mut text = headline(name, applied);
+    if is_unread {
+        text.push_str("\nIts lines are not shown, because you have not read what is there.");
+        return text;
+    }
     if let Some(lines) = changed {
         text.push_str("\nThe file changed since you read it; the edit still matched.");
         let lines = edit_common::line_ranges(lines);

@@ -110,6 +110,11 @@ impl Tool for RenameSymbol {
         for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
+            if edit_common::is_closed(&ctx.env, &target) {
+                let closed = shown(&name);
+                let why = format!("{closed} is closed to language servers. Nothing was changed.");
+                return Err(why.into());
+            }
             let before = match ctx.env.files.read(&target).await {
                 Ok(before) => before,
                 Err(error) => {

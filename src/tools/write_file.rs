@@ -135,9 +135,19 @@ impl Tool for WriteFile {
             return Ok(unchanged(&self.path, &self.content, &planned.after));
         }
         let before = planned.before.as_ref();
+        // Who appends does not know what is there.
+        let is_unread = match (before, self.mode) {
+            (Some(before), WriteMode::Append) => {
+                edit_common::is_unread(&ctx.env, target, before).await
+            }
+            _ => false,
+        };
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
+        if is_unread {
+            ctx.env.files.forget_seen(target);
+        }
         ctx.env.last_calls.write.store(self.fingerprint(), Ordering::Relaxed);
         let done = match (&planned.before, self.mode) {
             (None, _) => "Created",

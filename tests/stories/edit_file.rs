@@ -166,6 +166,25 @@ fn an_edit_that_does_not_match_reveals_no_secret() {
 }
 
 #[test]
+fn an_edit_shows_no_secret_that_was_not_read() {
+    let builder = TestAgent::builder().file(".env", "KEY=the-secret-0\n");
+    let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+    let edited = again(&mut agent, "edit_file", &edit(".env", "KEY", "NAME"));
+    assert!(edited.starts_with("Applied 1 edit to .env"), "{edited}");
+    let body = "*** Begin Patch\n*** Update File: .env\n@@\n+MORE=1\n*** End Patch\n";
+    let patched = again(&mut agent, "apply_patch", &json!({ "patch": body }));
+    assert!(patched.starts_with("Applied the patch"), "{patched}");
+    let more = json!({ "path": ".env", "content": "LAST=2\n", "mode": "append" });
+    let appended = again(&mut agent, "write_file", &more);
+    assert_eq!(agent.read(".env"), "NAME=the-secret-0\nMORE=1\nLAST=2\n");
+    let failed = again(&mut agent, "edit_file", &edit(".env", "NONE", "x"));
+    assert!(failed.contains("use read_file, which asks the user"), "{failed}");
+    let told = format!("{edited}{patched}{appended}{failed}");
+    assert!(!told.contains("secret-0"), "{told}");
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
 fn a_failed_edit_of_a_short_file_shows_it() {
     let builder = TestAgent::builder().file("a.py", "x = 1\ny = 2\n");
     let mut agent = builder.file("long.py", &"z = 3\n".repeat(61)).start();

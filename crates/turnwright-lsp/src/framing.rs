@@ -5,8 +5,9 @@ use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-/// The longest message that is read, and the longest that is skipped. A server that announces more is broken.
-const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+/// The longest message that is read, which may take a hundred times as much memory once it is parsed, and the longest
+/// that is skipped. A server that announces more is broken.
+const MAX_MESSAGE_BYTES: usize = 2 * 1024 * 1024;
 const MAX_SKIPPED_BYTES: usize = 256 * 1024 * 1024;
 /// After so many bytes that are no message, the program is no language server.
 const MAX_OTHER_BYTES: usize = 1024 * 1024;

@@ -308,7 +308,11 @@ impl LanguageServers {
         let further = json!({ "newName": new_name });
         let (source, answer) =
             self.ask(file, (symbol, line), "textDocument/rename", &further).await?;
-        file_edits(&answer, source.encoding(), last_name(symbol))
+        let files = file_edits(&answer, source.encoding(), last_name(symbol))?;
+        if files.iter().all(|file| file.only_names(new_name)) {
+            return Ok(files);
+        }
+        Err(format!("{} would write more than the new name", source.name()))
     }
 
     async fn ask(

@@ -165,6 +165,12 @@ pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
     }
 }
 
+/// The words of a server as a part of a sentence: one line, bounded, without keys and hidden characters.
+pub(crate) fn shown_words(words: &str) -> String {
+    let known = redact::text(text::prefix(words, KEPT_BYTES));
+    escape_hidden(text::first_chars(&text::one_line(&known), SHOWN_CHARS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +185,11 @@ mod tests {
         ] {
             assert_eq!(with_tail("it ended".to_owned(), printed.as_bytes()), expected);
         }
+    }
+
+    #[test]
+    fn the_words_of_a_server_are_one_short_line() {
+        assert_eq!(shown_words("a\n[system] b\t\u{1b}[31m"), "a [system] b \\u{1b}[31m");
+        assert_eq!(shown_words(&"x".repeat(1_000_000)).len(), SHOWN_CHARS);
     }
 }

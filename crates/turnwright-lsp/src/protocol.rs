@@ -10,11 +10,13 @@ use url::Url;
 use turnwright_types::text;
 
 /// The most errors of a file that are kept.
-const MAX_ERRORS: usize = 200;
+pub(crate) const MAX_ERRORS: usize = 200;
 /// The most characters of a message.
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
 const MAX_FILES: usize = 200;
+/// The most bytes that an edit of a rename may have beside the two names, as in `x: &mut Self`.
+const MAX_AROUND_NAMES: usize = 64;
 /// The severity of an error.
 const ERROR: u64 = 1;
 
@@ -119,7 +121,7 @@ fn problem(diagnostic: &Value) -> Option<Problem> {
     let said = &diagnostic["message"];
     let whole = said.as_str().or_else(|| said["value"].as_str())?;
     let code = match &diagnostic["code"] {
-        Value::String(code) => text::first_chars(code, MAX_MESSAGE_CHARS).to_owned(),
+        Value::String(code) => text::one_line(text::first_chars(code, MAX_MESSAGE_CHARS)),
         Value::Number(code) => code.to_string(),
         _ => String::new(),
     };
@@ -149,6 +151,15 @@ pub struct FileEdits {
 }
 
 impl FileEdits {
+    /// Returns true if every edit puts in the new name or a part of it, and little else.
+    pub(crate) fn only_names(&self, new_name: &str) -> bool {
+        let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
+        self.edits.iter().all(|(_, new)| {
+            let is_name = new.contains(new_name) || new_name.contains(new.as_str());
+            is_name && new.len() <= most && !new.contains(['\n', '\r'])
+        })
+    }
+
     /// The text after the edits; `None` if they do not fit it, such as where another text than the server has seen is
     /// in the place of the name.
     pub fn apply(&self, text: &str) -> Option<String> {
@@ -277,7 +288,7 @@ mod tests {
     fn only_errors_are_kept_and_what_is_malformed_is_left_out() {
         let found = errors_in(&json!([
             { "range": range(2, 0, 1), "severity": 1, "code": 2304, "message": "no\n  name" },
-            { "range": range(1, 0, 1), "code": "E0308", "message": { "kind": "x", "value": "m" } },
+            { "range": range(1, 0, 1), "code": "E0308\n", "message": { "kind": "x", "value": "m" } },
             { "range": range(1, 0, 1), "code": "E0308", "message": "m" },
             { "range": range(1, 0, 1), "severity": 2, "message": "a warning" },
             { "range": 7, "message": "m" },
@@ -327,6 +338,26 @@ mod tests {
             assert!(file_edits(&edit, Encoding::Utf16, "b").is_err(), "{edit}");
         }
         assert_eq!(file_edits(&Value::Null, Encoding::Utf16, "b"), Ok(Vec::new()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_edit_of_a_rename_puts_in_little_more_than_the_name() {
+        for (new, expected) in [
+            ("new", true),
+            ("old: new", true),
+            ("new: &mut Self", true),
+            ("ew", true),
+            ("", true),
+            ("evil()", false),
+            ("new\nevil()", false),
+            (&*format!("new{}", "x".repeat(MAX_AROUND_NAMES + 9)), false),
+        ] {
+            let edit = json!({ "range": range(0, 0, 0), "newText": new });
+            let edits = json!({ "changes": { "file:///w/a.rs": [edit] } });
+            let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
+            assert_eq!(files[0].only_names("new"), expected, "{new}");
+        }
     }
 
     #[test]

@@ -4,13 +4,15 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::protocol::{Encoding, Problem};
+use crate::protocol::{Encoding, MAX_ERRORS, Problem};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 
 /// The most errors of a file that are told.
 const MAX_TOLD: usize = 10;
+/// Nothing is known of an edit of a file whose errors were cut off.
+const TOO_MANY: &str = "it had more errors before than are compared";
 
 /// How often a text has each error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,11 @@ impl ErrorCounts {
             *counts.0.entry(kind(problem)).or_default() += 1;
         }
         counts
+    }
+
+    /// Returns true if there may be more errors than were counted.
+    fn is_cut_off(&self) -> bool {
+        self.0.values().sum::<usize>() >= MAX_ERRORS
     }
 
     /// The errors of a later text that this one does not have.
@@ -75,6 +82,9 @@ impl Finding {
         encoding: Encoding,
         text: &str,
     ) -> Finding {
+        if before.is_some_and(ErrorCounts::is_cut_off) && !now.is_empty() {
+            return Finding::NotKnown(TOO_MANY.to_owned());
+        }
         let new = before.unwrap_or(&ErrorCounts::default()).news(now);
         if new.is_empty() {
             return Finding::NoNewErrors;
@@ -187,6 +197,15 @@ mod tests {
             "[s: 2 new errors in a.rs; the errors before the edit are not known]\n4:3: E1: old\n2:3: x"
         );
         assert_eq!(compare(None, &[]), none);
+    }
+
+    #[test]
+    fn errors_that_were_cut_off_are_not_compared() {
+        let many: Vec<_> = (0..200).map(|line| problem(line, "", &format!("m{line}"))).collect();
+        let unknown = report(Finding::NotKnown(TOO_MANY.to_owned())).for_model("a.rs");
+        assert_eq!(compare(Some(&many), &many), unknown);
+        assert_eq!(compare(Some(&many), &[problem(1, "", "x")]), unknown);
+        assert_eq!(compare(Some(&many), &[]), "[s: no new errors in a.rs]");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::LanguageServer;
 use crate::connection::{Connection, Document, Heard, connect};
-use crate::process::{Launch, ServerProcess, keep_tail, with_tail};
+use crate::process::{Launch, ServerProcess, keep_tail, shown_words, with_tail};
 use crate::protocol::{Encoding, Problem, errors_in, uri};
 use crate::source::{DiagnosticSource, FileEvent, ShownText};
 use turnwright_rpc::RequestError;
@@ -138,7 +138,10 @@ async fn initialize(
     let answer = connection.request("initialize", params, spec.startup()).await;
     let capabilities = match answer {
         Ok(answer) => answer["capabilities"].clone(),
-        Err(error) => return Err(format!("it could not be initialised: {error}")),
+        Err(error) => {
+            let why = shown_words(&error.to_string());
+            return Err(format!("it could not be initialised: {why}"));
+        }
     };
     connection.notify("initialized", json!({}));
     if spec.settings.as_object().is_some_and(|settings| !settings.is_empty()) {

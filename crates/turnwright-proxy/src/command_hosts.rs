@@ -64,10 +64,18 @@ impl HostRefusal {
                 "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \
                  \"https://{host}\""
             ),
-            HostRefusal::Address(kind) => format!(
-                "it is {kind} address; the user can list it in `network` of `[sandbox]`, and a server of this machine \
-                 is reached with \"escalate\": \"localhost:PORT\""
-            ),
+            HostRefusal::Address(kind) => {
+                // The settings open no others.
+                let listing = if matches!(kind, "a literal" | "a private") {
+                    "the user can list it in `network` of `[sandbox]`, and "
+                } else {
+                    ""
+                };
+                format!(
+                    "it is {kind} address; {listing}a server of this machine is reached with \"escalate\": \
+                     \"localhost:PORT\""
+                )
+            }
         }
     }
 }
@@ -280,6 +288,15 @@ mod tests {
         assert_eq!(admitted, Ok(HostAccess::Public));
         assert_eq!(hosts.admit(&target("files.pythonhosted.org")).await, Ok(HostAccess::Public));
         assert_eq!(hosts.refused().report(), None);
+    }
+
+    #[test]
+    fn listing_is_proposed_only_where_it_helps() {
+        for (kind, expected) in [("a literal", true), ("a private", true), ("a link-local", false)] {
+            let reason = HostRefusal::Address(kind).reason("a.example");
+            assert_eq!(reason.contains("list it"), expected, "{reason}");
+            assert!(reason.ends_with("with \"escalate\": \"localhost:PORT\""), "{reason}");
+        }
     }
 
     #[tokio::test]

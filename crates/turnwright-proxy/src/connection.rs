@@ -152,7 +152,10 @@ fn body_length(headers: &[Header<'_>]) -> Option<u64> {
     match (lengths.next(), lengths.next()) {
         (None, _) if has_encoding || is_for_websocket(headers) => Some(u64::MAX),
         (None, _) => Some(0),
-        (Some(digits), None) if !has_encoding => std::str::from_utf8(digits).ok()?.parse().ok(),
+        // A number with a sign is none for the host.
+        (Some(digits), None) if !has_encoding && digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        }
         (Some(_), _) => None,
     }
 }
@@ -457,6 +460,7 @@ mod tests {
             (&[("content-length", "5"), ("Content-Length", "6")], None),
             (&[("Content-Length", "5"), ("Transfer-Encoding", "chunked")], None),
             (&[("Content-Length", "-5")], None),
+            (&[("Content-Length", "+5")], None),
         ] {
             let pairs = headers.iter();
             let parsed: Vec<_> =

@@ -216,9 +216,9 @@ fn is_concealed(path: &Path, roots: &Roots, rules: &PolicyRules) -> bool {
         || restricting.any(|rule| rule.matches_path(path, false, &rules.bases))
 }
 
-/// Why a path that does not exist is not opened. A word without a folder was probably meant as another value.
+/// Why a path that does not exist is not opened. A word without a folder, or a URL, was probably meant as another value.
 pub(crate) fn refusal_of_missing_path(sent: &str, path: &Path) -> ToolRefusal {
-    if !sent.contains(['/', '\\']) {
+    if !sent.contains(['/', '\\']) || sent.contains("://") {
         let sent = quoted(sent);
         return format!("{sent} is no value of \"escalate\", and no such file exists. {VALUES}")
             .into();
@@ -437,6 +437,7 @@ mod tests {
         assert!(
             refusal("a.example").contains("Values of \"escalate\": network, a host (https://NAME)")
         );
+        assert!(refusal("https://127.0.0.1").starts_with("`https://127.0.0.1` is no value"));
         assert!(refusal("/opt/new").contains("/opt/new does not exist"));
     }
 }

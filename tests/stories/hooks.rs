@@ -457,6 +457,29 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_guard_that_needs_trust_refuses_only_if_its_failures_do() {
+    for blocks in [false, true] {
+        let mut hook = json!({ "command": "sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"" });
+        if blocks {
+            hook["onFailure"] = "block".into();
+        }
+        let hooks = json!({ "PreToolUse": [{ "hooks": [hook] }] });
+        let replies = json!([writes("a.txt", "a"), says("So.")]);
+        let mut agent = start(AUTO_EDIT, &hooks, &[("plain.txt", "x")], &replies);
+        std::fs::create_dir(agent.path("tools")).unwrap();
+        std::fs::write(agent.path("tools/guard.sh"), "touch ran.txt").unwrap();
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let thoughts = agent.thoughts();
+        assert!(thoughts.contains("files run by your hooks"), "{thoughts}");
+        assert_eq!(thoughts.contains("tools/guard.sh is not trusted"), blocks, "{thoughts}");
+        assert_eq!(agent.path("a.txt").exists(), !blocks, "{blocks}");
+        assert!(!agent.path("ran.txt").exists());
+    }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
     if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: without a sandbox no hook of a project runs");

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandWatch, NOT_CHECKED};
-use crate::confinement::CommandSite;
+use crate::confinement::{CommandSite, ConfinementSettings};
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::{
     BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME,
@@ -23,7 +23,7 @@ use crate::watch::{
 };
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::LiveFolders;
-use turnwright_workspace::exec::{ActivitySample, ProgramActivity, RunningJobs};
+use turnwright_workspace::exec::{ActivitySample, Environment, ProgramActivity, RunningJobs};
 
 /// At most this many times are remembered. With more, the oldest are taken for one.
 const MAX_TIMES: usize = 10_000;
@@ -330,6 +330,27 @@ impl Drop for RemoteCallGuard {
     }
 }
 
+/// Runs confined programs outside of a session, and then takes away the files that have come meanwhile and that other
+/// programs run. Also returns a report of these, and of changes. Blocks.
+pub fn run_guarded<T>(
+    settings: &ConfinementSettings,
+    environment: &Environment,
+    quarantine: &Path,
+    who: &str,
+    work: impl FnOnce() -> T,
+) -> (T, Vec<String>) {
+    let programs = environment.get("PATH").map(std::env::split_paths);
+    let writable = settings.writable.iter().chain([&settings.private_caches]).cloned();
+    let snapshot = ProtectedSnapshot::take(&settings.protected, Arc::default(), None)
+        .with_places(writable, programs.into_iter().flatten().collect());
+    let done = work();
+    let known: Vec<_> = snapshot.files().collect();
+    let new = snapshot.check(&known, Some(quarantine));
+    let changed = snapshot.check(&[], None);
+    let found = new.into_iter().chain(changed);
+    (done, found.map(|changes| changes.message_about(who, CALL_HINT)).collect())
+}
+
 impl GuardedCall {
     /// Removes files that have appeared. Changes may be the work of another program and are only reported.
     fn check(self) -> Option<String> {
@@ -364,6 +385,7 @@ mod tests {
 
     use super::*;
     use crate::watch::tests::{NotingClient, site_in};
+    use turnwright_policy::permission::ProtectedPaths;
     use turnwright_workspace::exec::Jobs;
     use turnwright_workspace::real_path;
 
@@ -393,6 +415,24 @@ mod tests {
             found.extend(active.cover(&folder.path().join(name)).then_some(name));
         }
         assert_eq!(found, ["of-the-server", ".vscode/tasks.json"]);
+    }
+
+    #[test]
+    fn outside_of_a_session_a_trap_is_taken_away_too() {
+        let project = tempfile::tempdir().unwrap();
+        let root = real_path(project.path()).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let quarantine = state.path().join("quarantine");
+        let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
+        let settings = ConfinementSettings { protected, ..ConfinementSettings::default() };
+        let run = || {
+            fs::write(root.join(".envrc"), "x").unwrap();
+            fs::write(root.join("a.txt"), "x").unwrap();
+        };
+        let ((), found) =
+            run_guarded(&settings, &Environment::default(), &quarantine, "a hook", run);
+        assert!(!root.join(".envrc").exists() && root.join("a.txt").exists());
+        assert!(found.concat().contains("a hook created"), "{found:?}");
     }
 
     #[tokio::test]

@@ -39,6 +39,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time of all handlers of the session's end together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// The time that handlers in the background get at the session's end.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
 /// At most so many occasions have handlers that nobody waits for.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are looked at for changes by hooks.
@@ -298,8 +300,10 @@ impl ToolEnv {
             let ending = occasion(HookEvent::SessionEnd, "other", json!({ "reason": "other" }));
             tokio::time::timeout(END_PATIENCE, self.run_hooks(&ending, &hooks.stop)).await.ok();
         }
-        hooks.stop.cancel();
         hooks.tasks.close();
+        // What has just begun, such as the notification that a turn has ended, may come to its end.
+        tokio::time::timeout(BACKGROUND_PATIENCE, hooks.tasks.wait()).await.ok();
+        hooks.stop.cancel();
         hooks.tasks.wait().await;
     }
 

@@ -268,7 +268,9 @@ impl ToolEnv {
                 let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
                 let name = format!("of hooks {number}");
                 let who = "a hook, or another program meanwhile,";
-                let making = spawn_blocking(move || RemoteCallGuard::new(commands, &name, who));
+                let making = spawn_blocking(move || {
+                    RemoteCallGuard::new(commands, &name, who).with_repositories()
+                });
                 guard = making.await.ok();
             }
             let verdict = set.run(&occasion, &facts, &site, &cancel, are_of_background).await;

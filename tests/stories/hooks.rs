@@ -485,7 +485,9 @@ fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
         eprintln!("SKIPPED: without a sandbox no hook of a project runs");
         return;
     }
-    let command = "echo x > .envrc; echo ran >> ran.txt";
+    let command = "echo x > .envrc; mkdir -p sub/.git/objects sub/.git/refs; \
+                   echo 'ref: refs/heads/main' > sub/.git/HEAD; \
+                   printf '[core]\\n\\tfsmonitor = /x\\n' > sub/.git/config; echo ran >> ran.txt";
     let hooks = json!({ "hooks": { "PreToolUse": group("Write", command) } });
     let mut agent = TestAgent::builder()
         .file(PROJECT_FILE, &hooks.to_string())
@@ -497,6 +499,7 @@ fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
     agent.turn_text(&format!("/trust {}", code(&output)));
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.path("ran.txt").exists() && !agent.path(".envrc").exists());
+    assert!(!agent.path("sub/.git/config").exists(), "git would run what it says");
     let thoughts = agent.thoughts();
     assert!(thoughts.contains("a hook, or another program meanwhile,"), "{thoughts}");
 }

@@ -292,6 +292,8 @@ struct GuardedCall {
     who: &'static str,
     /// `None` until it is taken, and if that has failed.
     snapshot: Option<Arc<ProtectedSnapshot>>,
+    /// True if the repositories that were there before are known, so that new ones are looked for.
+    knows_repositories: bool,
 }
 
 impl RemoteCallGuard {
@@ -300,11 +302,23 @@ impl RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
         site.guard.state.lock().watches.insert(name.clone(), Arc::new(watch));
-        let mut call = RemoteCallGuard(Some(GuardedCall { site, name, who, snapshot: None }));
+        let call = GuardedCall { site, name, who, snapshot: None, knows_repositories: false };
+        let mut call = RemoteCallGuard(Some(call));
         if let Some(call) = &mut call.0 {
             call.snapshot = Some(call.site.take_snapshot(call.site.tracker.repositories()));
         }
         call
+    }
+
+    /// Also looks for git repositories that are new after the call. Those of servers are found by their watch. Blocks.
+    #[must_use]
+    pub fn with_repositories(mut self) -> RemoteCallGuard {
+        if let Some(call) = &mut self.0 {
+            let (known, may_be_more) = call.site.tracker.find_new_repositories(&BTreeSet::new());
+            call.snapshot = Some(call.site.take_snapshot(Arc::new(known.into_iter().collect())));
+            call.knows_repositories = !may_be_more;
+        }
+        self
     }
 
     /// Checks the protected paths after the call. Reports findings to the user and returns the report.
@@ -357,13 +371,20 @@ impl GuardedCall {
         let guard = &self.site.guard;
         guard.state.lock().watches.remove(&self.name)?;
         let snapshot = self.snapshot?;
-        // Nearly always nothing has changed, and one look says so.
-        snapshot.check(&[], None)?;
-        let known: Vec<_> = snapshot.files().collect();
         let quarantine = self.site.quarantine_folder();
-        let new = snapshot.check_if(&known, Some(&quarantine), &|path| guard.is_own(path));
-        let changed = snapshot.check_if(&[], None, &|path| !guard.is_of_call(path));
-        let reports = new.into_iter().chain(changed).map(|changes| {
+        let mut found = Vec::new();
+        if self.knows_repositories {
+            let (new, _) = self.site.tracker.find_new_repositories(snapshot.repositories());
+            let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&snapshot)));
+            found.extend(new.check_if(&[], Some(&quarantine), &|path| guard.is_own(path)));
+        }
+        // Nearly always nothing has changed, and one look says so.
+        if snapshot.check(&[], None).is_some() {
+            let known: Vec<_> = snapshot.files().collect();
+            found.extend(snapshot.check_if(&known, Some(&quarantine), &|path| guard.is_own(path)));
+            found.extend(snapshot.check_if(&[], None, &|path| !guard.is_of_call(path)));
+        }
+        let reports = found.iter().map(|changes| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             guard.note_told(&changes.paths);
             changes.message_about(self.who, CALL_HINT)

@@ -333,7 +333,13 @@ impl ToolEnv {
         outcome: &mut ToolOutcome,
     ) {
         for (target, old) in before {
-            let Ok(new) = self.files.read(&target).await else { continue };
+            let Ok(new) = self.files.read(&target).await else {
+                let name = self.files.roots().display_path(&target);
+                outcome.add_line(&format!(
+                    "A hook has removed {name} after your edit, or made something of it that is no text."
+                ));
+                continue;
+            };
             if new.text == old.text {
                 continue;
             }

@@ -107,6 +107,17 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn the_model_is_told_that_a_hook_has_removed_its_file() {
+    let hooks = json!({ "PostToolUse": group("Write", "rm *.tmp") });
+    let replies = json!([writes("a.tmp", "x"), says("So.")]);
+    let mut agent = start(AUTO_EDIT, &hooks, &[("plain.txt", "x")], &replies);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!agent.path("a.tmp").exists());
+    assert!(told(&agent, 1).contains("A hook has removed a.tmp"), "{}", told(&agent, 1));
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_guard_refuses_a_command_before_anybody_is_asked() {
     let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/guard.sh") });
     let replies = json!([

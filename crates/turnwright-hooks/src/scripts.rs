@@ -94,9 +94,10 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
     let mut found: Vec<PathBuf> = Vec::new();
     for word in words {
         let whole = project.join(unmarked(word));
-        let below = whole.strip_prefix(project).ok().and_then(Path::to_str).unwrap_or(word);
+        let inside = whole.strip_prefix(project).ok().filter(|_| word.starts_with(ELSEWHERE));
+        let below = inside.and_then(Path::to_str).unwrap_or(word);
         let places: Vec<_> = folders.iter().flat_map(|folder| files_meant(folder, below)).collect();
-        let paths = std::iter::once(whole.clone()).chain(places);
+        let paths = std::iter::once(whole).chain(places);
         for file in paths.filter_map(|path| file_below(&path, project)) {
             if !found.contains(&file) {
                 found.push(file);
@@ -215,18 +216,19 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
             continue;
         }
         let mut done = std::mem::take(&mut word);
+        let is_list = char == '(' && last_end == '=' && done.is_empty();
         if !done.is_empty() && !std::mem::take(&mut is_written) {
             if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n', '(', '`']) {
                 nested.push(done.clone());
             }
-            let is_program = command.is_empty() && "|&;\n".contains(last_end);
+            let is_program = command.is_empty() && "|&;\n(".contains(last_end);
             let is_absolute = done.starts_with('/') && !")`".contains(last_end);
             if cfg!(unix) && depth == 0 && (is_absolute || is_program && !done.contains('/')) {
                 done.insert(0, ELSEWHERE);
             }
             command.push(done);
         }
-        if !char.is_whitespace() || char == '\n' {
+        if !matches!(char, ' ' | '\t') && !is_list {
             last_end = char;
         }
         is_written |= char == '>';
@@ -297,7 +299,6 @@ mod tests {
             ("sh \"${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh\"", vec!["hooks/a.sh"]),
             ("sh ${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh", vec!["hooks/a.sh"]),
             ("sh \"${PWD%/}/hooks/a.sh\"", vec!["hooks/a.sh"]),
-            ("node $CLAUDE_PROJECT_DIR/hooks/my", vec!["hooks/my/index.js"]),
             ("$(git rev-parse --show-toplevel)/hooks/cat", vec!["hooks/cat"]),
             ("D=hooks; sh $D/a.sh", vec!["hooks/a.sh"]),
             ("D=hooks; sh \"${D}/a.sh\"", vec!["hooks/a.sh"]),
@@ -323,7 +324,8 @@ mod tests {
         let outside = real_path(base.path()).unwrap().join("guard.py");
         let project = outside.with_file_name("project");
         let shadow = project.join(outside.strip_prefix("/").unwrap());
-        for file in [&outside, &shadow, &project.join("~/guard.py"), &project.join("python3")] {
+        let inside = ["~/guard.py", "python3", "lib/index.js"].map(|name| project.join(name));
+        for file in [outside.clone(), shadow].iter().chain(&inside) {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, "").unwrap();
         }
@@ -332,11 +334,19 @@ mod tests {
             named_scripts(&words, &project).len()
         };
         let guard = outside.to_string_lossy();
-        for line in [format!("python3 {guard}").as_str(), "jq . | python3 ~/guard.py", "~/guard.py"] {
+        let line = format!("f=$(python3 {guard})");
+        for line in [line.as_str(), "python3 . | python3 ~/guard.py", "~/guard.py"] {
             assert_eq!(named(&[line]), 0, "{line}");
         }
-        for words in [&["./python3"][..], &["sh python3"], &["sh", "~/guard.py"], &["$(<python3)"]]
-        {
+        for words in [
+            &["./python3"][..],
+            &["sh python3"],
+            &["sh", "~/guard.py"],
+            &["$(<python3)"],
+            &["X=(python3)"],
+            &["sh `true` python3"],
+            &["node $PWD/lib"],
+        ] {
             assert_eq!(named(words), 1, "{words:?}");
         }
     }

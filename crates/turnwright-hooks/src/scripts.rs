@@ -95,8 +95,11 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
     for word in words {
         let whole = project.join(unmarked(word));
         let inside = whole.strip_prefix(project).ok().filter(|_| word.starts_with(ELSEWHERE));
-        let below = inside.and_then(Path::to_str).unwrap_or(word);
-        let places: Vec<_> = folders.iter().flat_map(|folder| files_meant(folder, below)).collect();
+        let below = match inside {
+            Some(path) => format!("/{}", path.display()),
+            None => word.to_owned(),
+        };
+        let places = folders.iter().flat_map(|folder| files_meant(folder, &below));
         let paths = std::iter::once(whole).chain(places);
         for file in paths.filter_map(|path| file_below(&path, project)) {
             if !found.contains(&file) {
@@ -164,9 +167,10 @@ fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
 /// The paths that a word may stand for in a folder.
 fn files_meant(folder: &Path, word: &str) -> Vec<PathBuf> {
     // What follows the output of a program begins with a slash, too.
+    let is_path = word.contains(['/', '.']);
     let word = word.trim_start_matches('/');
     let mut paths = vec![folder.join(word)];
-    if word.contains(['/', '.']) {
+    if is_path {
         for stem in [word.to_owned(), word.replace('.', "/")] {
             paths.extend(LEFT_OUT.map(|end| folder.join(format!("{stem}{end}"))));
         }
@@ -334,8 +338,8 @@ mod tests {
             named_scripts(&words, &project).len()
         };
         let guard = outside.to_string_lossy();
-        let line = format!("f=$(python3 {guard})");
-        for line in [line.as_str(), "python3 . | python3 ~/guard.py", "~/guard.py"] {
+        let substituted = format!("f=$(python3 {guard})");
+        for line in [substituted.as_str(), "python3 . | python3 ~/guard.py", "~/guard.py"] {
             assert_eq!(named(&[line]), 0, "{line}");
         }
         for words in [

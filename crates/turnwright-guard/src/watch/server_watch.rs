@@ -302,8 +302,8 @@ impl RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
         site.guard.state.lock().watches.insert(name.clone(), Arc::new(watch));
-        let call = GuardedCall { site, name, who, snapshot: None, knows_repositories: false };
-        let mut call = RemoteCallGuard(Some(call));
+        let guarded = GuardedCall { site, name, who, snapshot: None, knows_repositories: false };
+        let mut call = RemoteCallGuard(Some(guarded));
         if let Some(call) = &mut call.0 {
             call.snapshot = Some(call.site.take_snapshot(call.site.tracker.repositories()));
         }
@@ -375,8 +375,8 @@ impl GuardedCall {
         let mut found = Vec::new();
         if self.knows_repositories {
             let (new, _) = self.site.tracker.find_new_repositories(snapshot.repositories());
-            let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&snapshot)));
-            found.extend(new.check_if(&[], Some(&quarantine), &|path| guard.is_own(path)));
+            let made = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&snapshot)));
+            found.extend(made.check_if(&[], Some(&quarantine), &|path| guard.is_own(path)));
         }
         // Nearly always nothing has changed, and one look says so.
         if snapshot.check(&[], None).is_some() {

@@ -14,6 +14,7 @@ use turnwright_config::effective_policy::{
     EffectivePolicy, HOOK_FILES, ProjectFile, command_confinement, resolve_policy,
 };
 use turnwright_config::trust::TrustStore;
+use turnwright_guard::run_guarded;
 use turnwright_hooks::{
     HookDecision, HookEvent, HookSet, HookSite, HookVerdict, HookedTool, Occasion, SessionFacts,
     ToolUse,
@@ -25,6 +26,8 @@ use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
+/// The folder in the state folder for files that hooks must not leave in a project.
+const QUARANTINE: &str = "hooks-test";
 /// The exit code if hooks refuse.
 const REFUSED: u8 = 1;
 /// The exit code if nothing could be tried.
@@ -160,7 +163,18 @@ fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<E
         write_stdout("No hook fits.\n")?;
         return Ok(ExitCode::from(FAILED));
     }
-    let verdict = block_on(run_all(&set, occasion, &facts, &site))?;
+    let verdict = if [false, true].iter().any(|kind| set.confines(occasion, *kind, &site)) {
+        let quarantine = config.paths.state.join(QUARANTINE);
+        let (verdict, changes) =
+            run_guarded(&confinement, &site.environment, &quarantine, "a hook", || {
+                block_on(run_all(&set, occasion, &facts, &site))
+            });
+        let mut verdict = verdict?;
+        verdict.problems.extend(changes);
+        verdict
+    } else {
+        block_on(run_all(&set, occasion, &facts, &site))?
+    };
     write_stdout(&described(&names, &verdict))?;
     let is_refused = verdict.decision == Some(HookDecision::Deny) || verdict.block.is_some();
     Ok(if is_refused { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })

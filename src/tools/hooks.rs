@@ -39,6 +39,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time of all handlers of the session's end together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// The time that handlers in the background get at the session's end.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
 /// At most so many occasions have handlers that nobody waits for.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are looked at for changes by hooks.
@@ -266,7 +268,9 @@ impl ToolEnv {
                 let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
                 let name = format!("of hooks {number}");
                 let who = "a hook, or another program meanwhile,";
-                let making = spawn_blocking(move || RemoteCallGuard::new(commands, &name, who));
+                let making = spawn_blocking(move || {
+                    RemoteCallGuard::new(commands, &name, who).with_repositories()
+                });
                 guard = making.await.ok();
             }
             let verdict = set.run(&occasion, &facts, &site, &cancel, are_of_background).await;
@@ -298,8 +302,10 @@ impl ToolEnv {
             let ending = occasion(HookEvent::SessionEnd, "other", json!({ "reason": "other" }));
             tokio::time::timeout(END_PATIENCE, self.run_hooks(&ending, &hooks.stop)).await.ok();
         }
-        hooks.stop.cancel();
         hooks.tasks.close();
+        // What has just begun, such as the notification that a turn has ended, may come to its end.
+        tokio::time::timeout(BACKGROUND_PATIENCE, hooks.tasks.wait()).await.ok();
+        hooks.stop.cancel();
         hooks.tasks.wait().await;
     }
 
@@ -327,7 +333,13 @@ impl ToolEnv {
         outcome: &mut ToolOutcome,
     ) {
         for (target, old) in before {
-            let Ok(new) = self.files.read(&target).await else { continue };
+            let Ok(new) = self.files.read(&target).await else {
+                let name = self.files.roots().display_path(&target);
+                outcome.add_line(&format!(
+                    "A hook has removed {name} after your edit, or made something of it that is no text."
+                ));
+                continue;
+            };
             if new.text == old.text {
                 continue;
             }

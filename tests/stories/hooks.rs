@@ -107,6 +107,17 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn the_model_is_told_that_a_hook_has_removed_its_file() {
+    let hooks = json!({ "PostToolUse": group("Write", "rm *.tmp") });
+    let replies = json!([writes("a.tmp", "x"), says("So.")]);
+    let mut agent = start(AUTO_EDIT, &hooks, &[("plain.txt", "x")], &replies);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!agent.path("a.tmp").exists());
+    assert!(told(&agent, 1).contains("A hook has removed a.tmp"), "{}", told(&agent, 1));
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_guard_refuses_a_command_before_anybody_is_asked() {
     let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/guard.sh") });
     let replies = json!([
@@ -457,12 +468,37 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_guard_that_needs_trust_refuses_only_if_its_failures_do() {
+    for blocks in [false, true] {
+        let mut hook = json!({ "command": "sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"" });
+        if blocks {
+            hook["onFailure"] = "block".into();
+        }
+        let hooks = json!({ "PreToolUse": [{ "hooks": [hook] }] });
+        let replies = json!([writes("a.txt", "a"), says("So.")]);
+        let mut agent = start(AUTO_EDIT, &hooks, &[("plain.txt", "x")], &replies);
+        std::fs::create_dir(agent.path("tools")).unwrap();
+        std::fs::write(agent.path("tools/guard.sh"), "touch ran.txt").unwrap();
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let thoughts = agent.thoughts();
+        assert!(thoughts.contains("files run by your hooks"), "{thoughts}");
+        assert_eq!(thoughts.contains("tools/guard.sh is not trusted"), blocks, "{thoughts}");
+        assert_eq!(agent.path("a.txt").exists(), !blocks, "{blocks}");
+        assert!(!agent.path("ran.txt").exists());
+    }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
     if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: without a sandbox no hook of a project runs");
         return;
     }
-    let command = "echo x > .envrc; echo ran >> ran.txt";
+    let command = "echo x > .envrc; mkdir -p sub/.git/objects sub/.git/refs; \
+                   echo 'ref: refs/heads/main' > sub/.git/HEAD; \
+                   printf '[core]\\n\\tfsmonitor = /x\\n' > sub/.git/config; echo ran >> ran.txt";
     let hooks = json!({ "hooks": { "PreToolUse": group("Write", command) } });
     let mut agent = TestAgent::builder()
         .file(PROJECT_FILE, &hooks.to_string())
@@ -474,6 +510,7 @@ fn a_hook_of_a_project_leaves_no_file_that_other_programs_run() {
     agent.turn_text(&format!("/trust {}", code(&output)));
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.path("ran.txt").exists() && !agent.path(".envrc").exists());
+    assert!(!agent.path("sub/.git/config").exists(), "git would run what it says");
     let thoughts = agent.thoughts();
     assert!(thoughts.contains("a hook, or another program meanwhile,"), "{thoughts}");
 }

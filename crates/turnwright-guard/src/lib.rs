@@ -26,4 +26,6 @@ pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use turnwright_proxy::{CommandHosts, HostList, HostQuestion, HostVerdict};
 pub use watch::server_watch::ServerWatch;
-pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard, report_unfinished};
+pub use watch::{
+    ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard, report_unfinished, run_guarded,
+};

@@ -49,7 +49,7 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
 pub use sandbox_denial::ReachedLimit;
-pub use server_watch::RemoteCallGuard;
+pub use server_watch::{RemoteCallGuard, run_guarded};
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);

@@ -77,11 +77,11 @@ pub(crate) enum HookAction {
 }
 
 impl HookAction {
-    /// The words that may name files.
+    /// The words that may name files. A single one is a line.
     pub(crate) fn words(&self) -> Vec<String> {
         match self {
             HookAction::Line { line, .. } => vec![line.clone()],
-            HookAction::Program(words) => words.clone(),
+            HookAction::Program(words) => words.iter().cloned().chain([String::new()]).collect(),
         }
     }
 }

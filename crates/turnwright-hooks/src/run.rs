@@ -127,7 +127,9 @@ fn changed_script(before: &[Script], now: &[Script]) -> String {
     let new = now.iter().find(|script| !before.contains(script));
     let changed = new.or_else(|| before.iter().find(|script| !now.contains(script)));
     let name = escape_hidden_line(changed.map_or("a file", |script| script.name.as_str()));
-    format!("it did not run, because {name} has changed since it was trusted; run `/trust`")
+    let is_trusted = before.iter().all(|script| script.sha256.is_some());
+    let how = if is_trusted { "has changed since it was trusted" } else { "is not trusted" };
+    format!("it did not run, because {name} {how}; run `/trust`")
 }
 
 fn command_line(action: &HookAction, has_bash: bool) -> Vec<OsString> {

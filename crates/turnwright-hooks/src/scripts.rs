@@ -15,6 +15,10 @@ const PROJECT_VARIABLES: [&str; 6] = [
     "${PWD}",
     "$PWD",
 ];
+/// The names of variables that stand for it in longer expressions, such as `${PWD:-.}`.
+const PROJECT_NAMES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR", "PWD"];
+/// Marks a word of a line that is no path below a folder of the project. No path has it.
+const ELSEWHERE: char = '\0';
 /// The characters that end a word of a command line, and those that end a command, too.
 const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
@@ -26,7 +30,9 @@ const READERS: [&str; 14] = [
 /// The ends of files that a path, or a module's name with dots, may leave out.
 const LEFT_OUT: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];
 /// The deepest nesting of lines for other shells in the words of a line.
-const MAX_NESTING: usize = 3;
+const MAX_NESTING: usize = 4;
+/// The most folders of the project that a command is looked for in.
+const MAX_FOLDERS: usize = 64;
 /// The most files of one command.
 const MAX_SCRIPTS: usize = 16;
 /// The most bytes of a file that can be trusted.
@@ -72,25 +78,32 @@ fn digest(path: &Path, project: &Path) -> Option<String> {
 /// The files below the project, whose folder is a real path, that these words of a command name and may run. What
 /// a line only reads or writes to is left out. Blocks.
 pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
+    let is_line = words.len() == 1;
     let mut commands = Vec::new();
     for word in words {
-        split_line(&with_project(word, project), 0, &mut commands);
+        split_line(&with_project(word, project), usize::from(!is_line), &mut commands);
     }
-    if words.len() == 1 && commands.iter().all(|command| is_reader(command)) {
+    if is_line && commands.iter().all(|command| is_reader(command)) {
         return Vec::new();
     }
-    commands.retain(|command| command.first().is_none_or(|program| program != "tee"));
-    // A line may go to a folder first, or ask a program for that of the project.
-    let words = commands.iter().flatten();
-    let named = words.clone().filter_map(|word| folder_below(word, project));
-    let folders: Vec<_> = std::iter::once(project.to_path_buf()).chain(named).collect();
+    commands.retain(|command| program_of(command) != Some("tee"));
+    let mut words: Vec<&str> = commands.iter().flatten().map(String::as_str).collect();
+    let ends: Vec<_> = words.iter().filter_map(|&word| after_variable(word, &words)).collect();
+    words.extend(ends);
+    let folders = folders_meant(&words, project);
     let mut found: Vec<PathBuf> = Vec::new();
     for word in words {
-        let places = folders.iter().flat_map(|folder| files_meant(folder, word));
-        let paths = std::iter::once(project.join(word)).chain(places);
-        for below in paths.filter_map(|path| file_below(&path, project)) {
-            if !found.contains(&below) {
-                found.push(below);
+        let whole = project.join(unmarked(word));
+        let inside = whole.strip_prefix(project).ok().filter(|_| word.starts_with(ELSEWHERE));
+        let below = match inside {
+            Some(path) => format!("/{}", path.display()),
+            None => word.to_owned(),
+        };
+        let places = folders.iter().flat_map(|folder| files_meant(folder, &below));
+        let paths = std::iter::once(whole).chain(places);
+        for file in paths.filter_map(|path| file_below(&path, project)) {
+            if !found.contains(&file) {
+                found.push(file);
             }
         }
     }
@@ -102,14 +115,62 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
 }
 
 fn is_reader(command: &[String]) -> bool {
-    command.first().is_some_and(|program| READERS.contains(&program.as_str()))
+    program_of(command).is_some_and(|program| READERS.contains(&program))
+}
+
+fn program_of(command: &[String]) -> Option<&str> {
+    command.first().map(|program| program.trim_start_matches(ELSEWHERE))
+}
+
+/// The end of a word that begins with a variable which may stand for a folder of the project: one of the known names,
+/// or one that the line sets, which is a word of its own then.
+fn after_variable<'a>(word: &'a str, words: &[&str]) -> Option<&'a str> {
+    let (name, end) = if let Some((expression, end)) = word.rsplit_once('}') {
+        let is_known = PROJECT_NAMES.iter().any(|name| expression.contains(*name));
+        match expression.strip_prefix("${") {
+            Some(name) if !is_known => (name, end),
+            // The rest of an expression that was split.
+            _ => return Some(end),
+        }
+    } else {
+        let named = word.strip_prefix('$')?;
+        let end =
+            named.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || char == '_');
+        (&named[..named.len() - end.len()], end)
+    };
+    words.iter().any(|word| word.trim_start_matches(ELSEWHERE) == name).then_some(end)
+}
+
+/// The word without its mark if it is an absolute path.
+fn unmarked(word: &str) -> &str {
+    word.strip_prefix(ELSEWHERE).filter(|path| path.starts_with('/')).unwrap_or(word)
+}
+
+/// The folder of the project, and those that the words lead to from there: a line may go to a folder first, or ask a
+/// program for that of the project.
+fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![project.to_path_buf()];
+    let mut next = 0;
+    while next < folders.len() && folders.len() < MAX_FOLDERS {
+        let from = folders[next].clone();
+        let paths = words.iter().map(|word| from.join(unmarked(word)));
+        for folder in paths.filter_map(|path| folder_below(&path, project)) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        next += 1;
+    }
+    folders
 }
 
 /// The paths that a word may stand for in a folder.
 fn files_meant(folder: &Path, word: &str) -> Vec<PathBuf> {
+    // What follows the output of a program begins with a slash, too.
+    let is_path = word.contains(['/', '.']);
     let word = word.trim_start_matches('/');
     let mut paths = vec![folder.join(word)];
-    if word.contains(['/', '.']) {
+    if is_path {
         for stem in [word.to_owned(), word.replace('.', "/")] {
             paths.extend(LEFT_OUT.map(|end| folder.join(format!("{stem}{end}"))));
         }
@@ -123,17 +184,20 @@ fn with_project(text: &str, project: &Path) -> String {
 }
 
 /// Adds the commands of a line, each as its words without quotes and without the files that it writes to. Of a word
-/// that is a line for another shell, the commands are added, too. A backslash is part of a path on Windows.
+/// that is a line for another shell, the commands are added, too. A backslash is part of a path on Windows. Of the line
+/// itself, which has depth 0, programs that the shell looks for in `PATH`, absolute paths and those below the home are
+/// marked.
 fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut quote = None;
     let mut is_written = false;
     let mut word = String::new();
     let mut command: Vec<String> = Vec::new();
     let mut nested = Vec::new();
+    let mut last_end = ';';
     let mut chars = line.chars().chain(['\n']);
     while let Some(char) = chars.next() {
         if char == '\\' && cfg!(unix) && quote != Some('\'') {
-            word.extend(chars.next());
+            word.extend(chars.next().filter(|escaped| *escaped != '\n'));
             continue;
         }
         if quote == Some(char) {
@@ -143,17 +207,33 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
         let is_command_end = COMMAND_ENDS.contains(char);
         if quote.is_some() || !is_command_end && !WORD_ENDS.contains(char) {
             match (quote, char) {
-                (None, '"' | '\'') => quote = Some(char),
+                (None, '"' | '\'') => {
+                    // `$'…'` and `$"…"` are quotes, too.
+                    word.truncate(word.trim_end_matches('$').len());
+                    quote = Some(char);
+                }
+                (None, '~') if cfg!(unix) && depth == 0 && word.is_empty() => {
+                    word.push(ELSEWHERE);
+                }
                 _ => word.push(char),
             }
             continue;
         }
-        let done = std::mem::take(&mut word);
+        let mut done = std::mem::take(&mut word);
+        let is_list = char == '(' && last_end == '=' && done.is_empty();
         if !done.is_empty() && !std::mem::take(&mut is_written) {
-            if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n']) {
+            if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n', '(', '`']) {
                 nested.push(done.clone());
             }
+            let is_program = command.is_empty() && "|&;\n(".contains(last_end);
+            let is_absolute = done.starts_with('/') && !")`".contains(last_end);
+            if cfg!(unix) && depth == 0 && (is_absolute || is_program && !done.contains('/')) {
+                done.insert(0, ELSEWHERE);
+            }
             command.push(done);
+        }
+        if !matches!(char, ' ' | '\t') && !is_list {
+            last_end = char;
         }
         is_written |= char == '>';
         if is_command_end && !command.is_empty() {
@@ -175,9 +255,9 @@ fn file_below(path: &Path, project: &Path) -> Option<PathBuf> {
     real.strip_prefix(project).or_else(|_| path.strip_prefix(project)).ok().map(Path::to_path_buf)
 }
 
-/// The folder below the project that a word names, if it is one.
-fn folder_below(word: &str, project: &Path) -> Option<PathBuf> {
-    let real = real_path(project.join(word)).ok()?;
+/// The real path of a folder of the project; `None` if it is something else.
+fn folder_below(path: &Path, project: &Path) -> Option<PathBuf> {
+    let real = real_path(path).ok()?;
     (real.starts_with(project) && real.is_dir()).then_some(real)
 }
 
@@ -219,6 +299,18 @@ mod tests {
             ("python3 -m hooks.b", vec!["hooks/b.py"]),
             ("node hooks/my", vec!["hooks/my/index.js"]),
             ("cat hooks/a.sh | sh", vec!["hooks/a.sh"]),
+            ("sh ${CLAUDE_PROJECT_DIR:-.}/hooks/a.sh", vec!["hooks/a.sh"]),
+            ("sh \"${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh\"", vec!["hooks/a.sh"]),
+            ("sh ${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh", vec!["hooks/a.sh"]),
+            ("sh \"${PWD%/}/hooks/a.sh\"", vec!["hooks/a.sh"]),
+            ("$(git rev-parse --show-toplevel)/hooks/cat", vec!["hooks/cat"]),
+            ("D=hooks; sh $D/a.sh", vec!["hooks/a.sh"]),
+            ("D=hooks; sh \"${D}/a.sh\"", vec!["hooks/a.sh"]),
+            ("cd hooks; cd my; node index.js", vec!["hooks/my/index.js"]),
+            ("sh $'hooks/a.sh'", vec!["hooks/a.sh"]),
+            ("sh \\\n hooks/a.sh", vec!["hooks/a.sh"]),
+            ("eval \"$(<hooks/a.sh)\"", vec!["hooks/a.sh"]),
+            ("$OTHER/hooks/a.sh ${HOME}/hooks/a.sh", vec![]),
             ("hooks/b.py >hooks/a.sh | tee -a hooks/a.sh", vec!["hooks/b.py"]),
             ("hooks missing.sh /etc/hosts", vec![]),
         ] {
@@ -229,11 +321,45 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_project_cannot_name_its_files_like_what_a_hook_runs_elsewhere() {
+        let base = tempfile::tempdir().unwrap();
+        let outside = real_path(base.path()).unwrap().join("guard.py");
+        let project = outside.with_file_name("project");
+        let shadow = project.join(outside.strip_prefix("/").unwrap());
+        let inside = ["~/guard.py", "python3", "lib/index.js"].map(|name| project.join(name));
+        for file in [outside.clone(), shadow].iter().chain(&inside) {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let named = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            named_scripts(&words, &project).len()
+        };
+        let guard = outside.to_string_lossy();
+        let substituted = format!("f=$(python3 {guard})");
+        for line in [substituted.as_str(), "python3 . | python3 ~/guard.py", "~/guard.py"] {
+            assert_eq!(named(&[line]), 0, "{line}");
+        }
+        for words in [
+            &["./python3"][..],
+            &["sh python3"],
+            &["sh", "~/guard.py"],
+            &["$(<python3)"],
+            &["X=(python3)"],
+            &["sh `true` python3"],
+            &["node $PWD/lib"],
+        ] {
+            assert_eq!(named(words), 1, "{words:?}");
+        }
+    }
+
     #[test]
     fn another_content_is_another_script() {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap();
-        let words = ["a.sh".to_owned()];
+        let words = ["./a.sh".to_owned()];
         fs::write(project.join("a.sh"), "one").unwrap();
         let before = named_scripts(&words, &project);
         assert_eq!(named_scripts(&words, &project), before);
@@ -248,7 +374,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap().join("project");
         fs::create_dir(&project).unwrap();
-        let words = ["python -V".to_owned()];
+        let words = ["./python -V".to_owned()];
         let mut seen = Vec::new();
         for target in ["one", "two"] {
             fs::write(base.path().join(target), "same").unwrap();

@@ -143,8 +143,19 @@ impl HookSet {
                     .as_ref()
                     .is_none_or(|rule| rule.holds(&occasion.subjects, input))
                 && !(handler.runs_once && self.last.lock().contains_key(&number));
-            if fits && !chosen.iter().any(|known| self.handlers[*known].action == handler.action) {
+            if !fits {
+                continue;
+            }
+            let same =
+                chosen.iter().position(|known| self.handlers[*known].action == handler.action);
+            let Some(place) = same else {
                 chosen.push(number);
+                continue;
+            };
+            let other = &self.handlers[chosen[place]];
+            let is_stricter = handler.blocks_on_failure && !other.blocks_on_failure;
+            if is_stricter && handler.scope == other.scope {
+                chosen[place] = number;
             }
         }
         chosen
@@ -311,6 +322,16 @@ mod tests {
         assert_eq!(names(HookEvent::PreToolUse, "Write"), ["y", "x"]);
         assert_eq!(names(HookEvent::Stop, ""), ["s"]);
         assert!(set.has(HookEvent::Stop) && !set.has(HookEvent::SessionStart));
+    }
+
+    #[test]
+    fn of_the_same_command_the_one_runs_whose_failure_refuses() {
+        let plain = json!({ "command": "x" });
+        let hooks = json!([plain, { "command": "x", "onFailure": "block" }, plain]);
+        let set = set(&json!({ "PreToolUse": [{ "hooks": hooks }] }));
+        let event = HookEvent::PreToolUse;
+        let occasion = Occasion { event, subjects: Vec::new(), fields: json!({}) };
+        assert_eq!(set.choose(&occasion, false), [1]);
     }
 
     #[test]

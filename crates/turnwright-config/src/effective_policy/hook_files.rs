@@ -186,7 +186,8 @@ impl HookReader<'_> {
         handlers
     }
 
-    /// Leaves out the user's hooks that run files of the project, unless these are trusted.
+    /// Leaves out the user's hooks that run files of the project, unless these are trusted. Those whose failure refuses
+    /// stay, and fail.
     fn check_run_files(&mut self) {
         let all = self.handlers.iter().filter(|handler| !handler.scripts.is_empty());
         let handlers: Vec<_> = all.cloned().collect();
@@ -195,7 +196,10 @@ impl HookReader<'_> {
         }
         let text = script_texts(&handlers, self.project);
         if !self.add_file(RUN_FILES, text, &handlers) {
-            self.handlers.retain(|handler| handler.scripts.is_empty());
+            self.handlers.retain(|handler| handler.scripts.is_empty() || handler.blocks_on_failure);
+            for script in self.handlers.iter_mut().flat_map(|handler| &mut handler.scripts) {
+                script.sha256 = None;
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandWatch, NOT_CHECKED};
-use crate::confinement::CommandSite;
+use crate::confinement::{CommandSite, ConfinementSettings};
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::{
     BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME,
@@ -23,7 +23,7 @@ use crate::watch::{
 };
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::LiveFolders;
-use turnwright_workspace::exec::{ActivitySample, ProgramActivity, RunningJobs};
+use turnwright_workspace::exec::{ActivitySample, Environment, ProgramActivity, RunningJobs};
 
 /// At most this many times are remembered. With more, the oldest are taken for one.
 const MAX_TIMES: usize = 10_000;
@@ -292,6 +292,8 @@ struct GuardedCall {
     who: &'static str,
     /// `None` until it is taken, and if that has failed.
     snapshot: Option<Arc<ProtectedSnapshot>>,
+    /// True if the repositories that were there before are known, so that new ones are looked for.
+    knows_repositories: bool,
 }
 
 impl RemoteCallGuard {
@@ -300,11 +302,23 @@ impl RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
         site.guard.state.lock().watches.insert(name.clone(), Arc::new(watch));
-        let mut call = RemoteCallGuard(Some(GuardedCall { site, name, who, snapshot: None }));
+        let guarded = GuardedCall { site, name, who, snapshot: None, knows_repositories: false };
+        let mut call = RemoteCallGuard(Some(guarded));
         if let Some(call) = &mut call.0 {
             call.snapshot = Some(call.site.take_snapshot(call.site.tracker.repositories()));
         }
         call
+    }
+
+    /// Also looks for git repositories that are new after the call. Those of servers are found by their watch. Blocks.
+    #[must_use]
+    pub fn with_repositories(mut self) -> RemoteCallGuard {
+        if let Some(call) = &mut self.0 {
+            let (known, may_be_more) = call.site.tracker.find_new_repositories(&BTreeSet::new());
+            call.snapshot = Some(call.site.take_snapshot(Arc::new(known.into_iter().collect())));
+            call.knows_repositories = !may_be_more;
+        }
+        self
     }
 
     /// Checks the protected paths after the call. Reports findings to the user and returns the report.
@@ -330,19 +344,47 @@ impl Drop for RemoteCallGuard {
     }
 }
 
+/// Runs confined programs outside of a session, and then takes away the files that have come meanwhile and that other
+/// programs run. Also returns a report of these, and of changes. Blocks.
+pub fn run_guarded<T>(
+    settings: &ConfinementSettings,
+    environment: &Environment,
+    quarantine: &Path,
+    who: &str,
+    work: impl FnOnce() -> T,
+) -> (T, Vec<String>) {
+    let programs = environment.get("PATH").map(std::env::split_paths);
+    let writable = settings.writable.iter().chain([&settings.private_caches]).cloned();
+    let snapshot = ProtectedSnapshot::take(&settings.protected, Arc::default(), None)
+        .with_places(writable, programs.into_iter().flatten().collect());
+    let done = work();
+    let known: Vec<_> = snapshot.files().collect();
+    let new = snapshot.check(&known, Some(quarantine));
+    let changed = snapshot.check(&[], None);
+    let found = new.into_iter().chain(changed);
+    (done, found.map(|changes| changes.message_about(who, CALL_HINT)).collect())
+}
+
 impl GuardedCall {
     /// Removes files that have appeared. Changes may be the work of another program and are only reported.
     fn check(self) -> Option<String> {
         let guard = &self.site.guard;
         guard.state.lock().watches.remove(&self.name)?;
         let snapshot = self.snapshot?;
-        // Nearly always nothing has changed, and one look says so.
-        snapshot.check(&[], None)?;
-        let known: Vec<_> = snapshot.files().collect();
         let quarantine = self.site.quarantine_folder();
-        let new = snapshot.check_if(&known, Some(&quarantine), &|path| guard.is_own(path));
-        let changed = snapshot.check_if(&[], None, &|path| !guard.is_of_call(path));
-        let reports = new.into_iter().chain(changed).map(|changes| {
+        let mut found = Vec::new();
+        if self.knows_repositories {
+            let (new, _) = self.site.tracker.find_new_repositories(snapshot.repositories());
+            let made = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&snapshot)));
+            found.extend(made.check_if(&[], Some(&quarantine), &|path| guard.is_own(path)));
+        }
+        // Nearly always nothing has changed, and one look says so.
+        if snapshot.check(&[], None).is_some() {
+            let known: Vec<_> = snapshot.files().collect();
+            found.extend(snapshot.check_if(&known, Some(&quarantine), &|path| guard.is_own(path)));
+            found.extend(snapshot.check_if(&[], None, &|path| !guard.is_of_call(path)));
+        }
+        let reports = found.iter().map(|changes| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             guard.note_told(&changes.paths);
             changes.message_about(self.who, CALL_HINT)
@@ -364,6 +406,7 @@ mod tests {
 
     use super::*;
     use crate::watch::tests::{NotingClient, site_in};
+    use turnwright_policy::permission::ProtectedPaths;
     use turnwright_workspace::exec::Jobs;
     use turnwright_workspace::real_path;
 
@@ -393,6 +436,24 @@ mod tests {
             found.extend(active.cover(&folder.path().join(name)).then_some(name));
         }
         assert_eq!(found, ["of-the-server", ".vscode/tasks.json"]);
+    }
+
+    #[test]
+    fn outside_of_a_session_a_trap_is_taken_away_too() {
+        let project = tempfile::tempdir().unwrap();
+        let root = real_path(project.path()).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let quarantine = state.path().join("quarantine");
+        let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
+        let settings = ConfinementSettings { protected, ..ConfinementSettings::default() };
+        let run = || {
+            fs::write(root.join(".envrc"), "x").unwrap();
+            fs::write(root.join("a.txt"), "x").unwrap();
+        };
+        let ((), found) =
+            run_guarded(&settings, &Environment::default(), &quarantine, "a hook", run);
+        assert!(!root.join(".envrc").exists() && root.join("a.txt").exists());
+        assert!(found.concat().contains("a hook created"), "{found:?}");
     }
 
     #[tokio::test]

@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn listing_is_proposed_only_where_it_helps() {
-        for (kind, expected) in [("a literal", true), ("a private", true), ("a link-local", false)] {
+        for (kind, expected) in [("a literal", true), ("a private", true), ("a link-local", false)]
+        {
             let reason = HostRefusal::Address(kind).reason("a.example");
             assert_eq!(reason.contains("list it"), expected, "{reason}");
             assert!(reason.ends_with("with \"escalate\": \"localhost:PORT\""), "{reason}");

@@ -1,5 +1,5 @@
-//! Runs the hooks of a session on the occasions that the session, its turns and its calls raise. The user is notified of
-//! problems with hooks. The code that raises an occasion acts on the verdict.
+//! Runs the hooks of a session on the occasions that the session, its turns and its calls raise. The user is notified
+//! of problems with hooks. The code that raises an occasion acts on the verdict.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// The time that background handlers have to finish at the session's end.
 const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
-/// The most occasions whose handlers run in the background at the same time.
+/// The most occasions at a time whose handlers run without being waited for.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are checked for changes made by hooks.
 const MAX_FORMATTED: usize = 50;
@@ -242,8 +242,8 @@ impl ToolEnv {
         });
     }
 
-    /// Runs the handlers of an occasion and reports their messages and problems to the user. Confined handlers are guarded
-    /// like commands, so that they leave no files behind that other programs would run.
+    /// Runs the handlers of an occasion and reports their messages and problems to the user. Confined handlers are
+    /// guarded like commands, so that they leave no files behind that other programs would run.
     fn run_handlers(
         &self,
         occasion: &Occasion,
@@ -441,7 +441,7 @@ pub(crate) fn confine_site(
     if !rules.can_confine {
         return;
     }
-    // The first call probes the system, which must happen on a blocking thread.
+    // The first call probes the system, so make it here, where blocking is allowed.
     turnwright_sandbox::namespace_support();
     let mut profile = server_profile(confinement, roots, rules, home);
     profile.network = Network::Off;

@@ -65,7 +65,8 @@ impl Tool for RenameSymbol {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         let symbol = (self.symbol.as_str(), self.line);
-        // Calls are planned before they are approved, and again when a session is loaded. Neither may start a server.
+        // Calls are planned before they are approved, and again when a session is loaded. So ask a server only if the
+        // session has already started one.
         let languages = site.env.languages().filter(|languages| languages.has_places());
         let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),

@@ -99,7 +99,7 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     let nearby = places.iter().filter(|(path, _)| !roots.leads_elsewhere(path));
     let mut file: Option<(PathBuf, ResolvedPath, Vec<String>)> = None;
     for (path, line) in nearby.take(MAX_PLACES) {
-        // The places are grouped by file, so each file is read once.
+        // The places of a file are adjacent, so each file is read only once.
         if file.as_ref().is_none_or(|(known, ..)| known != path) {
             file = read_lines(path, ctx).await.map(|(target, lines)| (path.clone(), target, lines));
         }
@@ -122,7 +122,7 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     outcome
 }
 
-/// Returns the lines of a file; `None` unless the model may read the file without a question.
+/// Returns the lines of a file; no lines unless the model may read the file without a question.
 async fn read_lines(path: &Path, ctx: &ToolCtx) -> Option<(ResolvedPath, Vec<String>)> {
     let target = ctx.env.files.resolve(path).await.ok()?;
     let Ok(file) = ctx.env.files.read(&target).await else { return Some((target, Vec::new())) };

@@ -1,5 +1,5 @@
-//! The review of a turn's edits: before the turn's closing check, language servers report on all files that the turn has
-//! changed. The model is told of errors that are new since the turn began, each once.
+//! The review of a turn's edits: before the turn's closing check, language servers report on all files that the turn
+//! has changed. The model is told of errors that are new since the turn began, each once.
 
 use std::path::Path;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub enum HookDecision {
     Deny,
 }
 
-/// How a handler ended.
+/// The way in which a handler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerEnd {
     /// The handler exited with this code; `None` if a signal ended it.

@@ -109,7 +109,7 @@ impl HookedCall {
         })
     }
 
-    /// Returns the call in the form from which the input of handlers is made.
+    /// Translates the call for handlers.
     fn translated(&self, env: &ToolEnv, effects: &[Effect]) -> HookedTool<'_> {
         let touched = effects.iter().filter_map(|effect| match effect {
             Effect::Write(target) | Effect::Delete(target) => Some((target, true)),
@@ -196,8 +196,8 @@ async fn run_visibly(
 }
 
 impl CallRunner {
-    /// Runs the hooks of an event for each use that a call corresponds to, before the call runs. Returns an error if they
-    /// refuse it.
+    /// Runs the hooks of an event for each use that a call corresponds to, before the call runs. Returns an error if
+    /// they refuse the call.
     async fn ask_about(
         &self,
         event: HookEvent,

@@ -34,8 +34,8 @@ pub(super) async fn wait_for_outcome(
     let outcome = if reads_only && !runs_calls {
         unless_cancelled(&ctx.cancel, running).await
     } else {
-        // The tool sees the cancel as well and should end by itself; dropping it is the last resort. A tool that runs other
-        // calls needs longer, because it ends after the last of them.
+        // The tool sees the cancel as well and should end by itself; dropping it is the last resort. A tool that runs
+        // other calls needs longer, because it ends after the last of them.
         let grace = if runs_calls { 2 * GRACE } else { GRACE };
         tokio::select! {
             biased;

@@ -59,7 +59,7 @@ pub(crate) struct SessionHooks {
     tasks: TaskTracker,
     /// The number of guarded runs so far, from which each gets its name.
     guarded_runs: AtomicU64,
-    // Locked only to read or replace a field.
+    // Held only to read or replace a field.
     state: Mutex<HookState>,
 }
 

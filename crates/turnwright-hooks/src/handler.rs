@@ -266,7 +266,7 @@ fn texts_in(list: &Value) -> Option<Vec<String>> {
     texts.map(|text| text.filter(|text| !text.contains('\0')).map(str::to_owned)).collect()
 }
 
-/// The program of a handler.
+/// Reads the program of a handler. An error says why the handler cannot run.
 fn action(fields: &Map<String, Value>) -> Result<HookAction, String> {
     match fields.get("type").and_then(Value::as_str) {
         Some("command") | None => {}

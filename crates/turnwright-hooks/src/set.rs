@@ -67,7 +67,7 @@ impl Occasion {
 pub struct HookSet {
     handlers: Vec<Handler>,
     /// The most recent result of each handler, by the handler's number.
-    // Locked only to store or look up a result.
+    // Held only to store or look up a result.
     last: Mutex<BTreeMap<usize, String>>,
 }
 

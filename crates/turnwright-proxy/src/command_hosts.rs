@@ -96,7 +96,7 @@ pub struct CommandHosts {
     listed: HostList,
     judge: HostJudge,
     questions: mpsc::Sender<HostQuestion>,
-    /// The answers of the user for this command. Locked only to read or add answers.
+    /// The answers of the user for this command. Held only to read or add answers.
     answers: Mutex<BTreeMap<String, bool>>,
     refused: Arc<RefusedHosts>,
 }

@@ -1,4 +1,4 @@
-//! Reads the text of documents: PDF, office files, and notebooks. The content decides on the format, not the name.
+//! Reads the text of documents: PDF, office files, and notebooks. The content determines the format, not the name.
 //!
 //! A hostile document can make this code panic, hang or use all memory, so call it only in a separate, limited process.
 

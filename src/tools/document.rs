@@ -1,5 +1,5 @@
-//! Reads the text of a document in a process of its own: this program again, with little memory and time, in a sandbox
-//! in which it can read nothing but itself and what it is given. Whatever a document does to it costs that call only.
+//! Reads the text of a document in a separate process of this program, with little memory and time, in a sandbox where
+//! the process can read only its own program file and its input. A hostile document can spoil only that call.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,19 +20,19 @@ use turnwright_workspace::exec::{
 
 const MAX_TIME: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_millis(200);
-/// JSON may have six bytes for one of the text.
+/// Allows for JSON escapes, which may take six bytes for one byte of text.
 const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
 
 const CRASHED: &str = "cannot be read: its reader crashed, or needed more than 512 MiB. Try other `pages`, or convert it \
                        with exec";
 
-/// The readers that may run at the same time in this process.
+/// Limits the readers that this process runs at the same time.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
-/// Reads the text of a document, or of some of its pages. `None` if it is no document.
+/// Reads the text of a document, or of some of its pages; `None` if the bytes are not a document.
 ///
 /// # Errors
-/// The fault and the remedy, in words that follow the document's name.
+/// Returns the problem and the remedy, in words that follow the document's name.
 pub(crate) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,
@@ -42,13 +42,13 @@ pub(crate) async fn read_document(
         let why = io_error_text(&error);
         format!("cannot be read, because its reader was not started: {why}")
     })?;
-    // Nobody reads its messages, so it must not wait until somebody does.
+    // Nothing reads stderr, and a reader that fills the pipe would block.
     drop(pipes.stderr);
     let mut stdin = pipes.stdin;
     let mut output = pipes.stdout.take(MAX_ANSWER_BYTES);
     let mut answer = Vec::new();
     let writing = async move {
-        // A reader that has ended is no fault of the writer.
+        // This fails if the reader has already exited; its output then tells the result.
         stdin.write_all(&bytes).await.ok();
     };
     let work = future::join(writing, output.read_to_end(&mut answer));
@@ -66,7 +66,7 @@ async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessP
     if let Some(pages) = pages {
         command_line.push(format!("--pages={pages}").into());
     }
-    // Where nothing can be confined, its limits are all that it has.
+    // Where there is no sandbox, only the limits on time and memory protect this machine.
     let sandbox = turnwright_sandbox::can_confine()
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });
     let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });

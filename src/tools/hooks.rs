@@ -1,5 +1,5 @@
-//! Runs the hooks of a session on the occasions that the session, its turns and its calls have. What goes wrong with
-//! one is a notice for the user. What follows from a verdict is decided where the occasion is.
+//! Runs the hooks of a session on the occasions that the session, its turns and its calls raise. The user is notified
+//! of problems with hooks. The code that raises an occasion acts on the verdict.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,43 +31,43 @@ use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{FileText, Roots};
 use turnwright_workspace::real_path;
 
-/// The name under which a recording keeps the verdicts.
+/// The name under which a recording stores the verdicts.
 const HOOKS: &str = "hooks";
-/// The time after a turn without another prompt of which handlers are notified.
+/// Handlers are notified when no prompt has come for this long after a turn.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time after which the user is told for which hooks something waits.
+/// The delay before the user is told which hooks are being waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The longest time of all handlers of the session's end together.
+/// The most time that all handlers for the session's end have together.
 const END_PATIENCE: Duration = Duration::from_secs(3);
-/// The time that handlers in the background get at the session's end.
+/// The time that background handlers have to finish at the session's end.
 const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
-/// At most so many occasions have handlers that nobody waits for.
+/// The most occasions at a time whose handlers run without being waited for.
 const MAX_IN_BACKGROUND: usize = 16;
-/// The most files of one call that are looked at for changes by hooks.
+/// The most files of one call that are checked for changes made by hooks.
 const MAX_FORMATTED: usize = 50;
-/// The most characters of a hook's changes that the model is shown.
+/// The most characters of a hook's diff that the model is shown.
 const MAX_DIFF_CHARS: usize = 4_000;
 
-/// The hooks of a session, and what they need and do. They cost nothing unless there are any.
+/// The hooks of a session and the state they need.
 #[derive(Debug, Default)]
 pub(crate) struct SessionHooks {
     pub(crate) set: SharedValue<HookSet>,
     /// True once the handlers of the session's start have run.
     has_begun: AtomicBool,
-    /// Stops what runs in the background.
+    /// Stops handlers that run in the background.
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// The number of runs whose changes are checked.
+    /// The number of guarded runs so far, from which each gets its name.
     guarded_runs: AtomicU64,
-    // Held only to look something up or to put something there.
+    // Held only to read or replace a field.
     state: Mutex<HookState>,
 }
 
 #[derive(Debug, Default)]
 struct HookState {
-    /// The place where handlers run, with the rules that it depends on.
+    /// The site where handlers run, with the rules from which it was built.
     site: Option<(Arc<PolicyRules>, Arc<HookSite>)>,
-    /// Cancelled when a turn begins.
+    /// Cancelled when a turn begins, so that no notification about idle time is sent.
     idle: Option<CancellationToken>,
 }
 
@@ -76,26 +76,26 @@ impl SessionHooks {
         SessionHooks { set: SharedValue::new(set), ..SessionHooks::default() }
     }
 
-    /// Marks the session as begun. Returns true if it was not.
+    /// Marks the session as begun. Returns true if it had not begun before.
     pub(crate) fn begin(&self) -> bool {
         !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
-    /// The handlers of the session's start run again.
+    /// Makes the handlers for the session's start run again.
     pub(crate) fn forget_begin(&self) {
         self.has_begun.store(false, Ordering::Relaxed);
     }
 }
 
-/// A helper, as the hooks of its session see it.
+/// The facts about a helper that hooks are given.
 #[derive(Clone, Debug)]
 pub(crate) struct HelperOfHooks {
-    /// The session that it belongs to.
+    /// The session that the helper belongs to.
     pub(crate) session: String,
     pub(crate) kind: String,
 }
 
-/// The permission mode in the words of Claude Code.
+/// Returns the name of a permission mode in Claude Code.
 fn mode_word(mode: Mode) -> &'static str {
     match mode {
         Mode::Plan => "plan",
@@ -106,15 +106,15 @@ fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-/// An occasion that is about no tool.
+/// Makes an occasion that is not about a tool call.
 pub(crate) fn occasion(event: HookEvent, subject: &str, fields: Value) -> Occasion {
     Occasion { event, subjects: vec![subject.to_owned()], fields }
 }
 
 impl ToolEnv {
-    /// Returns true if there are hooks of an event.
+    /// Returns true if there are hooks for an event.
     pub(crate) fn has_hooks(&self, event: HookEvent) -> bool {
-        // A replay has none, and their verdicts are in the recording.
+        // A replay has no hooks of its own; the verdicts come from the recording.
         self.shared.hooks.set.get().has(event) || self.are_hooks_played()
     }
 
@@ -127,8 +127,7 @@ impl ToolEnv {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }
 
-    /// Runs the hooks of an occasion. The user is told what goes wrong, what the hooks have to say to them, and if they
-    /// take long.
+    /// Runs the hooks of an occasion. The user is shown problems, the hooks' messages, and a notice if they take long.
     pub(crate) async fn run_hooks(
         &self,
         occasion: &Occasion,
@@ -140,7 +139,7 @@ impl ToolEnv {
         waiting.await
     }
 
-    /// The same; shows in its own way that they take long.
+    /// Like [`Self::run_hooks`], but calls `show` if the hooks take long.
     pub(crate) async fn run_hooks_showing(
         &self,
         occasion: &Occasion,
@@ -178,7 +177,7 @@ impl ToolEnv {
         verdict
     }
 
-    /// Notifies hooks of something. Nobody waits for them.
+    /// Notifies hooks of something, without waiting for them.
     pub(crate) fn notify_hooks(&self, kind: &str, message: &str) {
         self.notify_hooks_after(Duration::ZERO, kind, message, &self.shared.hooks.stop);
     }
@@ -199,7 +198,7 @@ impl ToolEnv {
         }
     }
 
-    /// A turn of the session begins.
+    /// Called when a turn begins: no notification about idle time is sent.
     pub(crate) fn end_idle_time(&self) {
         let idle = self.shared.hooks.state.lock().idle.take();
         if let Some(idle) = idle {
@@ -207,7 +206,7 @@ impl ToolEnv {
         }
     }
 
-    /// A turn of the session has ended.
+    /// Called when a turn has ended: notifies hooks now, and again if the session stays idle.
     pub(crate) fn begin_idle_time(&self) {
         if !self.shared.hooks.set.get().has(HookEvent::Notification) {
             return;
@@ -218,7 +217,7 @@ impl ToolEnv {
         self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", &idle);
     }
 
-    /// Runs handlers of an occasion for which nobody waits: those that want that, or all others.
+    /// Starts handlers of an occasion without waiting for them: either those that ask for it, or the others.
     fn spawn_hooks(
         &self,
         occasion: &Occasion,
@@ -243,8 +242,8 @@ impl ToolEnv {
         });
     }
 
-    /// Runs the handlers of an occasion, and tells the user what follows. Like commands, confined ones leave no files
-    /// behind that other programs run.
+    /// Runs the handlers of an occasion and reports their messages and problems to the user. Confined handlers are
+    /// guarded like commands, so that they leave no files behind that other programs would run.
     fn run_handlers(
         &self,
         occasion: &Occasion,
@@ -294,7 +293,7 @@ impl ToolEnv {
         }
     }
 
-    /// Runs the hooks of the session's end, and ends all that still run.
+    /// Runs the hooks for the session's end, then stops all that are still running.
     pub(crate) async fn end_hooks(&self) {
         let hooks = &self.shared.hooks;
         self.end_idle_time();
@@ -303,13 +302,13 @@ impl ToolEnv {
             tokio::time::timeout(END_PATIENCE, self.run_hooks(&ending, &hooks.stop)).await.ok();
         }
         hooks.tasks.close();
-        // What has just begun, such as the notification that a turn has ended, may come to its end.
+        // Give a handler that has just started, such as one notified of the turn's end, time to finish.
         tokio::time::timeout(BACKGROUND_PATIENCE, hooks.tasks.wait()).await.ok();
         hooks.stop.cancel();
         hooks.tasks.wait().await;
     }
 
-    /// The texts of the files that a call has changed, before hooks may change them.
+    /// Reads the files that a call has changed, before hooks may change them.
     pub(crate) async fn texts_before_hooks(
         &self,
         effects: &[Effect],
@@ -326,7 +325,8 @@ impl ToolEnv {
         texts
     }
 
-    /// Shows the user and the model what hooks have changed in files since. The model knows their texts now.
+    /// Shows the user and the model the changes that hooks have made since `before`. The new texts count as seen by the
+    /// model.
     pub(crate) async fn note_changed_by_hooks(
         &self,
         before: Vec<(ResolvedPath, FileText)>,
@@ -364,7 +364,7 @@ impl ToolEnv {
     }
 }
 
-/// The place of an occasion in a recording.
+/// Returns the key of an occasion in a recording.
 fn place_of(occasion: &Occasion) -> Value {
     let mut fields = occasion.fields.clone();
     if let Value::Object(fields) = &mut fields {
@@ -373,14 +373,14 @@ fn place_of(occasion: &Occasion) -> Value {
     json!({ "event": occasion.event.name(), "fields": fields })
 }
 
-/// Tells the user what hooks have to say to them, and what went wrong.
+/// Shows the user the hooks' messages and problems.
 fn report(client: &dyn Client, verdict: &HookVerdict) {
     for notice in verdict.messages.iter().chain(&verdict.problems) {
         client.update(Update::Notice(redact::text(notice).into_owned()));
     }
 }
 
-/// The place where handlers run. It is made anew when the rules have changed.
+/// Returns the site where handlers run, built again if the rules have changed.
 async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSite> {
     let rules = shared.rules.get();
     let known = shared.hooks.state.lock().site.clone();
@@ -394,12 +394,12 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
         own.hooks.state.lock().site = Some((rules, Arc::clone(&site)));
         site
     });
-    // Without a profile no handler runs that needs one.
+    // Without rules the site has no profile, so no handler that needs the sandbox runs.
     making.await.unwrap_or_else(|_| Arc::new(make_site(shared, roots, None)))
 }
 
-/// The place for the handlers of a session, with a sandbox if the rules are given and any of them runs in it. Blocks
-/// then.
+/// Builds the site for the handlers of a session, with a sandbox if `rules` is given and a handler needs one. Blocks
+/// in that case.
 fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>) -> HookSite {
     let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
     let environment = shared.command_environment.as_ref().clone();
@@ -413,7 +413,7 @@ fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>)
     site
 }
 
-/// A place for handlers that need no sandbox.
+/// Builds a site for handlers that need no sandbox.
 pub(crate) fn unconfined_site(
     roots: &Roots,
     environment: Environment,
@@ -430,8 +430,8 @@ pub(crate) fn unconfined_site(
     }
 }
 
-/// Gives a place the sandbox for its handlers, if there is one, with this folder for temporary files. Looks files up.
-/// Blocks.
+/// Adds the sandbox to a site if there is one, with `temp` as the folder for temporary files. Blocks, because paths are
+/// looked up.
 pub(crate) fn confine_site(
     site: &mut HookSite,
     confinement: &ConfinementSettings,
@@ -441,11 +441,11 @@ pub(crate) fn confine_site(
     if !rules.can_confine {
         return;
     }
-    // The first call probes the system.
+    // The first call probes the system, so make it here, where blocking is allowed.
     turnwright_sandbox::namespace_support();
     let mut profile = server_profile(confinement, roots, rules, home);
     profile.network = Network::Off;
-    // Handlers run at the same time, and each would need layers of its own.
+    // Handlers run concurrently, and each would need its own overlay of the caches.
     profile.caches = Vec::new();
     site.temp = temp.and_then(|path| real_path(path).ok());
     profile.writable.extend(site.temp.clone());

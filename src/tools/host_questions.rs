@@ -1,5 +1,5 @@
-//! The hosts that a command wants to reach while it runs: the call that waits for it asks the user about those that are
-//! not decided, one after another. Once no call waits for it, they are refused.
+//! Questions about the hosts that a running command tries to reach. The call that waits for the command asks the user
+//! about undecided hosts, one question at a time. Once no call waits for the command, such hosts are refused.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use turnwright_guard::{CommandHosts, HostQuestion, HostVerdict};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::Effect;
 
-/// The user is asked at most this often for one command.
+/// The most questions that the user is asked for one command.
 const MAX_QUESTIONS: usize = 16;
 
-/// Decides about hosts, by the rules and the answers of a conversation.
+/// Decides about hosts by the rules and the user's earlier answers in a conversation.
 pub(crate) trait HostConsent: Debug + Send + Sync {
-    /// The verdict on a host without a question.
+    /// Returns the verdict on a host without asking the user.
     fn verdict(&self, host: &str) -> HostVerdict;
 
-    /// Asks the user if a command may reach these hosts. Returns `None` if there is no answer.
+    /// Asks the user whether a command may reach these hosts. Returns `None` if there is no answer.
     fn ask<'a>(
         &'a self,
         ctx: &'a ToolCtx,
@@ -29,17 +29,17 @@ pub(crate) trait HostConsent: Debug + Send + Sync {
     ) -> BoxFuture<'a, Option<bool>>;
 }
 
-/// The questions of one command.
+/// The questions about the hosts of one command.
 pub(super) struct HostQuestions {
     hosts: Arc<CommandHosts>,
     questions: mpsc::Receiver<HostQuestion>,
-    /// The line of the command.
+    /// The command line, as shown in questions.
     command: String,
     asked: usize,
 }
 
 impl HostQuestions {
-    /// The questions of a command that this pass permits.
+    /// Prepares the questions of a command that `pass` permits.
     pub(super) fn new(pass: &Pass, command: &str, ctx: &ToolCtx) -> HostQuestions {
         let allowed = pass.effects().iter().filter_map(|effect| match effect {
             Effect::Fetch { host } => Some(host.clone()),
@@ -56,7 +56,7 @@ impl HostQuestions {
         &self.hosts
     }
 
-    /// Waits for the next question. Never returns if the command can have none.
+    /// Waits for the next question. Never completes if there are no more questions.
     pub(super) async fn next(questions: &mut Option<HostQuestions>) -> HostQuestion {
         let next = match questions {
             Some(all) if all.asked < MAX_QUESTIONS => all.questions.recv().await,
@@ -65,7 +65,7 @@ impl HostQuestions {
         if let Some(question) = next {
             return question;
         }
-        // All that wait for an answer are refused.
+        // Dropping the receiver refuses every host that still waits for an answer.
         *questions = None;
         std::future::pending().await
     }

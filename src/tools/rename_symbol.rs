@@ -1,5 +1,5 @@
-//! `rename_symbol`: renames a symbol wherever it is used, by the edits of a language server. The user is asked as about
-//! any edit, and sees all of it. Either all files are changed or none.
+//! `rename_symbol`: renames a symbol wherever it is used, with the edits of a language server. The user is asked as for
+//! any edit, and sees every change. Either all files are changed or none.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(super) struct RenameSymbol {
     /// A line of the file that uses it
     #[serde(default)]
     line: Option<u32>,
-    // The edits, or why there are none.
+    // The server's edits, or the reason why there are none.
     #[serde(skip)]
     found: Option<Result<Vec<FileEdits>, String>>,
 }
@@ -61,11 +61,12 @@ impl Tool for RenameSymbol {
         vec![PathArgument::of_existing(&mut self.path)]
     }
 
-    /// Asks the server, because only it knows which files are changed.
+    /// Asks the server already here, because only the server knows which files the edits would change.
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         let symbol = (self.symbol.as_str(), self.line);
-        // The call is not judged yet. A session that is loaded plans it again, and starts nothing for that.
+        // Calls are planned before they are approved, and again when a session is loaded. So ask a server only if the
+        // session has already started one.
         let languages = site.env.languages().filter(|languages| languages.has_places());
         let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),

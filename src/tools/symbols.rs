@@ -1,4 +1,4 @@
-//! `definition` and `references`: where a symbol is defined or used, as a language server knows it.
+//! `definition` and `references`: find where a symbol is defined or used, with the help of a language server.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,9 @@ use turnwright_types::effect::{
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
 
-/// For the model, if no server can be asked. A part of its text.
+/// The part of the model's text that says that no server can be asked.
 pub(super) const NO_SERVER: &str = "No language server is ready";
-/// The most places that are told, and the most characters of the line at one.
+/// The most places that are listed, and the most characters of the source line at each.
 const MAX_PLACES: usize = 100;
 const MAX_LINE_CHARS: usize = 160;
 
@@ -86,7 +86,7 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
     }
 }
 
-/// A name as titles show it.
+/// Formats a symbol's name for titles.
 pub(super) fn shown(symbol: &str) -> String {
     escape_hidden_line(text::first_chars(symbol, MAX_LINE_CHARS))
 }
@@ -99,7 +99,7 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     let nearby = places.iter().filter(|(path, _)| !roots.leads_elsewhere(path));
     let mut file: Option<(PathBuf, ResolvedPath, Vec<String>)> = None;
     for (path, line) in nearby.take(MAX_PLACES) {
-        // The places of a file follow each other.
+        // The places of a file are adjacent, so each file is read only once.
         if file.as_ref().is_none_or(|(known, ..)| known != path) {
             file = read_lines(path, ctx).await.map(|(target, lines)| (path.clone(), target, lines));
         }
@@ -122,7 +122,7 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     outcome
 }
 
-/// The lines of a file; none unless the model may read it without a question.
+/// Returns the lines of a file; no lines unless the model may read the file without a question.
 async fn read_lines(path: &Path, ctx: &ToolCtx) -> Option<(ResolvedPath, Vec<String>)> {
     let target = ctx.env.files.resolve(path).await.ok()?;
     let Ok(file) = ctx.env.files.read(&target).await else { return Some((target, Vec::new())) };

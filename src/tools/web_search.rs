@@ -1,4 +1,4 @@
-//! `web_search`: asks the service that the user's settings name. What it returns is untrusted and marked so.
+//! `web_search`: asks the search service that the user's settings name. Its results are marked as untrusted.
 
 use std::borrow::Cow;
 
@@ -22,9 +22,9 @@ use turnwright_workspace::web::wrap_untrusted;
 
 const DEFAULT_RESULTS: usize = 8;
 const MAX_RESULTS: usize = 10;
-/// The longest query that the services accept; some accept less.
+/// The longest query that any service accepts, in characters. Some services accept less.
 const MAX_QUERY_CHARS: usize = 400;
-/// The model gets at most this many bytes of results.
+/// The most bytes of results for the model.
 const MAX_BYTES: usize = 8 * 1024;
 
 /// Search the web. Returns titles, addresses and excerpts; web_fetch reads a page.
@@ -50,7 +50,7 @@ impl Tool for WebSearch {
         offer.has_search
     }
 
-    /// Has no effects without a service, because then there is nothing to ask about.
+    /// Plans no effects if there is no service, because then there is nothing to ask about.
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         self.query = text::one_line(&self.query);
         let words = escape_hidden_line(&self.query);
@@ -59,8 +59,8 @@ impl Tool for WebSearch {
         CallPlan { view: CallView::new(title, Self::KIND), effects }
     }
 
-    /// Searches that are refused anyway fail here, before a question. The question shows the whole query and who gets
-    /// it.
+    /// Rejects searches that would fail anyway before the user is asked. The question shows the whole query and its
+    /// recipient.
     async fn preview(&self, _: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         let service = service(&ctx.env)?;
         if self.query.is_empty() || self.query.chars().count() > MAX_QUERY_CHARS {

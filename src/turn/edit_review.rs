@@ -1,5 +1,5 @@
-//! The review of a turn's edits: what language servers say of all files that it has changed, before its closing check.
-//! The model is told the errors that are new since the turn began, each once.
+//! The review of a turn's edits: before the turn's closing check, language servers report on all files that the turn
+//! has changed. The model is told of errors that are new since the turn began, each once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_workspace::files::display;
 
-/// The name under which a recording keeps the words.
+/// The name under which a recording stores the result of the review.
 const REVIEW: &str = "edit review";
-/// How long the servers are waited for.
+/// The longest wait for the servers.
 const TIME_LIMIT: Duration = Duration::from_secs(8);
-/// How often in one turn the model is told.
+/// The most times in one turn that the model is told of new errors.
 const MAX_ROUNDS: u32 = 3;
-/// The most files that are told of, and that a notice names.
+/// The most files that the model is told of, and the most that a notice to the user names.
 const MAX_FILES: usize = 10;
 const MAX_NAMED: usize = 3;
 
 impl Turn {
-    /// Returns the step with which the model looks at the errors that its edits have made, if there are new ones.
+    /// Returns the step in which the model handles the errors that its edits caused, if there are new ones.
     pub(super) async fn review_edits(&mut self) -> Option<TurnStep> {
         let words = match self.recorded_words(REVIEW) {
             Some(words) => words,
@@ -40,7 +40,7 @@ impl Turn {
         let Some(languages) = self.conversation.env.languages().cloned() else {
             return ClosingWords::default();
         };
-        // The turn that has asked for a helper looks at its edits.
+        // A helper's edits are reviewed by the turn that started the helper.
         let is_due = languages.has_unreviewed() && self.says_done() && !self.is_helper();
         if !is_due || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
             return ClosingWords::default();
@@ -55,7 +55,8 @@ impl Turn {
     }
 }
 
-/// The words about the reports. What is not known is told to the user only, because the model could do nothing.
+/// Words the reports for the model and the user. Missing results are mentioned to the user only, because the model
+/// cannot do anything about them.
 fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
     let with_errors: Vec<_> = reports.iter().filter(|report| report.new_errors() > 0).collect();
     if with_errors.is_empty() {

@@ -1,4 +1,4 @@
-//! The occasions of a turn at which hooks run: the start of the session, the prompt, a compaction and the end.
+//! Runs the hooks of a turn: at the start of the session, for the prompt, for a compaction, and at the turn's end.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use turnwright_types::message::{PromptPart, within_context};
 
 /// The most times that hooks may keep one turn from ending.
 const MAX_STOPS: u32 = 8;
-/// The reason for a compaction that the user has not asked for.
+/// The trigger of a compaction that the user did not ask for.
 const AUTO: &str = "auto";
 
 impl Turn {
-    /// Runs the hooks before the first request. Returns true if they refuse the prompt, so that the turn is over.
+    /// Runs the hooks before the first request. Returns true if they refuse the prompt, which ends the turn.
     pub(super) async fn run_first_hooks(&mut self) -> bool {
         let env = Arc::clone(&self.conversation.env);
         if let Some(helper) = &env.helper {
@@ -59,14 +59,14 @@ impl Turn {
         typed.collect::<Vec<_>>().join("\n")
     }
 
-    /// Leaves the prompt out of the conversation.
+    /// Removes the refused prompt from the conversation.
     async fn refuse_prompt(&mut self, why: &str) {
         self.report_prompt().await;
         self.say(format!("A hook has refused this prompt, so the model does not get it. {why}"));
         self.history.messages.truncate(self.prompt.first_message);
         self.conversation.log().add_entry(Entry::Refused);
         self.conversation.forget_told_context();
-        // The context of the session's start is gone with the prompt.
+        // The context from the session's start was removed with the prompt, so those hooks must run again.
         self.conversation.env.shared.hooks.forget_begin();
     }
 
@@ -76,7 +76,7 @@ impl Turn {
         }
     }
 
-    /// Asks the hooks if a turn may end whose model says that it is done. Returns the next step if not.
+    /// Asks the hooks whether the turn may end once the model says that it is done. Returns the next step if not.
     pub(super) async fn stop_step(&mut self) -> Option<TurnStep> {
         let env = Arc::clone(&self.conversation.env);
         let event = if self.is_helper() { HookEvent::SubagentStop } else { HookEvent::Stop };
@@ -125,7 +125,7 @@ fn said_by_hook(context: &str) -> String {
     within_context(&format!("A hook of the user says:\n{context}\n"))
 }
 
-/// Runs the hooks of the start of a session. Returns what they want the model to know.
+/// Runs the hooks for the start of a session. Returns their context for the model.
 async fn start_context(
     conversation: &Conversation,
     source: &str,
@@ -140,8 +140,8 @@ async fn start_context(
     env.run_hooks(&started, cancel).await.context
 }
 
-/// Returns true if hooks refuse to have the conversation compacted, which the user is told. `focus` is what the user
-/// has asked for; `None` if nobody has asked.
+/// Returns true if hooks prevent the compaction, and tells the user if they refuse. `focus` is the user's instruction
+/// for the compaction; `None` if the user did not ask for it. If `must_compact` is set, a refusal has no effect.
 pub(super) async fn refuse_compaction(
     conversation: &Conversation,
     focus: Option<&str>,
@@ -162,7 +162,7 @@ pub(super) async fn refuse_compaction(
     !must_compact
 }
 
-/// Tells the hooks that the conversation was compacted. The next prompt brings what they want the model to know.
+/// Tells the hooks that the conversation was compacted. Their context goes to the model with the next prompt.
 pub(super) async fn note_compaction(
     conversation: &Conversation,
     was_asked: bool,

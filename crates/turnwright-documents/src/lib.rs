@@ -1,6 +1,6 @@
-//! Reads the text of documents: PDF, the files of office programs, and notebooks. The first bytes decide, not the name.
+//! Reads the text of documents: PDF, office files, and notebooks. The content determines the format, not the name.
 //!
-//! A hostile document can make this panic, hang or use all memory, so only a process with limits of its own calls it.
+//! A hostile document can make this code panic, hang or use all memory, so call it only in a separate, limited process.
 
 mod office;
 mod pdf;
@@ -20,16 +20,16 @@ const MAX_TITLE_CHARS: usize = 100;
 
 const PASSWORD: &str = "has a password; ask the user for a copy without it";
 
-/// Follows pages without text.
+/// The hint that is added after pages without text.
 const SCAN_HINT: &str = "[To read a page that is a picture, make an image of it, for example with \
                          `pdftoppm -r 150 -png`, and read that.]\n";
 
-/// The text of a document, or of some pages.
+/// The text of a document, or of some of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DocumentText {
-    /// The format, the number of pages, those that follow, and the title, in one line.
+    /// The format, the number of pages, the pages that follow, and the title, on one line.
     pub about: String,
-    /// The text of the pages, each below a line with its number.
+    /// The text of the pages, each after a line with its number.
     pub text: String,
 }
 
@@ -37,19 +37,19 @@ pub struct DocumentText {
 struct OpenedDocument<'a> {
     /// The name of the format.
     format: &'static str,
-    /// The word for its parts, such as "page"; empty if it is read as a whole.
+    /// The word for a part of the document, such as "page"; empty if the document is read as a whole.
     unit: &'static str,
     title: Option<String>,
-    /// For each part the name that is shown beside its number, if it has one.
+    /// The name of each part, which is shown beside its number; empty if the part has no name.
     labels: Vec<String>,
-    /// Reads the text of a part.
+    /// Reads the text of the part with this index.
     part: Box<dyn FnMut(usize) -> String + 'a>,
 }
 
-/// Reads the text of a document, or of a range of its pages such as `3`, `1-5` or `7-`. `None` if it is no document.
+/// Reads the text of a document, or of a range of pages such as `3`, `1-5` or `7-`; `None` if it is not a document.
 ///
 /// # Errors
-/// The fault of a document and the remedy, in words that follow its name.
+/// Returns the problem and the remedy, in words that follow the document's name.
 pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
     let opened = if bytes.starts_with(b"%PDF-") {
         Some(pdf::open(bytes)?)
@@ -99,12 +99,12 @@ fn read(
     Ok(DocumentText { about, text: tidy(&text) })
 }
 
-/// A title on one line.
+/// Puts a title on one line and shortens it.
 fn clipped(title: &str) -> String {
     title.chars().filter(|char| !char.is_control()).take(MAX_TITLE_CHARS).collect()
 }
 
-/// Opens a notebook of Jupyter; `None` if it is something else.
+/// Opens a Jupyter notebook; `None` if the bytes are something else.
 fn notebook(bytes: &[u8]) -> Option<OpenedDocument<'static>> {
     let mut notebook: Value = serde_json::from_slice(bytes).ok()?;
     notebook.get("nbformat")?;
@@ -123,7 +123,7 @@ fn notebook(bytes: &[u8]) -> Option<OpenedDocument<'static>> {
     Some(OpenedDocument { format: "notebook", unit: "cell", title: None, labels, part })
 }
 
-/// A text that may be written as a list of lines.
+/// Returns a text that may be stored as a list of lines.
 fn joined(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -132,7 +132,7 @@ fn joined(value: &Value) -> String {
     }
 }
 
-/// The text without control characters and spaces at the ends of lines, cut if it is too long.
+/// Removes control characters and spaces at the ends of lines, and cuts a text that is too long.
 fn tidy(text: &str) -> String {
     let mut tidied = String::new();
     for line in text.lines() {
@@ -149,7 +149,7 @@ fn tidy(text: &str) -> String {
     tidied
 }
 
-/// Reads a range of pages. An error says how it is written.
+/// Parses a range of pages. An error explains the notation.
 fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
     let first = if first.trim().is_empty() { Ok(1) } else { first.trim().parse() };

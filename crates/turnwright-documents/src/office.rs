@@ -1,5 +1,5 @@
-//! The files of office programs: archives of XML. A tokenizer of HTML reads that XML, because it fails at nothing, reads
-//! the entities of XML as well, and the program has it. It makes names lower case.
+//! Office files, which are archives of XML. An HTML tokenizer reads the XML, because the program already contains one
+//! that accepts any input and knows the entities of XML. The tokenizer makes names lower case.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -9,14 +9,14 @@ use zip::ZipArchive;
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
-/// A cell further to the right follows the one before it.
+/// The highest column to which a cell is aligned. Cells further right directly follow the one before them.
 const MAX_COLUMNS: usize = 256;
-/// Ends each of the texts to which the cells of a workbook refer.
+/// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
 type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-/// Opens the file of an office program; `None` for another archive.
+/// Opens an office file; `None` if it is some other archive.
 pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return Ok(None) };
     let manifest = read(&mut archive, "META-INF/manifest.xml").unwrap_or_default();
@@ -63,7 +63,7 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The name and path of each sheet or slide, in their order. The main file names the relations that lead to them.
+/// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
 fn listed_parts(
     archive: &mut Archive<'_>,
     folder: &str,
@@ -94,24 +94,24 @@ fn start_tags(xml: &[u8]) -> impl Iterator<Item = StartTag<()>> {
     })
 }
 
-/// The name without its namespace.
+/// Removes the namespace prefix from a name.
 fn local_name(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
 }
 
-/// Returns true for tab stops, the same once more for older programs, deleted words, and how words are pronounced.
+/// Returns true for tab stops, fallback content for older programs, deleted text, and phonetic guides.
 fn is_left_out(name: &[u8]) -> bool {
     matches!(local_name(name), b"tabs" | b"fallback" | b"tracked-changes" | b"rph")
 }
 
-/// The first attribute whose name ends like this.
+/// Returns the value of the first attribute whose name has this ending.
 fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
     let (_, value) = tag.attributes.iter().find(|(name, _)| name.ends_with(end))?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The text, a line for each paragraph and each row of a table, with tabs between cells. Only the text in these elements
-/// counts. Cells of a workbook refer to texts that all its sheets share.
+/// Returns the text, a line for each paragraph and table row, with tabs between cells. Only text in `elements` counts.
+/// `shared` has the texts to which cells of a workbook refer.
 fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut text = String::new();
     let mut open = 0_usize;
@@ -173,13 +173,13 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     text
 }
 
-/// The text to which a cell refers by its index.
+/// Returns the shared text to which a cell refers by its index.
 fn shared_text<'a>(shared: &[&'a str], index: &str) -> &'a str {
     let index = index.trim().parse::<usize>().ok();
     index.and_then(|index| shared.get(index).copied()).unwrap_or("[not read]")
 }
 
-/// The index of the column of a cell, such as 27 for the one at `AB12`; 0 if it does not say where it is.
+/// Returns the index of a cell's column, such as 27 for `AB12`; 0 if the cell has no reference.
 fn column_of(cell: &StartTag<()>) -> usize {
     let place = attribute(cell, b"r").unwrap_or_default();
     let letters = place.bytes().take_while(u8::is_ascii_uppercase);

@@ -1,5 +1,5 @@
-//! PDF: the text of each page, in the order in which the page draws it. Where words and lines end follows from where the
-//! next text is drawn. This is the only file that knows `lopdf`.
+//! Reads the text of PDF pages in the order in which each page draws it. The position of the next text shows where
+//! words and lines end. This is the only file that uses `lopdf`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use lopdf::{
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
-/// Stands for a page without text that draws a picture.
+/// Replaces the text of a page that has none but draws a picture.
 pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned]";
 const TOO_LARGE: &str = "[this page cannot be read: it unpacks to more than 64 MiB]";
 const UNREADABLE: &str =
     "\n[Text shown as \u{fffd} cannot be read: its font does not say which characters it has.]";
 
-/// How deep forms, which are pages within pages, may be nested.
+/// The deepest nesting of forms, which are pages within pages.
 const MAX_FORM_DEPTH: usize = 4;
-/// Parts of the text's height that tell a new paragraph, a new line and a new word.
+/// The gaps that mark a new paragraph, a new line and a new word, relative to the text's height.
 const PARAGRAPH_GAP: f32 = 1.9;
 const LINE_GAP: f32 = 0.5;
 const WORD_GAP: f32 = 0.16;
-/// The same for a word in fonts of which no widths are read: those of several bytes for a character.
+/// The gap for a new word in fonts with several bytes for a character, whose widths are not read.
 const WIDE_WORD_GAP: f32 = 1.0;
 
-/// Opens a document. One that is encrypted without a password is decrypted, and a broken table of its objects is made
-/// anew.
+/// Opens a document. A document that is encrypted with an empty password is decrypted, and a broken object table is
+/// rebuilt.
 pub(crate) fn open(bytes: &[u8]) -> Result<OpenedDocument<'static>, String> {
     let limit = Some(MAX_UNPACKED_BYTES);
     let options = LoadOptions { max_decompressed_size: limit, ..LoadOptions::default() };
@@ -78,12 +78,12 @@ fn page_text(document: &Document, page: ObjectId) -> String {
     }
 }
 
-/// An affine transformation, as PDF writes it.
+/// An affine transformation in the notation of PDF.
 type Matrix = [f32; 6];
 
 const IDENTITY: Matrix = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// The first transformation followed by the second one.
+/// Combines two transformations: `first` is applied before `second`.
 fn times(first: Matrix, second: Matrix) -> Matrix {
     array::from_fn(|index| {
         let column = index % 2;
@@ -93,17 +93,17 @@ fn times(first: Matrix, second: Matrix) -> Matrix {
     })
 }
 
-/// Reads the first numbers of a list; 0 for one that is missing.
+/// Reads the first numbers of a list, with 0 for missing ones.
 fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
     array::from_fn(|at| list.get(at).and_then(|number| number.as_float().ok()).unwrap_or(0.0))
 }
 
 struct Font<'a> {
     encoding: Option<Encoding<'a>>,
-    /// The bytes of a character; more than a string has if their number varies.
+    /// The number of bytes of a character; `usize::MAX` if it varies, so that a string is decoded as a whole.
     code_length: usize,
     first_code: usize,
-    /// The widths of its characters in thousandths of an em.
+    /// The widths of the characters, in thousandths of an em.
     widths: &'a [Object],
 }
 
@@ -117,7 +117,7 @@ impl<'a> Font<'a> {
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
         let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
         Font {
-            // For lack of a map a wide font is taken for one of single bytes.
+            // Without a map, `lopdf` assumes a single-byte encoding even for a wide font.
             encoding: encoding.filter(|encoding| match encoding {
                 Encoding::UnicodeMapEncoding(_) | Encoding::SimpleEncoding(_) => true,
                 Encoding::OneByteEncoding(_) | Encoding::Differences(_) => !is_wide,
@@ -137,7 +137,7 @@ impl<'a> Font<'a> {
             Encoding::SimpleEncoding(name) => {
                 Some(charset(name)?.decode_without_bom_handling(bytes).0.into_owned())
             }
-            // One by one, because a character that is not in its map would take the next ones with it.
+            // Decode characters one by one, because one that is not in the map would spoil those that follow.
             encoding => {
                 let codes = bytes.chunks(self.code_length);
                 codes.map(|code| encoding.bytes_to_string(code)).collect::<Result<_, _>>().ok()
@@ -145,7 +145,7 @@ impl<'a> Font<'a> {
         }
     }
 
-    /// The width of a string in ems, roughly if the font does not tell.
+    /// Returns the width of a string in ems, estimated if the font has no widths.
     fn width(&self, bytes: &[u8], text: &str) -> f32 {
         if self.widths.is_empty() {
             return text.chars().map(|char| if char < '\u{2e80}' { 0.5 } else { 1.0 }).sum();
@@ -159,18 +159,18 @@ impl<'a> Font<'a> {
     }
 }
 
-/// The encoding of a font. Its map to Unicode comes first, because the codes of a part of a font are often arbitrary.
+/// Returns the encoding of a font. A map to Unicode comes first, because the codes of font subsets are often arbitrary.
 fn encoding<'a>(font: &'a Dictionary, document: &'a Document) -> Option<Encoding<'a>> {
     let mut with_map = font.clone();
     with_map.remove(b"Encoding");
     match with_map.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES) {
-        // This one borrows nothing.
+        // This variant does not borrow from `with_map`.
         Ok(Encoding::UnicodeMapEncoding(map)) => Some(Encoding::UnicodeMapEncoding(map)),
         _ => font.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES).ok(),
     }
 }
 
-/// The character set of an encoding of Chinese, Japanese or Korean that every reader knows.
+/// Returns the character set of a predefined encoding for Chinese, Japanese or Korean.
 fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
     let name = str::from_utf8(name).ok()?;
     let known = [
@@ -189,23 +189,23 @@ fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
 struct PageReader<'a> {
     document: &'a Document,
     to_page: Matrix,
-    /// The state that `q` saves and `Q` restores.
+    /// The transformations that `q` has saved and `Q` restores.
     saved: Vec<Matrix>,
     font: Option<Rc<Font<'a>>>,
     size: f32,
     leading: f32,
     /// The beginning of the current line.
     line: Matrix,
-    /// The place of the next text.
+    /// The position of the next text.
     pen: Matrix,
-    /// Where the text so far ends on the page.
+    /// The position on the page where the text so far ends.
     end: Option<[f32; 2]>,
     text: String,
     has_picture: bool,
 }
 
 impl<'a> PageReader<'a> {
-    /// Follows the operations of a page or of a form.
+    /// Interprets the operations of a page or form.
     fn run(&mut self, content: &[u8], resources: &[&'a Dictionary], depth: usize) {
         let mut fonts: HashMap<Vec<u8>, Option<Rc<Font<'a>>>> = HashMap::new();
         for operation in Content::decode_iter(content).map_while(Result::ok) {
@@ -303,7 +303,7 @@ impl<'a> PageReader<'a> {
         self.pen = times([1.0, 0.0, 0.0, 1.0, ems * self.size, 0.0], self.pen);
     }
 
-    /// Shows strings. Numbers between them move the pen back by thousandths of an em.
+    /// Adds strings to the text. Numbers between them move the pen back by thousandths of an em.
     fn show_all(&mut self, items: &[Object]) {
         for item in items {
             if let Ok(number) = item.as_float() {
@@ -329,7 +329,7 @@ impl<'a> PageReader<'a> {
         self.end = Some([end[4], end[5]]);
     }
 
-    /// Separates the next text from what precedes it on the page.
+    /// Separates the next text from the preceding text, depending on the gap between them.
     fn separate(&mut self, place: Matrix, is_wide: bool) {
         let Some([x, y]) = self.end else { return };
         let height = self.size.abs() * place[2].hypot(place[3]);

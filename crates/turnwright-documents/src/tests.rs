@@ -1,4 +1,4 @@
-//! Documents that are made here, whole, broken and hostile, and the text of each.
+//! Tests with documents that are made here: intact, broken and hostile ones.
 
 use std::io::{Cursor, Write};
 
@@ -10,7 +10,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 
-/// Maps three codes to Chinese characters and one beyond the first 65 536.
+/// Maps two codes to Chinese characters and one to a character beyond U+FFFF.
 const UNICODE_MAP: &str = "\
 /CIDInit /ProcSet findresource begin
 12 dict begin
@@ -37,7 +37,7 @@ fn stream(facts: &str, data: &[u8]) -> Vec<u8> {
     [begin.as_bytes(), data, b"\nendstream"].concat()
 }
 
-/// The objects of a PDF with these content streams.
+/// Returns the objects of a PDF with these content streams.
 fn objects(contents: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let pages = (0..contents.len()).map(|index| 11 + 2 * index);
     let kids: Vec<_> = pages.clone().map(|number| format!("{number} 0 R")).collect();

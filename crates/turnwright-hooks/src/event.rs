@@ -1,4 +1,4 @@
-//! The events at which hooks run, and what distinguishes them.
+//! The events at which hooks run, and how they differ.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ macro_rules! events {
             /// All events.
             pub const ALL: [HookEvent; 13] = [$(HookEvent::$name),+];
 
-            /// The name in hook files and in the input of handlers.
+            /// Returns the name used in hook files and in the input of handlers.
             pub fn name(self) -> &'static str {
                 match self {
                     $(HookEvent::$name => stringify!($name),)+
@@ -30,20 +30,20 @@ events! {
     SessionEnd Stop SubagentStart SubagentStop PreCompact PostCompact Notification
 }
 
-/// The time limit of a handler that names none.
+/// The time limit of a handler whose definition sets none.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
-/// The same while the user waits for the answer to a prompt.
+/// The default time limit for prompt events, because the user is waiting.
 const PROMPT_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// The longest time of any handler at the end of a session.
+/// The upper bound for any handler's time limit at the end of a session.
 pub(crate) const END_TIME_LIMIT: Duration = Duration::from_millis(1_500);
 
 impl HookEvent {
-    /// The event with this name.
+    /// Returns the event with this name.
     pub fn parse(name: &str) -> Option<HookEvent> {
         HookEvent::ALL.into_iter().find(|event| event.name() == name)
     }
 
-    /// Returns true if the event is about a tool call, whose name matchers look at.
+    /// Returns true if the event is about a tool call, so that matchers are tested against the tool's name.
     pub fn is_about_tool(self) -> bool {
         matches!(
             self,
@@ -54,12 +54,12 @@ impl HookEvent {
         )
     }
 
-    /// Returns true if matchers have something to look at.
+    /// Returns true if the event has a subject that matchers can be tested against.
     pub(crate) fn has_subject(self) -> bool {
         !matches!(self, HookEvent::UserPromptSubmit | HookEvent::Stop)
     }
 
-    /// Returns true if a handler can keep from happening what is about to happen.
+    /// Returns true if a handler can prevent the action that the event announces.
     pub(crate) fn can_block(self) -> bool {
         matches!(
             self,
@@ -72,12 +72,12 @@ impl HookEvent {
         )
     }
 
-    /// Returns true if what a handler prints, and is no JSON, is told to the model.
+    /// Returns true if a handler's output is passed to the model even when it is not JSON.
     pub(crate) fn takes_plain_text(self) -> bool {
         matches!(self, HookEvent::UserPromptSubmit | HookEvent::SessionStart)
     }
 
-    /// The time limit of a handler.
+    /// Returns the time limit of a handler that asks for `wanted`.
     pub(crate) fn time_limit(self, wanted: Option<Duration>) -> Duration {
         match self {
             HookEvent::SessionEnd => wanted.unwrap_or(END_TIME_LIMIT).min(END_TIME_LIMIT),

@@ -1,5 +1,4 @@
-//! The definitions of hooks: reads a hook file into handlers. What is wrong in it concerns that entry only, and is
-//! reported.
+//! Reads a hook file into handlers. A faulty entry is reported and skipped; the other entries still work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +14,13 @@ use turnwright_types::text;
 
 /// The most handlers of a file.
 const MAX_HANDLERS: usize = 100;
-/// The most files of the project that the handlers of a file may name before another one.
+/// Once the handlers of a file name more project files than this, its remaining handlers are rejected.
 const MAX_SCRIPTS: usize = 200;
-/// The most characters of a command that stand for its name.
+/// The most characters in the display name of a handler.
 const MAX_NAME_CHARS: usize = 60;
 /// The longest time limit, in seconds.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
-/// The fields of a handler that are known. Others are reported.
+/// The known fields of a handler. Others are reported as having no effect.
 const FIELDS: [&str; 11] = [
     "type",
     "command",
@@ -40,7 +39,7 @@ const FIELDS: [&str; 11] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookScope {
     User,
-    /// The project: its hooks run only if they are trusted, and only in the sandbox.
+    /// Project hooks run only if they are trusted, and only in the sandbox.
     Project,
 }
 
@@ -48,36 +47,36 @@ pub enum HookScope {
 #[derive(Clone, Debug)]
 pub struct Handler {
     pub event: HookEvent,
-    /// The name of its file, for people.
+    /// The display name of the hook file.
     pub file: Arc<str>,
     pub scope: HookScope,
-    /// The matcher of its group as it was written.
+    /// The matcher of the handler's group, as written in the file.
     pub matcher_text: String,
     pub(crate) matcher: Matcher,
     pub(crate) condition: Option<Condition>,
     pub(crate) action: HookAction,
     pub(crate) time_limit: Duration,
-    /// A failure counts as a refusal.
+    /// True if a failure counts as a refusal.
     pub blocks_on_failure: bool,
     pub(crate) runs_once: bool,
-    /// Nobody waits for it.
+    /// True if the session does not wait for the handler.
     pub in_background: bool,
     status: Option<String>,
-    /// The files of the project that it names, as they were when the file was read.
+    /// The project files that the command names, as they were when the hook file was read.
     pub scripts: Vec<Script>,
 }
 
 /// The program of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HookAction {
-    /// A line for a shell.
+    /// A command line for a shell.
     Line { line: String, is_powershell: bool },
     /// A program with its arguments.
     Program(Vec<String>),
 }
 
 impl HookAction {
-    /// The words that may name files. A single one is a line.
+    /// Returns the words that may name files. A single word is a whole command line; a program always has two or more.
     pub(crate) fn words(&self) -> Vec<String> {
         match self {
             HookAction::Line { line, .. } => vec![line.clone()],
@@ -87,13 +86,13 @@ impl HookAction {
 }
 
 impl Handler {
-    /// A short name for people, in one line.
+    /// Returns a short display name on one line.
     pub fn name(&self) -> String {
         let whole = self.status.clone().unwrap_or_else(|| self.command_line());
         text::clip(escape_hidden_line(&text::one_line(&whole)), MAX_NAME_CHARS)
     }
 
-    /// The whole command, as it was written.
+    /// Returns the whole command as written.
     pub fn command_line(&self) -> String {
         match &self.action {
             HookAction::Line { line, .. } => line.clone(),
@@ -101,7 +100,7 @@ impl Handler {
         }
     }
 
-    /// Its event, matcher and command, in one line.
+    /// Describes the event, the matcher and the command on one line.
     pub fn line(&self) -> String {
         let command = text::clip(escape_hidden_line(&self.command_line()), 4 * MAX_NAME_CHARS);
         match self.matcher_text.as_str() {
@@ -110,16 +109,16 @@ impl Handler {
         }
     }
 
-    /// Returns true if it must run in the sandbox, or may not run: because all do, or it is the project's, or runs a file
-    /// of the project.
+    /// Returns true if the handler may run only in the sandbox: because every handler must, because it belongs to the
+    /// project, or because it runs a file of the project.
     pub(crate) fn needs_sandbox(&self, confines_all: bool) -> bool {
         confines_all || self.scope == HookScope::Project || !self.scripts.is_empty()
     }
 }
 
-/// Reads the handlers of the hook file with this name from its table of events. Also returns what has no effect, a
-/// phrase each that follows the name of the file. The folder of the project is a real path. Blocks: it looks at the files
-/// that commands name.
+/// Reads handlers from the table of events in a hook file named `file`. Also returns the problems found, each as a
+/// phrase that follows the name of the file. `project` must be a real path. Blocks, because the files that commands
+/// name are read.
 pub fn read_handlers(
     file: &str,
     scope: HookScope,
@@ -198,7 +197,7 @@ impl HandlerReader<'_> {
                 }
             };
             for hook in hooks {
-                // More are not even looked at: their files would be read.
+                // Stop here: reading further handlers would also read the files that they name.
                 if self.handlers.len() > MAX_HANDLERS {
                     return;
                 }
@@ -261,13 +260,13 @@ impl HandlerReader<'_> {
     }
 }
 
-/// The texts of a list of only these, without NUL.
+/// Returns the strings of a list; `None` if it has anything else or a string contains NUL.
 fn texts_in(list: &Value) -> Option<Vec<String>> {
     let texts = list.as_array()?.iter().map(Value::as_str);
     texts.map(|text| text.filter(|text| !text.contains('\0')).map(str::to_owned)).collect()
 }
 
-/// The program of a handler.
+/// Reads the program of a handler. An error says why the handler cannot run.
 fn action(fields: &Map<String, Value>) -> Result<HookAction, String> {
     match fields.get("type").and_then(Value::as_str) {
         Some("command") | None => {}

@@ -1,12 +1,12 @@
 //! Hooks: programs of the user or of a project that run at certain moments of a session, in the format of Claude Code.
 //!
-//! * [`read_handlers`] reads a hook file. What is wrong in it is reported, and the rest works.
-//! * [`HookedTool`] tells what a tool call is in the words of Claude Code, and translates a changed input back.
-//! * [`HookSet::run`] runs the handlers of an [`Occasion`], each in a process group of its own, with bounded output and
-//!   time, and makes one [`HookVerdict`] of what they answer.
+//! * [`read_handlers`] reads a hook file. Faulty entries are reported, and the others still work.
+//! * [`HookedTool`] describes a tool call in the terms of Claude Code, and translates a changed input back.
+//! * [`HookSet::run`] runs the handlers of an [`Occasion`], each in its own process group, with bounded output and
+//!   time, and combines their replies into one [`HookVerdict`].
 //!
-//! A verdict permits nothing by itself. The files of the project that a handler names ([`Handler::scripts`]) are
-//! compared before each run: one that has changed since the session began does not run.
+//! A verdict permits nothing by itself. The project files that a handler names ([`Handler::scripts`]) are compared
+//! before each run: if one of them has changed since the hook file was read, the handler does not run.
 
 mod event;
 mod handler;

@@ -1,9 +1,9 @@
-//! Which calls a handler is for: the matcher of its group, and its own condition.
+//! Selects the calls that a handler runs for: by the matcher of its group, and by its own condition.
 
 use regex_automata::meta::{Config, Regex};
 use serde_json::Value;
 
-/// The largest compiled pattern.
+/// The most bytes of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
 /// The matcher of a group of handlers.
@@ -20,7 +20,7 @@ impl Matcher {
     /// Parses a matcher.
     ///
     /// # Errors
-    /// Why it is no regular expression.
+    /// Returns the reason if the text is not a valid regular expression.
     pub(crate) fn parse(text: &str) -> Result<Matcher, String> {
         let text = text.trim();
         if matches!(text, "" | "*") {
@@ -40,7 +40,7 @@ impl Matcher {
         Ok(Matcher::Pattern(Box::new(regex)))
     }
 
-    /// Returns true if one of the names fits. Without a name only a matcher for everything fits.
+    /// Returns true if one of the names matches. Without names, only `Everything` matches.
     pub(crate) fn fits(&self, names: &[String]) -> bool {
         match self {
             Matcher::Everything => true,
@@ -50,8 +50,7 @@ impl Matcher {
     }
 }
 
-/// The condition of a handler, such as `Bash(git push *)`. It only spares a handler that would not care, so it holds
-/// rather too often.
+/// The condition of a handler, such as `Bash(git push *)`. Conditions only avoid needless runs, so in doubt one holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     tool: String,
@@ -62,7 +61,7 @@ pub(crate) struct Condition {
 const COMPARED_FIELDS: [&str; 5] = ["command", "file_path", "path", "url", "pattern"];
 
 impl Condition {
-    /// Parses a condition; `None` if it is no permission rule.
+    /// Parses a condition; `None` if the text does not have the form of a permission rule.
     pub(crate) fn parse(text: &str) -> Option<Condition> {
         let text = text.trim();
         let (tool, pattern) = match text.split_once('(') {
@@ -74,7 +73,7 @@ impl Condition {
         is_name.then(|| Condition { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
     }
 
-    /// Returns true if it holds for a call with one of these names and this input.
+    /// Returns true if the condition holds for a call with one of these names and this input.
     pub(crate) fn holds(&self, names: &[String], input: &Value) -> bool {
         if !names.iter().any(|name| fits_wildcard(name, &self.tool)) {
             return false;
@@ -89,7 +88,7 @@ impl Condition {
     }
 }
 
-/// Returns true if a line, or a command in it, fits.
+/// Returns true if a command line, or one of the commands in it, matches.
 fn fits_command(line: &str, pattern: &str) -> bool {
     let parts = line.split(|char: char| ";&|\n(){}`$".contains(char));
     let mut trimmed =
@@ -101,7 +100,7 @@ fn fits_command(line: &str, pattern: &str) -> bool {
     })
 }
 
-/// Returns true if a text fits a pattern in which `*` stands for any characters.
+/// Returns true if a text matches a pattern in which `*` stands for any characters.
 fn fits_wildcard(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The answer of one handler: reads its exit code and its output.
+//! Reads the reply of one handler from its exit code and its output.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,49 +15,49 @@ const MAX_REASON_CHARS: usize = 2_000;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
 
-/// A handler's word on a tool call. Later ones are stricter.
+/// A handler's decision about a tool call. Later variants are stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum HookDecision {
-    /// It spares a question that mode `auto` would not ask either.
+    /// Skips a question that mode `auto` would not ask either.
     Allow,
-    /// The user is to be asked.
+    /// The user must be asked.
     Ask,
     Deny,
 }
 
-/// The end of a handler.
+/// The way in which a handler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerEnd {
-    /// By itself, with this code; `None` if a signal has ended it.
+    /// The handler exited with this code; `None` if a signal ended it.
     Exited(Option<i32>),
-    /// It was stopped, or never started. The phrase says why.
+    /// The handler was stopped, or never started. The phrase says why.
     Failed(String),
-    /// The user has cancelled what it was for.
+    /// The user cancelled the turn or call that the handler ran for.
     Cancelled,
 }
 
-/// The answer of a handler.
+/// The reply of a handler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HandlerReply {
     pub(crate) decision: Option<HookDecision>,
-    /// The reason for the decision, or for the refusal of what is no tool call.
+    /// The reason for the decision or for `blocks`.
     pub(crate) reason: Option<String>,
-    /// It refuses what is no tool call, or has something to say about a call that has run.
+    /// True if the handler refuses an event other than a tool call, or objects to a call that has already run.
     pub(crate) blocks: bool,
-    /// The whole input that a call gets instead of its own.
+    /// The input that replaces the whole input of the call.
     pub(crate) updated_input: Option<Value>,
     /// A text for the model.
     pub(crate) context: Option<String>,
     /// A text for the user.
     pub(crate) message: Option<String>,
-    /// The turn must end. The text says why.
+    /// The reason why the turn must end, if it must.
     pub(crate) stop: Option<String>,
-    /// Its faults, a phrase each. The first one is a failure if `has_failed`.
+    /// The faults of the handler, a phrase each. If `has_failed`, the first is the failure.
     pub(crate) problems: Vec<String>,
     pub(crate) has_failed: bool,
 }
 
-/// Fields that have no effect here. A handler that counts on one should be heard of.
+/// Fields that have no effect here. Their use is reported, because the handler relies on them.
 const WITHOUT_EFFECT: [&str; 5] = [
     "updatedToolOutput",
     "updatedPermissions",
@@ -66,7 +66,7 @@ const WITHOUT_EFFECT: [&str; 5] = [
     "watchPaths",
 ];
 
-/// Reads what a handler has answered.
+/// Reads the reply of a handler.
 pub(crate) fn read_reply(
     event: HookEvent,
     end: &HandlerEnd,
@@ -101,7 +101,7 @@ pub(crate) fn read_reply(
     reply
 }
 
-/// A text of a handler as it may be shown and told: without keys and hidden characters, and not too long.
+/// Makes a handler's text safe to show and to send to the model: without secrets and hidden characters, and clipped.
 fn clean(text: &str, most: usize) -> String {
     text::clip(escape_hidden(&redact::text(text)), most)
 }
@@ -117,7 +117,7 @@ impl HandlerReply {
         self.problems.insert(0, why);
     }
 
-    /// Refuses what the event is about, as far as that is possible.
+    /// Records a refusal of what the event is about, or a problem if nothing can be refused.
     pub(crate) fn refuse(&mut self, event: HookEvent) {
         match event {
             HookEvent::PreToolUse | HookEvent::PermissionRequest => {
@@ -167,7 +167,7 @@ impl HandlerReply {
         }
         if event == HookEvent::PreToolUse && fields.get("permissionDecision").is_some() {
             self.problems.push("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
-            // A guard that was written wrongly is a guard all the same.
+            // A misplaced denial still counts, but a misplaced allow does not.
             self.read_permission(fields, false);
         }
         for name in WITHOUT_EFFECT.iter().filter(|name| own.get(**name).is_some()) {
@@ -218,7 +218,7 @@ impl HandlerReply {
             _ => {}
         }
         if answer.get("updatedInput").is_some() {
-            // The user is asked about the input that was judged.
+            // An allow was meant for the changed input, so it does not count for the original one.
             self.decision = self.decision.filter(|decision| *decision == HookDecision::Deny);
             self.problems.push("`updatedInput` has no effect here, so you are asked".to_owned());
         }

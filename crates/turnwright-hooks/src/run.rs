@@ -1,4 +1,4 @@
-//! Runs one handler: with its input on stdin, bounded output and time, and an end of all that it has started.
+//! Runs one handler: input on stdin, output and time bounded, and every process that it started ended afterwards.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,34 +24,34 @@ use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
 };
 
-/// The most bytes that a handler may print, to each of its outputs.
+/// The most bytes that a handler may print to stdout, and to stderr.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
-/// The time that a handler gets to end after it was told to.
+/// The time that a handler has to exit after it was told to.
 const GRACE: Duration = Duration::from_millis(200);
-/// The time for which output is still read after the handler has ended.
+/// The time for which output is still read after the handler has exited.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// The place where handlers run.
+/// The environment in which handlers run.
 #[derive(Clone, Debug)]
 pub struct HookSite {
-    /// The session's folder as the user names it.
+    /// The session's folder, as the user spells it.
     pub folder: PathBuf,
-    /// The same as a real path.
+    /// The session's folder as a real path.
     pub project: PathBuf,
-    /// The variables of handlers, without keys.
+    /// The environment variables of handlers, without secrets.
     pub environment: Environment,
-    /// The confinement of handlers that need one; `None` if there is no sandbox.
+    /// The sandbox profile for handlers that need the sandbox; `None` if there is no sandbox.
     pub profile: Option<SandboxProfile>,
-    /// The folder for temporary files of confined handlers, which the profile lets them write.
+    /// The folder for temporary files of confined handlers. The profile lets them write to it.
     pub temp: Option<PathBuf>,
-    /// The most bytes of memory that a confined handler may hold.
+    /// The most bytes of memory that a confined handler may use.
     pub memory: Option<u64>,
-    /// True if the user's own handlers run in the sandbox, too.
+    /// True if the user's own handlers run in the sandbox as well.
     pub confines_all: bool,
 }
 
-/// The end of a handler with what it has printed.
+/// The result of running a handler, with its output.
 pub(crate) struct HandlerRun {
     pub(crate) end: HandlerEnd,
     pub(crate) stdout: String,
@@ -65,7 +65,7 @@ impl HandlerRun {
     }
 }
 
-/// Runs a handler of a session to its end.
+/// Runs a handler and waits for its end.
 pub(crate) async fn run_handler(
     handler: &Handler,
     (session, input): (&str, &str),
@@ -80,7 +80,7 @@ pub(crate) async fn run_handler(
     let Some(found) = cancel.run_until_cancelled(looking).await else {
         return HandlerRun { end: HandlerEnd::Cancelled, ..HandlerRun::failed("") };
     };
-    // Without a look there is no knowing what would run.
+    // Files that cannot be checked might have changed since they were trusted.
     let Ok((scripts, has_bash)) = found else {
         return HandlerRun::failed("its files cannot be looked at");
     };
@@ -122,7 +122,7 @@ pub(crate) async fn run_handler(
     run_program(&program, input, (handler.time_limit, site.memory), cancel).await
 }
 
-/// Says which of the files that a handler runs is another one than the session has begun with.
+/// Describes which of a handler's files differs from the one that was read with the hook file.
 fn changed_script(before: &[Script], now: &[Script]) -> String {
     let new = now.iter().find(|script| !before.contains(script));
     let changed = new.or_else(|| before.iter().find(|script| !now.contains(script)));
@@ -173,7 +173,7 @@ async fn run_program(
     let end = {
         let conversation = async {
             let writing = async move {
-                // It may end without having read everything.
+                // The handler may exit without reading all of its input.
                 stdin.write_all(input.as_bytes()).await.ok();
                 Ok(())
             };
@@ -195,7 +195,7 @@ async fn run_program(
                 }
             }
         };
-        // Processes that it has left running would hold the pipes open.
+        // Processes that the handler left running would keep the pipes open.
         group.stop(GRACE).await;
         if !talking.is_terminated() {
             tokio::time::timeout(DRAIN, &mut talking).await.ok();
@@ -225,10 +225,10 @@ async fn wait_for_end(
     }
 }
 
-/// Reads a stream to its end.
+/// Reads a stream to its end into `kept`.
 ///
 /// # Errors
-/// If it is too long.
+/// Fails if the stream is too long.
 async fn collect(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Result<(), ()> {
     let mut buffer = vec![0; READ_BYTES];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -240,7 +240,7 @@ async fn collect(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// The text without keys: it is shown, stored and told to the model.
+/// Decodes output without secrets, because the text is shown, stored and sent to the model.
 fn text_of(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     redact::redact_in_place(&mut text);

@@ -1,4 +1,4 @@
-//! The files of a project that the command of a hook names. Trust in the hook is trust in their content, too.
+//! Finds the project files that a hook's command names. Trusting the hook includes trusting their content.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ const PROJECT_VARIABLES: [&str; 6] = [
     "${PWD}",
     "$PWD",
 ];
-/// The names of variables that stand for it in longer expressions, such as `${PWD:-.}`.
+/// The variables that stand for the project's folder in longer expressions, such as `${PWD:-.}`.
 const PROJECT_NAMES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR", "PWD"];
-/// Marks a word of a line that is no path below a folder of the project. No path has it.
+/// Marks a word that is not a path below a folder of the project. No path contains this character.
 const ELSEWHERE: char = '\0';
-/// The characters that end a word of a command line, and those that end a command, too.
+/// The characters that end only a word of a command line. Those in `COMMAND_ENDS` also end the command.
 const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
-/// Programs that run nothing. A line of only these, by these names, runs no file that it names.
+/// Programs that never run a file. A line of only such programs, named without a path, runs none of the files it names.
 const READERS: [&str; 14] = [
     "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
     "true", "wc",
 ];
-/// The ends of files that a path, or a module's name with dots, may leave out.
+/// The endings that a path or a dotted module name may leave out.
 const LEFT_OUT: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];
-/// The deepest nesting of lines for other shells in the words of a line.
+/// The deepest nesting of command lines within command lines, as in `sh -c "…"`.
 const MAX_NESTING: usize = 4;
-/// The most folders of the project that a command is looked for in.
+/// The most folders of the project in which the files of a command are searched for.
 const MAX_FOLDERS: usize = 64;
 /// The most files of one command.
 const MAX_SCRIPTS: usize = 16;
-/// The most bytes of a file that can be trusted.
+/// The largest file that can be trusted, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file of the project that a command names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Its path below the project's folder, with `/`.
+    /// The path relative to the project's folder, with `/` as the separator.
     pub name: String,
-    /// The SHA-256 of its content, or of the path outside of the project to which it leads as a link; `None` if it
-    /// cannot be read.
+    /// The SHA-256 of the content or, for a link that leads out of the project, of the target's path; `None` if the
+    /// file cannot be read.
     pub sha256: Option<String>,
 }
 
@@ -56,8 +56,8 @@ impl Script {
     }
 }
 
-/// Reads the file without following a link. One that leads out of the project, such as the Python of an environment,
-/// stands for its target, which a command may name as well.
+/// Hashes a file without following links. For a link that leads out of the project, such as the Python of a virtual
+/// environment, the target's path is hashed, because a command may name that program directly as well.
 fn digest(path: &Path, project: &Path) -> Option<String> {
     let file = match nofollow::open_file(path) {
         Ok(file) => file,
@@ -75,8 +75,8 @@ fn digest(path: &Path, project: &Path) -> Option<String> {
     Some(hex(&digest))
 }
 
-/// The files below the project, whose folder is a real path, that these words of a command name and may run. What
-/// a line only reads or writes to is left out. Blocks.
+/// Returns the project files that these words of a command name and may run. Files that a command line only reads or
+/// writes are left out. `project` must be a real path. Blocks.
 pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
     let is_line = words.len() == 1;
     let mut commands = Vec::new();
@@ -122,8 +122,8 @@ fn program_of(command: &[String]) -> Option<&str> {
     command.first().map(|program| program.trim_start_matches(ELSEWHERE))
 }
 
-/// The end of a word that begins with a variable which may stand for a folder of the project: one of the known names,
-/// or one that the line sets, which is a word of its own then.
+/// Returns the part of a word that follows a variable which may stand for a folder of the project: one of the known
+/// variables, or one that the command line sets, whose name then occurs as a word.
 fn after_variable<'a>(word: &'a str, words: &[&str]) -> Option<&'a str> {
     let (name, end) = if let Some((expression, end)) = word.rsplit_once('}') {
         let is_known = PROJECT_NAMES.iter().any(|name| expression.contains(*name));
@@ -141,13 +141,13 @@ fn after_variable<'a>(word: &'a str, words: &[&str]) -> Option<&'a str> {
     words.iter().any(|word| word.trim_start_matches(ELSEWHERE) == name).then_some(end)
 }
 
-/// The word without its mark if it is an absolute path.
+/// Removes the mark from an absolute path. Other words are returned unchanged.
 fn unmarked(word: &str) -> &str {
     word.strip_prefix(ELSEWHERE).filter(|path| path.starts_with('/')).unwrap_or(word)
 }
 
-/// The folder of the project, and those that the words lead to from there: a line may go to a folder first, or ask a
-/// program for that of the project.
+/// Returns the folder of the project and all folders in it that the words name, one below another. A command line may
+/// change to such a folder before it runs a file.
 fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
     let mut folders = vec![project.to_path_buf()];
     let mut next = 0;
@@ -164,9 +164,9 @@ fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The paths that a word may stand for in a folder.
+/// Returns the paths that a word may stand for, relative to a folder.
 fn files_meant(folder: &Path, word: &str) -> Vec<PathBuf> {
-    // What follows the output of a program begins with a slash, too.
+    // A slash at the beginning also follows a command substitution, as in `$(pwd)/a.sh`.
     let is_path = word.contains(['/', '.']);
     let word = word.trim_start_matches('/');
     let mut paths = vec![folder.join(word)];
@@ -183,10 +183,10 @@ fn with_project(text: &str, project: &Path) -> String {
     PROJECT_VARIABLES.iter().fold(text.to_owned(), |text, name| text.replace(name, &folder))
 }
 
-/// Adds the commands of a line, each as its words without quotes and without the files that it writes to. Of a word
-/// that is a line for another shell, the commands are added, too. A backslash is part of a path on Windows. Of the line
-/// itself, which has depth 0, programs that the shell looks for in `PATH`, absolute paths and those below the home are
-/// marked.
+/// Splits a command line into commands, each a list of words without quotes and without the targets of redirections.
+/// A word that may be a command line for another shell is split as well. On Windows a backslash is part of a path. At
+/// depth 0, which is the line itself, programs that the shell looks up in `PATH`, absolute paths and paths below the
+/// home folder are marked with `ELSEWHERE`.
 fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut quote = None;
     let mut is_written = false;
@@ -208,7 +208,7 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
         if quote.is_some() || !is_command_end && !WORD_ENDS.contains(char) {
             match (quote, char) {
                 (None, '"' | '\'') => {
-                    // `$'…'` and `$"…"` are quotes, too.
+                    // `$'…'` and `$"…"` are quotes as well.
                     word.truncate(word.trim_end_matches('$').len());
                     quote = Some(char);
                 }
@@ -245,8 +245,8 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The path below the project of the file at this path, if there is one. A link of the project that leads out of it
-/// counts as a file.
+/// Returns the path of a file relative to the project; `None` if it is not a file of the project. A link in the project
+/// to a file outside counts as a file of the project.
 fn file_below(path: &Path, project: &Path) -> Option<PathBuf> {
     let real = real_path(path).ok()?;
     if !real.metadata().ok()?.is_file() {
@@ -255,7 +255,7 @@ fn file_below(path: &Path, project: &Path) -> Option<PathBuf> {
     real.strip_prefix(project).or_else(|_| path.strip_prefix(project)).ok().map(Path::to_path_buf)
 }
 
-/// The real path of a folder of the project; `None` if it is something else.
+/// Returns the real path of a folder of the project; `None` if the path leads to anything else.
 fn folder_below(path: &Path, project: &Path) -> Option<PathBuf> {
     let real = real_path(path).ok()?;
     (real.starts_with(project) && real.is_dir()).then_some(real)

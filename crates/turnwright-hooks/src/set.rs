@@ -1,5 +1,5 @@
-//! The hooks of a session: finds those of an occasion, runs them at the same time, and makes one verdict of what they
-//! answer.
+//! The hooks of a session: selects those for an occasion, runs them concurrently, and combines their replies into one
+//! verdict.
 
 use std::collections::BTreeMap;
 
@@ -20,29 +20,29 @@ use turnwright_types::text;
 /// The most handlers that run at the same time for one occasion.
 const MAX_AT_ONCE: usize = 16;
 
-/// Something that happens in a session.
+/// Something in a session that hooks may run for.
 #[derive(Clone, Debug)]
 pub struct Occasion {
     pub event: HookEvent,
-    /// The words that matchers look at, such as the names of a tool.
+    /// The words that matchers are tested against, such as the names of a tool.
     pub subjects: Vec<String>,
-    /// The fields of the handlers' input that only this event has, as a table.
+    /// The input fields that are specific to this event, as a JSON object.
     pub fields: Value,
 }
 
-/// The fields of the input that all events have.
+/// The input fields that all events share.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
     pub session: String,
     pub folder: String,
-    /// The permission mode, in the words of Claude Code.
+    /// The permission mode, by its name in Claude Code.
     pub mode: &'static str,
-    /// The identifier and the type of the helper whose occasion it is.
+    /// The identifier and the type of the helper, if the occasion concerns one.
     pub helper: Option<(String, String)>,
 }
 
 impl Occasion {
-    /// The input of handlers.
+    /// Returns the input for the handlers.
     pub fn input(&self, facts: &SessionFacts) -> Value {
         let mut input = json!({
             "session_id": facts.session,
@@ -66,29 +66,29 @@ impl Occasion {
 #[derive(Debug, Default)]
 pub struct HookSet {
     handlers: Vec<Handler>,
-    /// The last end of each handler, by its number.
-    // Held only to note or look up an end.
+    /// The most recent result of each handler, by the handler's number.
+    // Held only to store or look up a result.
     last: Mutex<BTreeMap<usize, String>>,
 }
 
-/// The joint answer of the handlers of an occasion. The default is that of no handler.
+/// The combined reply of the handlers of an occasion. The default is the verdict when no handler ran.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HookVerdict {
     /// The strictest decision about a tool call.
     pub decision: Option<HookDecision>,
-    /// Why, with the name of the handler.
+    /// The reason for the decision, with the name of the handler.
     pub reason: String,
-    /// Refuses what is no tool call, or says something about a call that has run.
+    /// The reason to refuse an event other than a tool call, or an objection to a call that has already run.
     pub block: Option<String>,
-    /// The whole input in place of that of the call, with the name of the handler.
+    /// The input that replaces the whole input of the call, with the name of the handler.
     pub updated_input: Option<(Value, String)>,
     /// A text for the model.
     pub context: String,
     /// Texts for the user.
     pub messages: Vec<String>,
-    /// The faults, a sentence each.
+    /// The faults of the handlers, a sentence each.
     pub problems: Vec<String>,
-    /// The turn must end. The text says why.
+    /// The reason why the turn must end, if it must.
     pub stop: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl HookSet {
         HookSet { handlers, last: Mutex::default() }
     }
 
-    /// The handlers in the order of their files, each with how it ended last.
+    /// Returns the handlers in the order of their files, each with its most recent result.
     pub fn list(&self) -> Vec<(&Handler, Option<String>)> {
         let last = self.last.lock();
         let all = self.handlers.iter().enumerate();
@@ -108,29 +108,29 @@ impl HookSet {
         self.handlers.is_empty()
     }
 
-    /// Returns true if there are handlers of an event.
+    /// Returns true if there are handlers for an event.
     pub fn has(&self, event: HookEvent) -> bool {
         self.handlers.iter().any(|handler| handler.event == event)
     }
 
-    /// Returns true if any handler runs in the sandbox. Only then is one made.
+    /// Returns true if any handler needs the sandbox. Otherwise no sandbox is prepared.
     pub fn has_confined(&self, confines_all: bool) -> bool {
         self.handlers.iter().any(|handler| handler.needs_sandbox(confines_all))
     }
 
-    /// The names of the handlers that the occasion waits for, or of those that run in the background.
+    /// Returns the names of an occasion's handlers, either those that run in the background or the others.
     pub fn names(&self, occasion: &Occasion, in_background: bool) -> Vec<String> {
         let chosen = self.choose(occasion, in_background);
         chosen.into_iter().map(|number| self.handlers[number].name()).collect()
     }
 
-    /// Returns true if any of these handlers runs in the sandbox.
+    /// Returns true if any of the handlers that [`Self::names`] lists needs the sandbox.
     pub fn confines(&self, occasion: &Occasion, in_background: bool, site: &HookSite) -> bool {
         let mut chosen = self.choose(occasion, in_background).into_iter();
         chosen.any(|number| self.handlers[number].needs_sandbox(site.confines_all))
     }
 
-    /// The numbers of the handlers of an occasion, without repetitions.
+    /// Returns the numbers of the handlers for an occasion. Of handlers with the same command, only one is chosen.
     fn choose(&self, occasion: &Occasion, in_background: bool) -> Vec<usize> {
         let input = occasion.fields.get("tool_input").unwrap_or(&Value::Null);
         let mut chosen: Vec<usize> = Vec::new();
@@ -161,7 +161,7 @@ impl HookSet {
         chosen
     }
 
-    /// Runs the handlers of an occasion, or those of them that run in the background.
+    /// Runs the handlers of an occasion, either those that run in the background or the others.
     pub async fn run(
         &self,
         occasion: &Occasion,
@@ -201,7 +201,7 @@ impl HookSet {
         (number, reply)
     }
 
-    /// Joins the answers, which are in the order of the files.
+    /// Combines the replies, which are in the order of the files.
     fn verdict(&self, replies: Vec<(usize, HandlerReply)>) -> HookVerdict {
         let mut verdict = HookVerdict::default();
         let mut blocks = Vec::new();

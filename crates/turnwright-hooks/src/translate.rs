@@ -1,5 +1,5 @@
-//! Tool calls in the words of Claude Code, which scripts know: names and inputs, and changed inputs back. A call that
-//! touches several files is several uses, one a file.
+//! Translates the names and inputs of tool calls into those of Claude Code, which hook scripts expect, and changed
+//! inputs back. A call that touches several files becomes several uses, one for each file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use turnwright_types::update::COMMAND_TOOL;
 pub struct HookedTool<'a> {
     /// The agent's name of the tool.
     pub name: &'a str,
-    /// True for the tool of an MCP server, which is called by the same name everywhere.
+    /// True for the tool of an MCP server, whose name is the same for all agents.
     pub is_remote: bool,
     pub arguments: &'a Value,
-    /// The files that it would read, write or delete, with absolute paths.
+    /// The files that the call would read, write or delete, with absolute paths.
     pub files: Vec<TouchedFile>,
 }
 
-/// A file of a call.
+/// A file that a call touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TouchedFile {
     pub path: PathBuf,
@@ -30,12 +30,12 @@ pub struct TouchedFile {
 /// A use of a tool, as handlers see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolUse {
-    /// The names that matchers look at: Claude Code's first, which handlers are told, and the agent's own.
+    /// The names that matchers are tested against: Claude Code's, then the agent's own. Handlers are given the first.
     pub names: Vec<String>,
     pub input: Value,
 }
 
-/// The agent's tools, with their names in Claude Code.
+/// The agent's tools and their names in Claude Code.
 const NAMES: [(&str, &[&str]); 16] = [
     (COMMAND_TOOL, &["Bash"]),
     ("exec_output", &["BashOutput"]),
@@ -59,7 +59,7 @@ fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
     let is_input = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();
     let known: &[&str] = match row {
-        // Input for a shell that runs is a command.
+        // Input to a running shell counts as a command.
         _ if is_input => &["Bash", "BashOutput"],
         Some(row) => row.1,
         None if tool.files.iter().any(|file| file.is_changed) => &["Edit"],
@@ -68,18 +68,18 @@ fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     known.iter().copied().chain([tool.name]).map(str::to_owned).collect()
 }
 
-/// A field of an input, with the names of the argument that it stands for: the agent's own, and others that models use.
+/// A field of an input, with the names of the argument it represents: the agent's own, then others that models use.
 type FieldRow = (&'static str, &'static [&'static str]);
 
 const OLD_STRING: FieldRow = ("old_string", &["old_string", "old_text", "old_str", "oldText"]);
 const NEW_STRING: FieldRow = ("new_string", &["new_string", "new_text", "new_str", "newText"]);
 const PATH: FieldRow = ("path", &["path", "directory", "dir"]);
-/// The fields that handlers may change. All but the last must be in a changed input.
+/// The fields that handlers may change. A changed input must contain all of the tool's except the description.
 const CHANGEABLE: [&str; 6] =
     ["command", "content", "old_string", "new_string", "url", DESCRIPTION];
 const DESCRIPTION: &str = "description";
 
-/// The fields of the input of a tool, but for the file and the time limit; `None` if they are its arguments.
+/// Returns the input fields of a tool except the file and the time limit; `None` if the arguments are used unchanged.
 fn fields_of(tool: &str) -> Option<&'static [FieldRow]> {
     let rows: &[FieldRow] = match tool {
         COMMAND_TOOL => &[
@@ -108,13 +108,13 @@ fn fields_of(tool: &str) -> Option<&'static [FieldRow]> {
     Some(rows)
 }
 
-/// The first of these arguments that is given.
+/// Returns the first of these arguments that is present and not null.
 fn argument<'a>(arguments: &'a Value, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| arguments.get(name).filter(|value| !value.is_null()))
 }
 
 impl HookedTool<'_> {
-    /// Returns the uses of tools that the call stands for.
+    /// Returns the tool uses that the call corresponds to.
     pub fn uses(&self) -> Vec<ToolUse> {
         let names = names_of(self);
         if self.is_remote {
@@ -135,7 +135,7 @@ impl HookedTool<'_> {
         uses.collect()
     }
 
-    /// The input of the use that concerns this file.
+    /// Returns the input of the use for this file.
     fn input(&self, file: Option<&Path>) -> Value {
         let rows = fields_of(self.name);
         let mut input = match (rows, self.arguments) {
@@ -162,7 +162,7 @@ impl HookedTool<'_> {
         Value::Object(input)
     }
 
-    /// The texts that the call takes away and puts in, of all places in all files.
+    /// Returns the texts that the call removes and inserts, joined over all places in all files.
     fn passages(&self) -> (String, String) {
         if let Some(patch) = argument(self.arguments, &["patch", "input"]).and_then(Value::as_str) {
             let lines = |mark: char| {
@@ -180,10 +180,10 @@ impl HookedTool<'_> {
         (texts(OLD_STRING.1), texts(NEW_STRING.1))
     }
 
-    /// The arguments of the call with the input that a handler has put in place of its own.
+    /// Returns the arguments of the call with a handler's changed input applied.
     ///
     /// # Errors
-    /// Why there are none, as a phrase.
+    /// Returns the reason, as a phrase, if the change is not possible.
     pub fn updated_arguments(&self, updated: &Value) -> Result<Value, String> {
         let uses = self.uses();
         let [of] = uses.as_slice() else { return Err("it touches several files".to_owned()) };
@@ -216,7 +216,7 @@ impl HookedTool<'_> {
     }
 }
 
-/// The result of a call as a handler sees it.
+/// Returns the result of a call as handlers see it.
 pub fn tool_response(of: &ToolUse, output: &str, raw: &Value) -> Value {
     match of.names.first().map(String::as_str) {
         Some("Bash") => {

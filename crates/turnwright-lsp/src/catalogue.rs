@@ -1,4 +1,4 @@
-//! The language servers: those that are known, each used where it is installed, and those of a file in the form of
+//! The language servers: the built-in ones, each used where it is installed, and those of a file in the format of
 //! `.lsp.json`, which other agents read as well.
 
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use crate::connection::Readiness;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 
-/// How long a server may take to answer its first request.
+/// The default time limit for a server's answer to its first request.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(45);
 const MAX_STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
-/// How often a server that has crashed is started again.
+/// The most times that a crashed server is started again.
 const MAX_RESTARTS: u32 = 3;
-/// The most servers of one file, and the most characters of a name or a problem that are told.
+/// The most servers in one file, and the most characters of a name or a problem that are shown.
 const MAX_SERVERS: usize = 32;
 const MAX_TOLD_CHARS: usize = 200;
 
-/// The known servers; for a file, the first one of them that is installed and works is used. Their settings differ from
-/// their own defaults where these run what the session's checks run, hold the locks of builds, or work ahead.
+/// The built-in servers. For each file, the first one that is installed and works is used. The settings override
+/// defaults that would repeat the session's checks, hold build locks, or do work in advance.
 const KNOWN: &str = include_str!("servers.json");
 
 /// A server that can be started, as `.lsp.json` describes it.
@@ -37,13 +37,13 @@ pub struct LanguageServer {
     #[serde(default, rename = "env")]
     pub(crate) environment: BTreeMap<String, String>,
     transport: Option<String>,
-    /// The endings of its files, each with the name of the language.
+    /// The file name endings that the server handles, each with the name of the language.
     #[serde(rename = "extensionToLanguage")]
     languages: BTreeMap<String, String>,
     /// The files that mark the root of a project.
     #[serde(default)]
     markers: Vec<String>,
-    /// True if it can do nothing without a project.
+    /// True if the server is of no use without a project.
     #[serde(default)]
     needs_marker: bool,
     #[serde(default)]
@@ -52,17 +52,17 @@ pub struct LanguageServer {
     pub(crate) options: Value,
     #[serde(default)]
     pub(crate) settings: Value,
-    /// In milliseconds.
+    /// The time limit for the first answer, in milliseconds.
     startup_timeout: Option<u64>,
     restart_on_crash: Option<bool>,
     max_restarts: Option<u32>,
-    /// True if a file names it, and not we.
+    /// True if the server comes from a file, and is not a built-in one.
     #[serde(skip)]
     pub is_configured: bool,
 }
 
 impl LanguageServer {
-    /// Reads an entry of a file.
+    /// Reads the entry of a server in a file.
     fn read(name: &str, entry: &Value) -> Result<LanguageServer, String> {
         let mut server = LanguageServer::deserialize(entry).map_err(|error| error.to_string())?;
         let command = Path::new(&server.command);
@@ -77,13 +77,13 @@ impl LanguageServer {
         Ok(server)
     }
 
-    /// How long it may take to answer its first request.
+    /// Returns the time limit for the server's answer to its first request.
     pub(crate) fn startup(&self) -> Duration {
         let limit = self.startup_timeout.map_or(STARTUP_TIMEOUT, Duration::from_millis);
         limit.min(MAX_STARTUP_TIMEOUT)
     }
 
-    /// How often it is started again after a crash.
+    /// Returns the most times that the server is started again after a crash.
     pub(crate) fn restarts(&self) -> u32 {
         if self.restart_on_crash == Some(false) {
             return 0;
@@ -91,7 +91,7 @@ impl LanguageServer {
         self.max_restarts.unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
     }
 
-    /// The name of the language of a file, if the server knows it.
+    /// Returns the name of a file's language if the server handles it.
     pub(crate) fn language(&self, file: &Path) -> Option<&str> {
         let name = file.file_name()?.to_str()?;
         let mut languages = self.languages.iter();
@@ -102,8 +102,9 @@ impl LanguageServer {
         known.map(|(_, language)| language.as_str())
     }
 
-    /// The folder in which the server works on a file of this session folder: the outermost one that has a marker, so
-    /// that all parts of a project have one server. `None` if it needs a project and there is none. Blocks.
+    /// Returns the root folder for a server that handles `file`: the outermost folder with a marker below the session's
+    /// `folder`, so that all parts of a project share one server. `None` if the server needs a project and there is
+    /// none. Blocks.
     pub(crate) fn root(&self, file: &Path, folder: &Path) -> Option<PathBuf> {
         let inner = file.ancestors().skip(1).take_while(|place| place.starts_with(folder));
         let marked = inner
@@ -112,20 +113,20 @@ impl LanguageServer {
         marked.or((!self.needs_marker).then_some(folder)).map(Path::to_path_buf)
     }
 
-    /// Returns true if a path shows that the server is useful in its folder: its language, or a marker.
+    /// Returns true if a path suggests that the server is useful in its folder, by its language or as a marker.
     pub fn is_about(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default();
         self.language(path).is_some() || self.markers.iter().any(|marker| name == marker.as_str())
     }
 
-    /// The program with its arguments, for people.
+    /// Returns the program with its arguments, for display.
     pub fn command_line(&self) -> String {
         let words = std::iter::once(&self.command).chain(&self.arguments);
         escape_hidden_line(&words.map(String::as_str).collect::<Vec<_>>().join(" "))
     }
 }
 
-/// The known servers.
+/// Returns the built-in servers.
 pub fn known_servers() -> Vec<LanguageServer> {
     let (mut servers, _) = configured_servers(&serde_json::from_str(KNOWN).unwrap_or_default());
     for server in &mut servers {
@@ -134,7 +135,7 @@ pub fn known_servers() -> Vec<LanguageServer> {
     servers
 }
 
-/// The servers of a file, and a sentence about each entry that cannot be used.
+/// Returns the servers in a file, and a sentence about each entry that cannot be used.
 pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
     let mut servers = Vec::new();
     let mut problems = Vec::new();
@@ -150,7 +151,7 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
     (servers, problems)
 }
 
-/// A part of a file as problems show it.
+/// Makes a part of a file safe to show in a problem.
 fn told(part: &str) -> String {
     escape_hidden_line(text::first_chars(part, MAX_TOLD_CHARS))
 }
@@ -240,7 +241,7 @@ mod tests {
             assert_eq!(servers.len(), usize::from(expected.is_empty()), "{entry}");
             assert!(problems.concat().contains(expected), "{entry}: {problems:?}");
         }
-        // A stranger's file cannot fill the screen, or hide what it says.
+        // An untrusted file must not fill the screen or hide its content.
         let arguments = "\u{1b}[2J".repeat(9_999);
         let odd = json!({ "command": "x", "args": arguments, "extensionToLanguage": {} });
         let name = "x\u{202e}".repeat(9_999);

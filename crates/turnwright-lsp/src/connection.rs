@@ -1,5 +1,5 @@
-//! The connection to a server: our requests and notifications, its responses, what it requests, and what it says by
-//! itself. Everything that it may ask is answered, and nothing that it asks changes anything.
+//! The connection to a server, with requests and notifications in both directions. Every request of the server is
+//! answered, and none of them changes any file.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -23,46 +23,46 @@ use turnwright_rpc::{
 };
 use turnwright_types::hash::std_hash;
 
-/// The most of our messages that wait for the server. One that does not read so many is given up.
+/// The most messages that wait to be sent. The connection is closed if the server falls further behind.
 const MAX_QUEUED_MESSAGES: usize = 256;
-/// The most of our requests that wait for a response.
+/// The most requests that wait for a response.
 const MAX_REQUESTS: usize = 64;
-/// After so many messages reading pauses, because each costs work.
+/// The number of messages after which reading pauses, so that a server cannot keep this program busy.
 const MAX_BURST: u32 = 1_000;
 const BURST_PAUSE: Duration = Duration::from_millis(100);
-/// The length above which a message is read on a blocking thread.
+/// The length above which a message is parsed on a blocking thread.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
-/// The most works in progress that are followed, and the most settings that one request is answered with.
+/// The most progress tokens that are tracked, and the most settings in the answer to one request.
 const MAX_PROGRESS: usize = 64;
 const MAX_SETTINGS: usize = 256;
-/// Errors without a version are those of the last text when no others have come for so long.
+/// Errors published without a version are taken for those of the latest text if no others follow within this time.
 const QUIET_TIME: Duration = Duration::from_millis(250);
-/// Errors from before another text was told count when no others have come for so long since.
+/// When another file has changed, older errors count only if no newer ones come within this time.
 const DEPENDENT_TIME: Duration = Duration::from_secs(1);
-/// The work of a server that sends no notification about it is assumed to begin and end within this time.
+/// A server that has reported no progress within this time is assumed to have loaded the project.
 const QUIET_START: Duration = Duration::from_secs(3);
 
-/// How a server tells that it has loaded the project.
+/// The way in which a server indicates that it has loaded the project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Readiness {
-    /// It does not answer before.
+    /// The server answers only once the project is loaded, so nothing has to be waited for.
     #[default]
     AtOnce,
-    /// When its progress has ended.
+    /// The progress that the server reports has ended.
     Progress,
-    /// It says that it is quiescent, as rust-analyzer does.
+    /// The server reports that it is quiescent, as rust-analyzer does.
     Quiescence,
 }
 
-/// A document that the server was told.
+/// A document that is open in the server.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
-    /// A hash of its text.
+    /// The hash of the document's text.
     pub(crate) hash: u64,
-    /// The errors that the server has published of this text.
+    /// The errors that the server has published for this text.
     pub(crate) published: Option<Published>,
 }
 
@@ -70,25 +70,25 @@ pub(crate) struct Document {
 #[derive(Debug)]
 pub(crate) struct Published {
     at: Instant,
-    /// When they count, unless others come before.
+    /// The time from which these errors count, unless others replace them before.
     settled: Instant,
     errors: Vec<Problem>,
 }
 
-/// The state that follows from what the server has said and was told.
+/// The state of the server, as known from the messages in both directions.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The open documents, the one that was used last at the end.
+    /// The open documents, the most recently used one last.
     pub(crate) documents: Vec<Document>,
-    /// The number of the text that was told last. No two texts of a server have the same.
+    /// The version of the text that was sent last. No two texts have the same version, even of different documents.
     pub(crate) last_version: i64,
-    /// True if it has asked to be asked for diagnostics.
+    /// True if the server has registered to be asked for diagnostics.
     pub(crate) wants_pulls: bool,
-    /// When somebody last asked it something, and when it was last told a text.
+    /// The time when the server was last used, and the time when a new text was last sent.
     pub(crate) used: Instant,
     pub(crate) changed: Instant,
     started: Instant,
-    /// Hashes of the tokens of its works.
+    /// Hashes of the tokens of all progress that has begun and not ended.
     progress: HashSet<u64>,
     has_progressed: bool,
     is_quiescent: bool,
@@ -109,7 +109,7 @@ impl Heard {
         }
     }
 
-    /// Returns true if it has loaded the project.
+    /// Returns true if the server has loaded the project.
     pub(crate) fn is_ready(&self, readiness: Readiness) -> bool {
         let may_begin = self.has_progressed || self.started.elapsed() > QUIET_START;
         match readiness {
@@ -133,7 +133,7 @@ impl Heard {
         }
     }
 
-    /// Keeps published errors. Servers may publish the whole project, and errors of earlier texts: those are not kept.
+    /// Stores published errors, except those of files that are not open and those of earlier texts.
     fn take_errors(&mut self, params: &Value) {
         let Some(path) = path_of(&params["uri"]) else { return };
         let mut open = self.documents.iter_mut();
@@ -148,13 +148,13 @@ impl Heard {
         document.published = Some(Published { at, settled, errors });
     }
 
-    /// The document that has this text; `None` if it has another one by now.
+    /// Returns the document that has this text; `None` if its text has changed since.
     pub(crate) fn document(&self, shown: &ShownText) -> Option<&Document> {
         let document = self.documents.iter().find(|document| document.path == shown.path)?;
         (document.version == shown.version).then_some(document)
     }
 
-    /// The published errors of a text, and from when on they count.
+    /// Returns the published errors of a text, and the time from which they count.
     pub(crate) fn published(&self, shown: &ShownText) -> Option<(Instant, Vec<Problem>)> {
         let Published { at, settled, errors } = self.document(shown)?.published.as_ref()?;
         let may_depend = shown.is_saved && *at < self.changed;
@@ -163,7 +163,7 @@ impl Heard {
     }
 }
 
-/// The connection. Clones share it.
+/// A connection to a server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<Wire>);
 
@@ -182,8 +182,8 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Connects to a server. Its tasks end when the server closes one of its pipes, when the connection is closed, or when
-/// the set is dropped.
+/// Connects to a server. The returned tasks end when the server closes one of its pipes, when the connection is closed,
+/// or when the set is dropped.
 pub(crate) fn connect(
     output: impl AsyncRead + Unpin + Send + 'static,
     input: impl AsyncWrite + Unpin + Send + 'static,
@@ -211,7 +211,7 @@ pub(crate) fn connect(
     (connection, tasks)
 }
 
-/// Writes the messages, and at the end those that are queued by then.
+/// Writes messages to the server. Those that are queued when the connection ends are still written.
 async fn write(
     mut frames: mpsc::Receiver<Vec<u8>>,
     mut input: impl AsyncWrite + Unpin,
@@ -232,12 +232,12 @@ async fn write(
 }
 
 impl Connection {
-    /// The state that follows from what the server has said and was told.
+    /// Returns the state of the server, as known from the messages in both directions.
     pub(crate) fn heard(&self) -> &watch::Sender<Heard> {
         &self.0.heard
     }
 
-    /// Waits for the end of the connection.
+    /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
@@ -252,7 +252,7 @@ impl Connection {
         self.0.ended.cancel();
     }
 
-    /// Sends a request and waits for its result. One that is given up is withdrawn.
+    /// Sends a request and waits for its result. The request is cancelled if the wait is.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -279,7 +279,7 @@ impl Connection {
         self.call(None, method, params);
     }
 
-    /// Sends a request or notification. Some servers refuse parameters that are null.
+    /// Sends a request or notification. Null parameters are left out, because some servers refuse them.
     fn call(&self, id: Option<u64>, method: &str, params: Value) {
         let mut message = json!({ "jsonrpc": "2.0", "method": method });
         if let Some(id) = id {
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Takes a message of the server.
+    /// Handles a message from the server.
     fn take(&self, message: &[u8]) {
         match parse_line(message) {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request of the server.
+    /// Answers a request from the server.
     fn answer(&self, id: &RequestId, method: &str, params: &Params) {
         let params = params.read::<Value>().unwrap_or_default();
         let result = match method {
@@ -364,7 +364,7 @@ impl Connection {
                 Ok(Value::Null)
             }
             "client/unregisterCapability" => {
-                // The name is misspelt in the protocol.
+                // The protocol really spells the name like this.
                 self.register(&params["unregisterations"], false);
                 Ok(Value::Null)
             }
@@ -390,7 +390,7 @@ impl Connection {
     }
 }
 
-/// The settings that a server asks for: as many as it names, null where there are none.
+/// Returns the settings for the sections that a server asks for, in order; null for a section without settings.
 fn configuration(settings: &Value, params: &Value) -> Value {
     let items = params["items"].as_array().into_iter().flatten().take(MAX_SETTINGS);
     let found = items.map(|item| {
@@ -401,7 +401,7 @@ fn configuration(settings: &Value, params: &Value) -> Value {
     found.collect()
 }
 
-/// Withdraws a request when it is dropped, unless it was answered.
+/// Cancels a request on drop, unless it was answered.
 struct Withdrawal<'a> {
     connection: &'a Connection,
     id: u64,
@@ -520,7 +520,7 @@ mod tests {
         assert!(settled <= Instant::now() && errors[0].message == "right");
         heard.take_errors(&publish(&path, Value::Null, "without a version"));
         assert!(heard.published(&shown).unwrap().0 > Instant::now());
-        // Another file was changed since: what that has mended may be published soon.
+        // Another file has changed since, and new errors because of that may be published soon.
         heard.changed = Instant::now() + Duration::from_secs(9);
         assert_eq!(heard.published(&shown).unwrap().0, heard.changed + DEPENDENT_TIME);
         let earlier = ShownText { is_saved: false, ..shown };

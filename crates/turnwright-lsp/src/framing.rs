@@ -1,15 +1,15 @@
 //! The frames of the protocol: a header with the length of a message, an empty line, and the message. Lines that are
-//! no headers, such as logs, are skipped, and so are messages that are too long.
+//! not headers, such as logs, are skipped, and so are messages that are too long.
 
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-/// The longest message that is read, which may take a hundred times as much memory once it is parsed, and the longest
-/// that is skipped. A server that announces more is broken.
+/// The longest message that is read, because parsing may take a hundred times as much memory, and the longest that is
+/// skipped. A server that announces a longer one is taken for broken.
 const MAX_MESSAGE_BYTES: usize = 2 * 1024 * 1024;
 const MAX_SKIPPED_BYTES: usize = 256 * 1024 * 1024;
-/// After so many bytes that are no message, the program is no language server.
+/// The number of other bytes after which the program is taken for something other than a language server.
 const MAX_OTHER_BYTES: usize = 1024 * 1024;
 
 /// Puts a message into a frame.

@@ -1,5 +1,5 @@
-//! The language servers of a session: which one is for a file, when it starts, and what the edits of a turn have done
-//! to the errors of their files.
+//! The language servers of a session: selects and starts the server for a file, and compares the errors of files before
+//! and after the edits of a turn.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,39 +25,39 @@ use turnwright_workspace::{nofollow, real_path};
 
 /// The most servers of a session that run at the same time.
 const MAX_RUNNING: usize = 3;
-/// How long a server runs that nobody uses.
+/// The time after which an unused server is ended.
 const IDLE_TIME: Duration = Duration::from_secs(600);
-/// The longest text that a server is shown.
+/// The longest text that a server is shown, in bytes.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
-/// The most edited files that are followed in a turn.
+/// The most edited files that are tracked in a turn.
 const MAX_EDITED: usize = 50;
-/// The most places of a name in a file at which a server is asked about it, and how long it may take for all of them.
+/// The most occurrences of a name at which a server is asked about it, and the time limit for all of them together.
 const MAX_TRIES: usize = 5;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const STARTING: &str = "it is still starting";
 const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
-/// Decides about the servers of a session. Its methods block.
+/// Decides which servers may run in a session, and in which sandbox. The methods block.
 pub trait LanguageGate: std::fmt::Debug + Send + Sync {
     /// Returns true if this server may be started for the project in this folder of the session.
     fn permits(&self, server: &LanguageServer, folder: &Path) -> bool;
 
-    /// The sandbox profile of the session's servers; `None` if there is no sandbox, without which none is started.
+    /// Returns the sandbox profile for the session's servers; `None` if there is no sandbox, so that no server starts.
     fn profile(&self) -> Option<SandboxProfile>;
 }
 
-/// The things that a session gives its servers.
+/// The environment that a session provides for its servers.
 #[derive(Debug)]
 pub struct LanguageSite {
     /// The folders of the session, as real paths.
     pub folders: Vec<PathBuf>,
     pub environment: Environment,
-    /// The folder for what the servers write.
+    /// The folder below which servers may write.
     pub cache: PathBuf,
-    /// How many bytes of memory one server may hold, with all that it has started.
+    /// The most bytes of memory that one server may use, including the processes that it has started.
     pub memory: u64,
-    /// The servers that are used before the known ones.
+    /// The user's servers, which take precedence over the built-in ones.
     pub configured: Vec<LanguageServer>,
     pub gate: Arc<dyn LanguageGate>,
     pub stop: CancellationToken,
@@ -71,7 +71,7 @@ pub struct LanguageServers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     site: LanguageSite,
-    /// All servers, made for the first edit; for a file, the first one that can be used.
+    /// All servers, in order of precedence. Read on first use.
     specs: OnceLock<Vec<Arc<LanguageServer>>>,
     state: watch::Sender<State>,
 }
@@ -88,9 +88,9 @@ struct Started {
     spec: Arc<LanguageServer>,
     root: PathBuf,
     phase: watch::Receiver<Phase>,
-    /// How often it was started again after a crash.
+    /// The number of restarts after crashes.
     restarts: u32,
-    /// True if an edit has waited for its start.
+    /// True if an edit has already waited for the server to start.
     was_waited_for: bool,
 }
 
@@ -101,11 +101,11 @@ struct Edited {
     /// The errors before the turn, and before the last edit.
     first: Before,
     last: Before,
-    /// True if it was edited since all files were looked at.
+    /// True if the file was edited since the last review.
     is_due: bool,
 }
 
-/// The errors of a file before and after a change, as far as they are known.
+/// The errors of a file before and after a change, where they are known.
 struct Compared {
     report: FileReport,
     before: Option<ErrorCounts>,
@@ -115,7 +115,7 @@ struct Compared {
 /// The errors of a file before a change.
 #[derive(Clone, Debug)]
 enum Before {
-    /// Those of this text, as soon as the server can be asked.
+    /// The errors of this text, which the server has not been asked for yet.
     Text(Arc<str>),
     Errors(ErrorCounts),
 }
@@ -154,12 +154,12 @@ impl LanguageServers {
         });
     }
 
-    /// Notes that a file was edited, so that the end of the turn looks at it.
+    /// Notes that a file was edited, so that the next review includes it.
     pub fn note_edit(&self, file: &Path) {
         self.change_edited(file, |edited| edited.is_due = true);
     }
 
-    /// Says what an edit has done to a file; `None` if no server is for it.
+    /// Reports the effect of an edit on the errors of a file; `None` if there is no server for it.
     pub async fn finish_edit(&self, file: &Path, deadline: Instant) -> Option<FileReport> {
         let edited = self.edited(file)?;
         let compared = self.compare(file, edited.last, true, deadline).await?;
@@ -167,8 +167,8 @@ impl LanguageServers {
         Some(compared.report)
     }
 
-    /// Says what the turn has done to all files that were edited since they were last looked at. What is told is not
-    /// told again.
+    /// Reports the errors that the turn has caused in all files that were edited since the last review. No error is
+    /// reported twice.
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
         let deadline = Instant::now() + limit;
         let mut reports = Vec::new();
@@ -188,7 +188,7 @@ impl LanguageServers {
         reports
     }
 
-    /// Compares the errors that a file has now with those before a change; `None` if no server is for it.
+    /// Compares a file's current errors with those before a change; `None` if there is no server for it.
     async fn compare(
         &self,
         file: &Path,
@@ -215,7 +215,7 @@ impl LanguageServers {
         compared.before = match before {
             Before::Errors(counts) => Some(counts),
             Before::Text(old) => {
-                // The rest of the time is for what matters more.
+                // Leave the rest of the time for the errors of the new text, which matter more.
                 let half = Instant::now() + (deadline - Instant::now()) / 2;
                 let shown = source.show(file, &old, false);
                 let errors = source.errors(&shown, half).await;
@@ -233,17 +233,17 @@ impl LanguageServers {
         Some(compared)
     }
 
-    /// Returns true if a file was edited since all were looked at.
+    /// Returns true if a file was edited since the last review.
     pub fn has_unreviewed(&self) -> bool {
         self.0.state.borrow().edited.iter().any(|edited| edited.is_due)
     }
 
-    /// Forgets the edits of the turn before.
+    /// Forgets the edits of the previous turn.
     pub fn begin_turn(&self) {
         self.0.state.send_modify(|state| state.edited.clear());
     }
 
-    /// Tells the running servers of files that were changed.
+    /// Tells the running servers which files have changed.
     pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
         for server in self.ready_servers() {
             server.note_events(events);
@@ -260,7 +260,8 @@ impl LanguageServers {
         ready.collect()
     }
 
-    /// Returns true if there is a server that can be asked for places. One that nobody uses starts again for that.
+    /// Returns true if there is a server that can be asked for places. One that was ended as unused also counts,
+    /// because it is started again when it is asked.
     pub fn has_places(&self) -> bool {
         let state = self.0.state.borrow();
         let mut phases = state.started.iter().map(|started| started.phase.borrow());
@@ -272,16 +273,16 @@ impl LanguageServers {
         self.0.site.stop.cancel();
         let state = self.0.state.send_replace(State::default());
         for Started { mut phase, .. } in state.started {
-            // It fails once the task has ended.
+            // This fails once the server's task has ended.
             while phase.changed().await.is_ok() {}
         }
     }
 
-    /// Finds the definition or all uses of a name that a file has, on this line or anywhere: files and lines, counted
-    /// from 1.
+    /// Finds the definition or all uses of a name that occurs in a file, on this line if one is given. Returns files
+    /// and lines, counted from 1.
     ///
     /// # Errors
-    /// Why there is no answer, as a sentence without its end.
+    /// Returns the reason why there is no answer, as a sentence without a full stop.
     pub async fn find_places(
         &self,
         file: &Path,
@@ -298,7 +299,7 @@ impl LanguageServers {
     /// Finds the edits that rename a symbol of a file.
     ///
     /// # Errors
-    /// Why there are none, as a sentence without its end.
+    /// Returns the reason why there are none, as a sentence without a full stop.
     pub async fn rename(
         &self,
         file: &Path,
@@ -350,7 +351,7 @@ impl LanguageServers {
         end
     }
 
-    /// The server of a file, which is started if need be.
+    /// Returns the server for a file, and starts it if necessary.
     async fn use_server(&self, file: &Path) -> Option<Started> {
         for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
             let mut known = self.find_started(spec, file);
@@ -362,7 +363,7 @@ impl LanguageServers {
                 Some(known) => match &*known.phase.borrow() {
                     Phase::Starting | Phase::Ready(_) => return Some(known.clone()),
                     Phase::Idle => known.restarts,
-                    // Where it cannot work, another one may.
+                    // This server does not work here, but another one may.
                     Phase::Failed { has_worked: false, .. } => continue,
                     Phase::Failed { .. } if known.restarts >= spec.restarts() => continue,
                     Phase::Failed { .. } => known.restarts + 1,
@@ -382,7 +383,7 @@ impl LanguageServers {
         found.cloned()
     }
 
-    /// Finds out if a server can be started for a file.
+    /// Checks whether a server can be started for a file, and prepares its launch.
     async fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
         let shared = Arc::clone(&self.0);
         let spec = Arc::clone(spec);
@@ -390,12 +391,12 @@ impl LanguageServers {
         let preparing = spawn_blocking(move || {
             let site = &shared.site;
             let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
-            // Nearly always this is all that is looked at.
+            // This comes first because it nearly always settles the matter.
             if !site.gate.permits(&spec, folder) {
                 return None;
             }
             let program = find_program(&spec, &site.environment)?;
-            // The project's own programs are not what the user has installed.
+            // A program inside the project may not stand in for a built-in server that the user has installed.
             let real = real_path(&program).ok()?;
             let is_own = site.folders.iter().any(|folder| real.starts_with(folder));
             if is_own && !spec.is_configured {
@@ -410,7 +411,7 @@ impl LanguageServers {
         preparing.await.ok().flatten()
     }
 
-    /// Starts a server unless too many run.
+    /// Starts a server unless too many are running.
     fn start(&self, launch: Launch, restarts: u32) -> Option<Started> {
         let site = &self.0.site;
         if site.stop.is_cancelled() {
@@ -428,7 +429,7 @@ impl LanguageServers {
         self.0.state.send_modify(|state| {
             let is_same = |other: &Started| other.spec == new.spec && other.root == new.root;
             state.started.retain(|other| other.is_running() || !is_same(other));
-            // Another call may have started it meanwhile.
+            // Another call may have started the same server in the meantime.
             started = state.started.iter().find(|other| is_same(other)).cloned();
             let running = state.started.iter().filter(|other| other.is_running()).count();
             if started.is_none() && running < MAX_RUNNING {
@@ -441,8 +442,8 @@ impl LanguageServers {
         started
     }
 
-    /// The server, which is waited for until it has started, and by the caller until it has loaded the project. Of edits
-    /// only the first one waits for that.
+    /// Returns a server once it has started. The caller still has to wait until the server has loaded the project. Only
+    /// the first edit waits for that; for later ones it is an error if the server is not ready.
     async fn ready_source(
         &self,
         started: &Started,
@@ -485,8 +486,8 @@ impl LanguageServers {
 }
 
 impl Edited {
-    /// Notes what was found out about the errors before an edit, and those after it. Where those are not known, the next
-    /// edit is compared with what was before this one.
+    /// Stores the errors before and after an edit. If those after it are not known, the next edit is compared with
+    /// those before this one.
     fn note(&mut self, before: Option<ErrorCounts>, now: Option<ErrorCounts>) {
         if let (Before::Text(_), Before::Text(_), Some(before)) = (&self.first, &self.last, &before)
         {
@@ -499,7 +500,7 @@ impl Edited {
 }
 
 impl Started {
-    /// Waits until a server whose connection has ended has ended, too.
+    /// If the server's connection has ended, waits until its process has ended as well.
     async fn wait_while_ending(&mut self) {
         let ended = self.phase.wait_for(|phase| match phase {
             Phase::Ready(server) => !server.has_ended(),
@@ -513,7 +514,7 @@ impl Started {
     }
 }
 
-/// Shows a server what has become of the files that it has open.
+/// Shows a server the current state of the files that it has open.
 async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
     let files = source.shown_files().into_iter();
     for file in files.filter(|file| Some(file.as_path()) != except) {
@@ -527,13 +528,13 @@ async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
     }
 }
 
-/// The name of a server's folder: names of files have characters with a meaning.
+/// Returns the name of a server's folder, without characters that have a meaning in paths.
 fn folder_name(server: &str) -> String {
     let chars = server.chars().take(64);
     chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
-/// The text of a file on the disk.
+/// The result of reading a file's text from the disk.
 enum ReadText {
     Text(Arc<str>),
     Missing,
@@ -557,13 +558,13 @@ async fn read_text(file: &Path) -> ReadText {
     reading.await.unwrap_or(ReadText::NotText)
 }
 
-/// The name that counts of a path such as `a::b`.
+/// Returns the last name of a path such as `a::b`.
 fn last_name(symbol: &str) -> &str {
     let last = symbol.rsplit([':', '.', '#']).next().unwrap_or(symbol);
     last.trim_matches(['(', ')', ' '])
 }
 
-/// The first places of a name in a text, on this line if one is named.
+/// Returns the offsets of the first occurrences of a name in a text, on this line if one is given.
 fn occurrences(text: &str, symbol: &str, line: Option<u32>) -> Vec<usize> {
     let name = last_name(symbol);
     if name.is_empty() {

@@ -1,14 +1,14 @@
-//! A client of language servers for agents: which errors an edit has made, where a symbol is defined and used, and the
-//! edits that rename it. Nothing that a server said about an earlier text is ever said of a later one.
+//! A client of language servers for agents: finds the errors that an edit has caused, the places where a symbol is
+//! defined and used, and the edits that rename it. An answer about an earlier text is never used for a later one.
 //!
-//!   languages    the servers of a session: which one is for a file, when it starts, what a turn has done to its files
-//!   source       what is asked of a server, as a trait: an editor's servers can stand in the place of ours
-//!   server       one running server: its beginning and its end, its documents, and which errors are of which text
+//!   languages    the servers of a session: the one for each file, its start, and the errors that a turn has caused
+//!   source       the requests to a server, as a trait, so that an editor's servers could be used instead of ours
+//!   server       one running server: its start and its end, its documents, and the errors of each text
 //!   connection   requests, responses and notifications; `framing` has the frames of messages
-//!   process      its process, in the sandbox
-//!   catalogue    the servers that are known, and those of `.lsp.json`
-//!   report       compares errors, and says what is new
-//!   protocol     positions, errors and edits as the protocol has them
+//!   process      the process of a server, in the sandbox
+//!   catalogue    the built-in servers, and those of `.lsp.json`
+//!   report       compares errors, and reports the new ones
+//!   protocol     positions, errors and edits as the protocol defines them
 
 mod catalogue;
 mod connection;

@@ -1,5 +1,5 @@
-//! The process of a server: always in the sandbox, without network, and without write access to the project. It may
-//! write only into a folder of its own, where its caches are, and a temporary one.
+//! The process of a server: always in the sandbox, without network, and without write access to the project. The
+//! process may write only to its own cache folder and to a temporary folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use turnwright_workspace::exec::{
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// How long a server may take to exit after it was told to, and then after SIGTERM.
+/// The time that a server has to exit after it was told to, and then again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
-/// The bytes of stderr that are kept, and the characters of them that are shown.
+/// The most bytes of stderr that are kept, and the most characters of it that are shown.
 const KEPT_BYTES: usize = 4 * 1024;
 const SHOWN_CHARS: usize = 300;
-/// Variables with which build tools ask nobody outside, and the names of folders for what they write.
+/// Variables that keep build tools offline, and variables that name cache folders, with the names of the folders.
 const OFFLINE: [(&str, &str); 3] =
     [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
 const CACHES: [(&str, &str); 3] =
@@ -42,21 +42,21 @@ pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<
     find_in_path(command, environment.get("PATH"))
 }
 
-/// Everything that a process needs.
+/// Everything that is needed to start a server's process.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) spec: Arc<LanguageServer>,
     pub(crate) program: PathBuf,
     pub(crate) root: PathBuf,
     pub(crate) environment: Environment,
-    /// The profile of the session's servers, of which nothing that may be written is kept.
+    /// The sandbox profile of the session's servers. Its writable paths are replaced before the start.
     pub(crate) profile: SandboxProfile,
     /// The server's own folder.
     pub(crate) cache: PathBuf,
 }
 
 impl Launch {
-    /// Makes the folders. Blocks.
+    /// Makes the server's folders and the description of its process. Blocks.
     fn prepare(self) -> Result<(PipedProgram, PrivateTempFolder), String> {
         turnwright_sandbox::namespace_support();
         std::fs::create_dir_all(&self.cache)
@@ -97,7 +97,7 @@ impl Launch {
     }
 }
 
-/// A running process. Dropping it kills it and all that it has started.
+/// A running server process. On drop, it and all processes that it has started are killed.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     group: ProcessGroup,
@@ -108,7 +108,7 @@ impl ServerProcess {
     /// Starts the process.
     ///
     /// # Errors
-    /// If it cannot be started; a part of a sentence.
+    /// Returns the reason, as part of a sentence, if the process cannot be started.
     pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
         let preparing = spawn_blocking(move || launch.prepare());
         let (program, temp) =
@@ -119,7 +119,7 @@ impl ServerProcess {
         Ok((ServerProcess { group, temp }, pipes))
     }
 
-    /// Waits until it has ended, or holds more memory than it may. Returns why, as a part of a sentence.
+    /// Waits until the process has ended or uses too much memory. Returns the reason, as part of a sentence.
     pub(crate) async fn ended(&mut self, memory: u64) -> String {
         let too_much = self.group.memory_above(Some(memory));
         tokio::select! {
@@ -130,7 +130,7 @@ impl ServerProcess {
         }
     }
 
-    /// Ends the process, which was told to end.
+    /// Ends the process, which has already been told to exit.
     pub(crate) async fn stop(self) {
         self.group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
         let temp = self.temp;
@@ -153,7 +153,7 @@ pub(crate) async fn keep_tail(
     }
 }
 
-/// Adds the last line that was printed to a reason.
+/// Appends the last line that the server printed to the reason why it ended.
 pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
     let all = redact::text(&String::from_utf8_lossy(stderr)).into_owned();
     match all.lines().rev().find(|line| !line.trim().is_empty()) {
@@ -165,7 +165,7 @@ pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
     }
 }
 
-/// The words of a server as a part of a sentence: one line, bounded, without keys and hidden characters.
+/// Makes a server's text fit into a sentence: one bounded line without secrets and hidden characters.
 pub(crate) fn shown_words(words: &str) -> String {
     let known = redact::text(text::prefix(words, KEPT_BYTES));
     escape_hidden(text::first_chars(&text::one_line(&known), SHOWN_CHARS))

@@ -1,5 +1,5 @@
-//! The parts of the protocol that are read: places in a text, errors, and edits of files. A server's units of columns
-//! are bytes, UTF-16 code units or characters.
+//! Reads the parts of the protocol that are used: places in a text, errors, and edits of files. Depending on the
+//! server, columns are counted in bytes, UTF-16 code units or characters.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ pub(crate) const MAX_ERRORS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
 const MAX_FILES: usize = 200;
-/// The most bytes that an edit of a rename may have beside the two names, as in `x: &mut Self`.
+/// The most bytes that an edit of a rename may add to the lengths of the two names, as in `x: &mut Self`.
 const MAX_AROUND_NAMES: usize = 64;
-/// The severity of an error.
+/// The number of the severity "error".
 const ERROR: u64 = 1;
 
-/// A place between two characters, counted from 0.
+/// A position between two characters, with line and column counted from 0.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
 )]
@@ -41,14 +41,14 @@ pub(crate) struct Range {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     Utf8,
-    /// That of all servers that do not say.
+    /// The default of the protocol, for servers that name no encoding.
     #[default]
     Utf16,
     Utf32,
 }
 
 impl Encoding {
-    /// The encoding that a server has chosen.
+    /// Returns the encoding that a server has chosen.
     pub(crate) fn of(capabilities: &Value) -> Encoding {
         match capabilities["positionEncoding"].as_str() {
             Some("utf-8") => Encoding::Utf8,
@@ -65,7 +65,7 @@ impl Encoding {
         }
     }
 
-    /// The position of a byte of the text.
+    /// Returns the position of a byte offset in the text.
     pub(crate) fn position(self, text: &str, byte: usize) -> Position {
         let before = text::prefix(text, byte);
         let line = before.matches('\n').count();
@@ -74,7 +74,8 @@ impl Encoding {
         Position { line: narrow(line), character: narrow(units) }
     }
 
-    /// The byte of a position. A column behind the end of its line means that end; `None` if there is no such line.
+    /// Returns the byte offset of a position. A column beyond the end of the line means that end; `None` if there is no
+    /// such line.
     pub(crate) fn byte(self, text: &str, position: Position) -> Option<usize> {
         let mut start = 0;
         for _ in 0..position.line {
@@ -105,8 +106,8 @@ pub struct Problem {
     pub(crate) message: String,
 }
 
-/// The errors among diagnostics, sorted and each once. What is malformed, or less than an error, is left out. `None` if
-/// there is no list of them, which does not mean that there are none.
+/// Returns the errors among diagnostics, sorted and without duplicates. Malformed entries and lower severities are left
+/// out. `None` if there is no list of diagnostics, because then the errors are not known.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();
     let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);
@@ -129,12 +130,12 @@ fn problem(diagnostic: &Value) -> Option<Problem> {
     Some(Problem { range, code, message })
 }
 
-/// The address of a file.
+/// Returns the URI of a file.
 pub(crate) fn uri(path: &Path) -> String {
     Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
 }
 
-/// The file of an address, in whatever way a server writes it; `None` if it is none of a file.
+/// Returns the path of a file URI, however the server spells it; `None` if it is not a file URI.
 pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
     let address = Url::parse(uri.as_str()?).ok().filter(|address| address.scheme() == "file")?;
     address.to_file_path().ok()
@@ -146,12 +147,12 @@ pub struct FileEdits {
     pub path: PathBuf,
     edits: Vec<(Range, String)>,
     encoding: Encoding,
-    /// The name that is replaced.
+    /// The name that the edits replace.
     name: String,
 }
 
 impl FileEdits {
-    /// Returns true if every edit puts in the new name or a part of it, and little else.
+    /// Returns true if every edit inserts the new name or a part of it, and little else.
     pub(crate) fn only_names(&self, new_name: &str) -> bool {
         let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
         self.edits.iter().all(|(_, new)| {
@@ -160,8 +161,8 @@ impl FileEdits {
         })
     }
 
-    /// The text after the edits; `None` if they do not fit it, such as where another text than the server has seen is
-    /// in the place of the name.
+    /// Returns the text after the edits; `None` if they do not fit the text, for example because the text has changed
+    /// and the name is no longer where the server saw it.
     pub fn apply(&self, text: &str) -> Option<String> {
         let mut after = String::with_capacity(text.len());
         let mut at = 0;
@@ -184,10 +185,10 @@ impl FileEdits {
     }
 }
 
-/// Reads the edits of a `WorkspaceEdit` that renames something, in the order of the paths.
+/// Reads the edits of a `WorkspaceEdit` that renames a symbol, sorted by path.
 ///
 /// # Errors
-/// If it does more than to edit files that exist, or is malformed.
+/// Fails if the edit does more than change existing files, changes too many, or is malformed.
 pub(crate) fn file_edits(
     edit: &Value,
     encoding: Encoding,
@@ -220,7 +221,7 @@ pub(crate) fn file_edits(
     }
     files.retain(|file| !file.edits.is_empty());
     for file in &mut files {
-        // Insertions at one place keep their order.
+        // The sort is stable, so insertions at the same place keep their order.
         file.edits.sort_by_key(|(range, _)| *range);
         file.edits.dedup();
     }
@@ -228,7 +229,7 @@ pub(crate) fn file_edits(
     Ok(files)
 }
 
-/// The places in the answer to a question for definitions or references: files and lines, counted from 1.
+/// Returns the places in the answer to a request for definitions or references: files and lines, counted from 1.
 pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
     let all = match answer {
         Value::Array(all) => all.as_slice(),

@@ -1,5 +1,5 @@
-//! Compares the errors of a file before and after an edit, and says which ones are new. They are compared without their
-//! places, because an edit moves what is below it.
+//! Compares the errors of a file before and after an edit, and reports the new ones. Their places are ignored, because
+//! an edit moves all text below it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 
-/// The most errors of a file that are told.
+/// The most errors of a file that are listed.
 const MAX_TOLD: usize = 10;
-/// Nothing is known of an edit of a file whose errors were cut off.
+/// The reason why nothing is known if the list of earlier errors was cut off.
 const TOO_MANY: &str = "it had more errors before than are compared";
 
-/// How often a text has each error.
+/// The number of occurrences of each error in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorCounts(HashMap<u64, usize>);
 
@@ -32,7 +32,7 @@ impl ErrorCounts {
         self.0.values().sum::<usize>() >= MAX_ERRORS
     }
 
-    /// The errors of a later text that this one does not have.
+    /// Returns the errors of a later text that this text does not have.
     pub(crate) fn news<'a>(&self, problems: &'a [Problem]) -> Vec<&'a Problem> {
         let mut known = self.0.clone();
         let mut new = Vec::new();
@@ -59,23 +59,23 @@ pub struct FileReport {
     pub finding: Finding,
 }
 
-/// The three things that it can say.
+/// The result of comparing a file's errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     NoNewErrors,
     NewErrors {
         count: usize,
-        /// The first of them, each with its line and column.
+        /// The first new errors, each with its line and column.
         told: Vec<String>,
-        /// True if the errors before the change are not known, so that these may be older.
+        /// True if the errors before the change are not known, so that the reported ones may be older.
         may_be_older: bool,
     },
-    /// Why nothing is known, as a part of a sentence.
+    /// The reason why nothing is known, as part of a sentence.
     NotKnown(String),
 }
 
 impl Finding {
-    /// Compares the errors of a text with those before; `None` if those are not known.
+    /// Compares the errors of a text with those before the change. `before` is `None` if they are not known.
     pub(crate) fn compare(
         before: Option<&ErrorCounts>,
         now: &[Problem],
@@ -98,7 +98,7 @@ impl Finding {
     }
 }
 
-/// An error with its place, counted from 1.
+/// Formats an error with its line and column, counted from 1.
 fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
     let start = problem.range.start;
     let byte = encoding.byte(text, start).unwrap_or_default();
@@ -109,7 +109,7 @@ fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
 }
 
 impl FileReport {
-    /// The text for the model. `name` is what it calls the file.
+    /// Returns the text for the model, which calls the file `name`.
     pub fn for_model(&self, name: &str) -> String {
         let server = escape_hidden_line(&self.server);
         let file = escape_hidden_line(name);
@@ -134,7 +134,7 @@ impl FileReport {
         }
     }
 
-    /// A line for the user.
+    /// Returns the line for the user.
     pub fn for_user(&self) -> String {
         let said = match &self.finding {
             Finding::NoNewErrors => "no new errors".to_owned(),
@@ -144,7 +144,7 @@ impl FileReport {
         text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
     }
 
-    /// The number of new errors that are known.
+    /// Returns the number of new errors; 0 if it is not known.
     pub fn new_errors(&self) -> usize {
         match self.finding {
             Finding::NewErrors { count, .. } => count,

@@ -1,5 +1,5 @@
-//! A running server: how it begins, which documents it knows, when its answers are about the text that was asked about,
-//! and how it ends.
+//! A running server: its start and its end, its open documents, and the check that its answers are about the text in
+//! question.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use turnwright_types::hash::std_hash;
 
 /// The most documents that a server has open.
 const MAX_DOCUMENTS: usize = 50;
-/// The pause before a request that the server was too busy for is repeated.
+/// The pause before a request is repeated that the server could not answer yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// The errors with which a server says that it is worth asking again: the content was modified, or it was cancelled.
+/// The error codes after which a request is repeated: content modified, and cancelled by the server.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -32,9 +32,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) enum Phase {
     Starting,
     Ready(Arc<Server>),
-    /// It was ended because nobody used it.
+    /// The server was ended because it was not used, or because the session stopped it.
     Idle,
-    /// Why it has ended or could not be started, as a part of a sentence.
+    /// The server has ended or could not be started. `why` is part of a sentence.
     Failed {
         why: String,
         has_worked: bool,
@@ -120,7 +120,7 @@ async fn shut_down(connection: &Connection) {
     connection.notify("exit", Value::Null);
 }
 
-/// Exchanges the first messages.
+/// Initialises the server.
 async fn initialize(
     spec: &Arc<LanguageServer>,
     connection: &Connection,
@@ -159,7 +159,7 @@ async fn initialize(
     })
 }
 
-/// The things that we can do. Nothing else is asked of us.
+/// Returns the client's capabilities. Servers ask for nothing beyond them.
 fn client_capabilities() -> Value {
     serde_json::from_str(include_str!("capabilities.json")).unwrap_or_default()
 }
@@ -169,7 +169,7 @@ impl Server {
         self.connection.is_ended()
     }
 
-    /// Tells the server a text unless it knows it. Returns its version.
+    /// Sends a text to the server unless the server already has it. Returns the version of the text.
     fn tell(&self, heard: &mut Heard, file: &Path, text: &str, is_saved: bool) -> i64 {
         heard.used = Instant::now();
         let place = heard.documents.iter().position(|document| document.path == file);
@@ -199,8 +199,8 @@ impl Server {
         version
     }
 
-    /// Opens a document, or sends its new text in place of the old one. Servers understand a change without a range
-    /// whichever kind of changes they ask for, and it does not depend on what ends a line for them.
+    /// Opens a document, or replaces its text. The change has no range: all servers understand that, whichever kind of
+    /// changes they ask for, and it does not depend on what a server takes for a line ending.
     fn send_text(&self, document: &Document, is_open: bool, text: &str) {
         let mut about = json!({ "uri": uri(&document.path), "version": document.version });
         if is_open {
@@ -239,8 +239,8 @@ impl Server {
         publication.await
     }
 
-    /// Waits until something is found in the state of the server, which is looked at when it changes and when `find`
-    /// says. Returns `None` at the deadline and after the end of the server.
+    /// Waits until `find` returns a value. `find` is called when the state of the server changes, and at the time that
+    /// its last error named. Returns `None` at the deadline and after the end of the server.
     async fn wait_for<T>(
         &self,
         deadline: Instant,
@@ -264,7 +264,7 @@ impl Server {
         }
     }
 
-    /// Asks for the errors of a document.
+    /// Asks the server for the errors of a document.
     async fn pull(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
         loop {
             let left = deadline.checked_duration_since(Instant::now())?;
@@ -343,7 +343,7 @@ impl DiagnosticSource for Server {
             };
             errors.sort();
             errors.dedup();
-            // Another call may have changed the file meanwhile.
+            // Another call may have shown a newer text in the meantime.
             let is_same = self.connection.heard().borrow().document(shown).is_some();
             is_same.then_some(errors)
         })
@@ -409,7 +409,7 @@ mod tests {
         if cfg!(windows) { "C:\\w\\a.py".into() } else { "/w/a.py".into() }
     }
 
-    /// A server with these capabilities that was initialised.
+    /// Returns an initialised server with these capabilities.
     async fn started(capabilities: &Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
@@ -455,7 +455,7 @@ mod tests {
         peer.publish(&json!(new.version), "right").await;
         let found = server.errors(&new, soon()).await.unwrap();
         assert_eq!(found[0].message, "right");
-        // The earlier text is not open any more.
+        // The earlier text is no longer open.
         assert_eq!(server.errors(&old, Instant::now() + Duration::from_millis(60)).await, None);
         let same = server.show(&file(), "new", true);
         assert_eq!(same, new);

@@ -1,6 +1,6 @@
-//! Where errors and places come from. Today these are the servers that we start. The draft of the Agent Client Protocol
-//! that passes requests on to the servers of an editor (`lsp/request`) needs no more than this: there, the editor tells
-//! its servers the texts, so [`DiagnosticSource::show`] only says what is asked about.
+//! The interface to sources of errors and places. The only sources today are the servers that this agent starts. The
+//! interface also suffices for the draft of the Agent Client Protocol that forwards requests to an editor's servers
+//! (`lsp/request`): there the editor sends the texts, and [`DiagnosticSource::show`] only selects one to ask about.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::protocol::{Encoding, Problem};
 pub struct ShownText {
     pub(crate) path: PathBuf,
     pub(crate) version: i64,
-    /// True if it is that of the disk, and not an earlier one.
+    /// True if this is the text on the disk, and not an earlier one.
     pub(crate) is_saved: bool,
 }
 
-/// A change of a file that was made without the source.
+/// A change of a file that the source did not make itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEvent {
     Created = 1,
@@ -30,32 +30,32 @@ pub enum FileEvent {
 
 /// A source of errors in files, and of places in them.
 pub trait DiagnosticSource: Debug + Send + Sync {
-    /// Its name, for the user and the model.
+    /// Returns the name of the source, for the user and the model.
     fn name(&self) -> &str;
 
-    /// The unit of the columns in its positions.
+    /// Returns the unit of columns in the positions of the source.
     fn encoding(&self) -> Encoding;
 
-    /// Returns true if it has loaded the project.
+    /// Returns true if the source has loaded the project.
     fn is_ready(&self) -> bool;
 
-    /// Shows it the text of a file. A text that `is_saved` is that of the disk.
+    /// Shows the text of a file to the source. `is_saved` is true if this is the text on the disk.
     fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText;
 
-    /// The files that it was shown and that it takes for open.
+    /// Returns the files that were shown to the source and are still open.
     fn shown_files(&self) -> Vec<PathBuf>;
 
-    /// Tells it which files were changed.
+    /// Tells the source which files have changed.
     fn note_events(&self, events: &[(PathBuf, FileEvent)]);
 
-    /// Finds the errors of exactly this text; `None` if they are not known at the deadline.
+    /// Finds the errors of exactly this text; `None` if they are not known by the deadline.
     fn errors<'a>(
         &'a self,
         shown: &'a ShownText,
         deadline: Instant,
     ) -> BoxFuture<'a, Option<Vec<Problem>>>;
 
-    /// Sends a request and waits for its result until the deadline. The error is a part of a sentence.
+    /// Sends a request and waits for its result until the deadline. An error is part of a sentence.
     fn request<'a>(
         &'a self,
         method: &'static str,

@@ -1,4 +1,4 @@
-//! The hosts of one command: which it may reach, which the user has to be asked about, and which were refused.
+//! The hosts of one command: those that it may reach, those that the user has to be asked about, and the refused ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use turnwright_workspace::web::local_name_kind;
 
 use crate::hosts::{HostAccess, HostList, Target, registry_of};
 
-/// At most this many refused hosts are remembered.
+/// The most refused hosts that are remembered.
 const MAX_HOSTS: usize = 256;
-/// At most this many questions wait for the user. Further connections wait for room.
+/// The most questions that wait for the user. Further connections wait until there is room.
 const MAX_QUESTIONS: usize = 32;
-/// At most this many refused hosts are named.
+/// The most refused hosts that a report names.
 const MAX_NAMED: usize = 8;
 
-/// The verdict of rules and earlier answers about a host.
+/// The verdict on a host by the rules and earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostVerdict {
     Allow,
-    /// Nothing is said about it.
+    /// No rule or answer applies.
     Ask,
-    /// A rule wants the user to be asked, whatever the settings list.
+    /// A rule requires a question to the user, even if the settings list the host.
     MustAsk,
     Deny,
 }
 
-/// Judges a host, written as rules write it.
+/// Judges a host, in the notation of rules.
 type HostJudge = Box<dyn Fn(&str) -> HostVerdict + Send + Sync>;
 
-/// A host that the user has to be asked about. Dropping it makes the connection look for an answer, and be refused
+/// A question to the user about a host. When it is dropped, the waiting connection looks for an answer, and is refused
 /// if there is none.
 #[derive(Debug)]
 pub struct HostQuestion {
@@ -38,21 +38,21 @@ pub struct HostQuestion {
     _waiting: oneshot::Sender<()>,
 }
 
-/// Why a host was refused.
+/// The reason why a host was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostRefusal {
-    /// The user has said no.
+    /// The user has refused the host.
     Rejected,
-    /// A rule denies it.
+    /// A rule denies the host.
     Denied,
-    /// It is not known to be allowed, and nobody could be asked.
+    /// The host is not known to be allowed, and nobody could be asked.
     Unanswered,
-    /// It is of this kind, as in "a private", or has only such addresses.
+    /// The host is an address of this kind, as in "a private", or has only such addresses.
     Address(&'static str),
 }
 
 impl HostRefusal {
-    /// The reason, and what can be done, at the end of a sentence about a host.
+    /// Returns the reason and the remedy, as the end of a sentence about a host.
     pub(crate) fn reason(self, host: &str) -> String {
         match self {
             HostRefusal::Rejected => "the user has refused it; do not try again".to_owned(),
@@ -65,7 +65,7 @@ impl HostRefusal {
                  \"https://{host}\""
             ),
             HostRefusal::Address(kind) => {
-                // The settings open no others.
+                // The settings cannot allow addresses of other kinds.
                 let listing = if matches!(kind, "a literal" | "a private") {
                     "the user can list it in `network` of `[sandbox]`, and "
                 } else {
@@ -80,14 +80,14 @@ impl HostRefusal {
     }
 }
 
-/// The refused hosts, in a line for the model and one for the user.
+/// The report on refused hosts, as a line for the model and one for the user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HostReport {
     pub for_model: String,
     pub for_user: String,
 }
 
-/// The hosts that were refused to a command: how often, and why at last.
+/// The hosts that were refused to a command, each with the last reason and the number of refusals.
 #[derive(Debug, Default)]
 pub struct RefusedHosts(Mutex<BTreeMap<String, (HostRefusal, u32)>>);
 
@@ -96,14 +96,14 @@ pub struct CommandHosts {
     listed: HostList,
     judge: HostJudge,
     questions: mpsc::Sender<HostQuestion>,
-    /// The answers of the user for this command. Held only to look something up.
+    /// The answers of the user for this command. Held only to read or add answers.
     answers: Mutex<BTreeMap<String, bool>>,
     refused: Arc<RefusedHosts>,
 }
 
 impl CommandHosts {
-    /// `listed` are the hosts of the settings. `allowed` are hosts that the call was allowed, written as rules write
-    /// them. The questions end if the receiver is dropped: unknown hosts are refused from then on.
+    /// `listed` are the hosts of the settings. `allowed` are hosts that the call was allowed, in the notation of rules.
+    /// Once the receiver is dropped, no questions are asked and unknown hosts are refused.
     pub fn new(
         listed: HostList,
         allowed: impl Iterator<Item = String>,
@@ -115,13 +115,13 @@ impl CommandHosts {
         (CommandHosts { listed, judge: Box::new(judge), questions, answers, refused }, receiver)
     }
 
-    /// The hosts that were refused, and will be.
+    /// Returns the shared list of refused hosts, which is still added to.
     pub fn refused(&self) -> Arc<RefusedHosts> {
         Arc::clone(&self.refused)
     }
 
-    /// The hosts to ask about together: this one and the others of its registry, as far as nothing is decided about
-    /// them. Empty if this one is decided.
+    /// Returns the hosts to ask about together: the host in question and the undecided others of its registry. Empty if
+    /// the host itself is decided.
     pub fn undecided(&self, question: &HostQuestion) -> Vec<String> {
         let is_open = |target: &Target| self.decision(target).is_none();
         if !is_open(&question.target) {
@@ -134,12 +134,12 @@ impl CommandHosts {
         std::iter::once(host.clone()).chain(others.map(str::to_owned)).collect()
     }
 
-    /// Notes the user's answer about hosts, which holds for this command.
+    /// Stores the user's answer about hosts, which holds for this command only.
     pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
         self.answers.lock().extend(hosts.into_iter().map(|host| (host, is_allowed)));
     }
 
-    /// Says how the command may reach a host, and waits for the user's answer if need be.
+    /// Returns how the command may reach a host. Waits for the user's answer if necessary.
     pub(crate) async fn admit(&self, target: &Target) -> Result<HostAccess, HostRefusal> {
         let decision = match self.decision(target) {
             Some(decision) => decision,
@@ -156,12 +156,12 @@ impl CommandHosts {
         let (waiting, answered) = oneshot::channel();
         let question = HostQuestion { target: target.clone(), _waiting: waiting };
         if self.questions.send(question).await.is_ok() {
-            // It is never sent to, only dropped.
+            // Nothing is ever sent: the channel closes when the question is dropped.
             answered.await.ok();
         }
     }
 
-    /// The decision about a host; `None` if the user has to be asked.
+    /// Returns the decision about a host; `None` if the user has to be asked.
     fn decision(&self, target: &Target) -> Option<Result<HostAccess, HostRefusal>> {
         let host = target.to_string();
         let verdict = (self.judge)(&host);
@@ -171,7 +171,7 @@ impl CommandHosts {
         let listed = self.listed.access(target);
         let local_kind = match target.name() {
             Some(name) => local_name_kind(name),
-            // Only the settings name addresses: who owns one cannot be told from it.
+            // Only the settings can allow an address, because it does not show whose it is.
             None => Some("a literal"),
         };
         if let (Some(kind), None) = (local_kind, listed) {
@@ -199,7 +199,7 @@ impl CommandHosts {
 }
 
 impl RefusedHosts {
-    /// Names the hosts that were refused, to the model with the reasons; `None` if there was none.
+    /// Reports the refused hosts, to the model with the reasons; `None` if there were none.
     pub fn report(&self) -> Option<HostReport> {
         let refused = self.0.lock();
         let mut names = Vec::new();

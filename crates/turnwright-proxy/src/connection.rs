@@ -1,9 +1,9 @@
-//! One connection of a program to the proxy: CONNECT, a plain HTTP request for a whole address, or SOCKS5. The first
-//! byte tells them apart. Nothing is read beyond the request before its host is admitted, and a refused one gets no
-//! more than the reason.
+//! One connection of a program to the proxy: CONNECT, a plain HTTP request for a full URL, or SOCKS5. The first byte
+//! distinguishes SOCKS5 from HTTP. Nothing beyond the request is read before its host is admitted, and a refused
+//! request is answered only with the reason.
 //!
-//! A plain request is passed on without what is meant for the proxy, with the host that was admitted, and as the only
-//! one of its connection: the next may be for another host, which must not get it.
+//! A plain request is forwarded without the headers for the proxy and with the admitted host as its `Host`. Only one
+//! request per connection is forwarded, because the next one may be for a different host.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::dial::DialError;
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
 
-/// A program may take this long to say what it wants.
+/// The time that a program has to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The limits for reading the rest of what a refused program sends.
@@ -27,24 +27,24 @@ const MAX_REST_BYTES: u64 = 1024 * 1024;
 const MAX_HEADERS: usize = 100;
 
 const SOCKS5: u8 = 5;
-/// The methods of SOCKS5 for logging in, and the answer that none will do.
+/// The authentication methods of SOCKS5, and the answer that none is acceptable.
 const NO_LOGIN: u8 = 0;
 const PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
-/// Answers of SOCKS5 to a request.
+/// The replies of SOCKS5 to a request.
 const SUCCEEDED: u8 = 0;
 const NOT_ALLOWED: u8 = 2;
 const UNREACHABLE: u8 = 4;
 const UNKNOWN_COMMAND: u8 = 7;
 const UNKNOWN_ADDRESS: u8 = 8;
 
-/// Headers that are meant for the proxy, or that it writes itself, in lower case. Those about the connection stay if it
-/// becomes one for WebSocket.
+/// Headers that are meant for the proxy or that it writes itself, in lower case. Those in `CONNECTION_HEADERS` are kept
+/// if the connection is upgraded to WebSocket.
 const OWN_HEADERS: [&str; 3] = ["host", "proxy-authorization", "proxy-connection"];
 const CONNECTION_HEADERS: [&str; 5] =
     ["connection", "http2-settings", "keep-alive", "te", "upgrade"];
 
-/// Serves a connection to its end.
+/// Serves one connection until it ends.
 pub(crate) async fn serve(
     mut client: TcpStream,
     proxy: &CommandProxy,
@@ -117,7 +117,7 @@ async fn serve_http(
     pass_on_request(&mut client, rest, body, &mut host).await
 }
 
-/// Reads until the head of a request is complete, or is none. Returns false if it is too long.
+/// Reads until the head of a request is complete or invalid. Returns false if it is too long.
 async fn read_head(client: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<bool> {
     while is_partial(received) {
         if received.len() >= MAX_HEAD_BYTES {
@@ -135,7 +135,7 @@ fn is_partial(head: &[u8]) -> bool {
     matches!(httparse::Request::new(&mut headers).parse(head), Ok(Status::Partial))
 }
 
-/// The values of the headers with this name.
+/// Returns the values of the headers with this name.
 fn values<'a>(headers: &'a [Header<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     named.map(|header| header.value)
@@ -145,14 +145,14 @@ fn is_for_websocket(headers: &[Header<'_>]) -> bool {
     values(headers, "upgrade").any(|value| value.eq_ignore_ascii_case(b"websocket"))
 }
 
-/// The length of the body of a request; `u64::MAX` if only the body tells, and `None` if it is not clear.
+/// Returns the length of a request's body; `u64::MAX` if only the body itself shows its end, `None` if it is ambiguous.
 fn body_length(headers: &[Header<'_>]) -> Option<u64> {
     let has_encoding = values(headers, "transfer-encoding").next().is_some();
     let mut lengths = values(headers, "content-length");
     match (lengths.next(), lengths.next()) {
         (None, _) if has_encoding || is_for_websocket(headers) => Some(u64::MAX),
         (None, _) => Some(0),
-        // A number with a sign is none for the host.
+        // A number with a sign parses here, but the host may reject it or read it differently.
         (Some(digits), None) if !has_encoding && digits.iter().all(u8::is_ascii_digit) => {
             std::str::from_utf8(digits).ok()?.parse().ok()
         }
@@ -160,7 +160,7 @@ fn body_length(headers: &[Header<'_>]) -> Option<u64> {
     }
 }
 
-/// Passes on the body of a plain request, whose beginning was received, and the answer.
+/// Forwards the body of a plain request, whose beginning is in `received`, and the host's answer.
 async fn pass_on_request(
     client: &mut TcpStream,
     received: &[u8],
@@ -172,7 +172,7 @@ async fn pass_on_request(
     let mut request = received.chain(from_client).take(body);
     let sending = async {
         copy(&mut request, &mut to_host).await?;
-        // Until the program ends the connection.
+        // Discard further requests until the program closes the connection.
         copy(&mut request.into_inner(), &mut sink()).await?;
         to_host.shutdown().await
     };
@@ -183,7 +183,7 @@ async fn pass_on_request(
     tokio::try_join!(sending, answering).map(drop)
 }
 
-/// Splits the address of a plain request into its host and port, and its path. Both are empty if it is none.
+/// Splits the URL of a plain request into host with port, and path. Both are empty if the URL is not a plain HTTP one.
 fn split_address(address: &str) -> (&str, &str) {
     let scheme = "http://";
     let is_plain =
@@ -197,7 +197,7 @@ fn has_token(headers: &[Header<'_>], proxy: &CommandProxy) -> bool {
     !proxy.needs_token || logins.any(|login| login == proxy.login().as_bytes())
 }
 
-/// The head of a plain request as the host gets it.
+/// Returns the head of a plain request as it is sent to the host.
 fn forwarded_head(method: &str, path: &str, target: &Target, headers: &[Header<'_>]) -> Vec<u8> {
     let is_upgrade = is_for_websocket(headers);
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -249,7 +249,7 @@ async fn answer(client: &mut TcpStream, status: &str, headers: &str, text: &str)
     );
     client.write_all(answer.as_bytes()).await?;
     client.shutdown().await?;
-    // A connection that is closed with bytes unread may lose the answer.
+    // Closing a connection with unread bytes may reset it, so that the answer is lost.
     timeout(REST_TIME, copy(&mut client.take(MAX_REST_BYTES), &mut sink())).await?.map(drop)
 }
 
@@ -276,7 +276,7 @@ async fn serve_socks(
     }
 }
 
-/// Reads what follows the first byte: the methods, the token and the request. Returns `None` if it was refused.
+/// Reads a SOCKS5 request after its first byte: methods, token and target. Returns `None` if it was refused.
 async fn read_socks_request(
     client: &mut TcpStream,
     proxy: &CommandProxy,
@@ -328,7 +328,7 @@ async fn read_socks_request(
     Ok(target)
 }
 
-/// Reads bytes that follow their number.
+/// Reads bytes that are preceded by a byte with their number.
 async fn read_counted(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
     use crate::{HostList, HostVerdict};
 
-    /// A proxy for which all names lead to a server of this machine that returns what it gets, and the command's hosts.
+    /// Starts a proxy for which all names lead to an echo server on this machine. Also returns the command's hosts.
     async fn proxied(
         needs_token: bool,
     ) -> (JoinSet<()>, SocketAddr, String, u16, Arc<CommandHosts>) {
@@ -379,7 +379,7 @@ mod tests {
         (tasks, address, login, port, hosts)
     }
 
-    /// The answer to these bytes, until the connection ends.
+    /// Sends these bytes and returns the answer, up to the end of the connection.
     async fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request).await.unwrap();

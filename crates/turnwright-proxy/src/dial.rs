@@ -1,6 +1,6 @@
-//! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. Where the
-//! environment names a proxy for a host, that one looks the name up and makes a tunnel, also for plain requests: it
-//! would take further ones for other hosts over the same connection.
+//! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. If the
+//! environment names a proxy for a host, that proxy looks the name up and opens a tunnel. Plain requests use a tunnel
+//! as well, because otherwise the proxy would accept further requests for other hosts over the same connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -22,22 +22,22 @@ use url::{Host, Url};
 use crate::command_hosts::HostRefusal;
 use crate::hosts::{HostAccess, Target};
 
-/// The most time for a look-up, or an attempt to connect.
+/// The time limit for a look-up, and for an attempt to connect.
 const TIME: Duration = Duration::from_secs(10);
-/// At most this many addresses of each family are tried.
+/// The most addresses of each family that are tried.
 const MAX_ADDRESSES: usize = 2;
-/// An attempt to connect begins this long after the one before it.
+/// The delay between the starts of two attempts to connect.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// At most this many names are looked up at the same time.
+/// The most names that are looked up at the same time.
 const MAX_LOOKUPS: usize = 8;
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// Why there is no connection to a host.
+/// The reason why there is no connection to a host.
 #[derive(Debug)]
 pub(crate) enum DialError {
     Refused(HostRefusal),
-    /// It was not found, or does not answer.
+    /// The host was not found, or does not answer.
     Failed(String),
 }
 
@@ -47,15 +47,15 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Finds hosts, and decides which addresses may be connected to.
+/// Looks up hosts and decides to which addresses connections are allowed.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) lookup: fn(&str) -> io::Result<Vec<IpAddr>>,
-    /// Describes why an address is not reached, as in "a private".
+    /// Returns the kind of an address that must not be reached, as in "a private".
     pub(crate) refuses: fn(IpAddr, HostAccess) -> Option<&'static str>,
     /// The proxy for a URL, as the environment spells it.
     pub(crate) proxy: fn(&Url) -> Option<String>,
-    /// Each look-up takes a thread.
+    /// Limits concurrent look-ups, because each takes a thread.
     lookups: Arc<Semaphore>,
 }
 
@@ -70,13 +70,13 @@ impl Default for Dialer {
     }
 }
 
-/// Describes why an address is not reached: everything that is not clearly public, and this machine by any address.
+/// Returns the kind of an address that must not be reached: any that is not clearly public or belongs to this machine.
 fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
     let canonical = address.to_canonical();
     let is_private = matches!(canonical, IpAddr::V4(address) if address.is_private());
     match reserved_kind(address) {
         Some(kind) if !(is_private && access == HostAccess::Named) => Some(kind),
-        // Only an own address can be bound to.
+        // Binding succeeds only for this machine's own addresses.
         _ => UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"),
     }
 }
@@ -97,7 +97,7 @@ impl Dialer {
         let host = target.host.clone();
         let looking = spawn_blocking(move || {
             let found = dialer.addresses(&host, access);
-            // Nothing ends the system's look-up, so it keeps its place even if nobody waits for it.
+            // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
             drop(room);
             found
         });
@@ -105,7 +105,7 @@ impl Dialer {
         connect_to_any(found.map_err(io::Error::other)??, target.port).await
     }
 
-    /// The addresses of a host that may be connected to. Blocks.
+    /// Returns the addresses of a host to which connections are allowed. Blocks.
     fn addresses(&self, host: &Host, access: HostAccess) -> Result<Vec<IpAddr>, DialError> {
         let found = match host {
             Host::Domain(name) => (self.lookup)(name)?,
@@ -116,7 +116,7 @@ impl Dialer {
         let mut addresses = Vec::new();
         let mut counts = [0; 2];
         for address in found {
-            // One family may lead nowhere.
+            // Limit each family separately, because one of them may not work in this network.
             let count = &mut counts[usize::from(address.is_ipv6())];
             match (self.refuses)(address, access) {
                 Some(kind) => refused = Some(kind),
@@ -159,7 +159,7 @@ async fn connect(address: SocketAddr, wait: Duration) -> io::Result<TcpStream> {
     timeout(TIME, TcpStream::connect(address)).await.map_err(io::Error::from)?
 }
 
-/// Connects to a host through a proxy of the user.
+/// Connects to a host through the user's proxy.
 async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
     let parsed = Url::parse(&whole).ok();
@@ -181,7 +181,7 @@ async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialErr
     Ok(stream)
 }
 
-/// The header with the name and password in the URL of a proxy, with the end of its line; empty if there are none.
+/// Returns the header line for the name and password in the URL of a proxy; empty if there are none.
 fn authorization(proxy: &Url) -> String {
     let password = proxy.password().unwrap_or_default();
     if proxy.username().is_empty() && password.is_empty() {
@@ -191,7 +191,7 @@ fn authorization(proxy: &Url) -> String {
     format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain))
 }
 
-/// Reads the head of a proxy's answer, and nothing beyond it. Returns its status.
+/// Reads the head of a proxy's answer and nothing beyond it. Returns the status.
 async fn read_status(stream: &mut TcpStream) -> Result<u16, DialError> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_ANSWER_BYTES {
@@ -275,7 +275,7 @@ mod tests {
     async fn an_address_that_does_not_answer_is_not_waited_for() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Nothing is there.
+        // No host has an address of this range, which is reserved for documentation.
         let nowhere = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
         let addresses = vec![nowhere, IpAddr::V4(Ipv4Addr::LOCALHOST)];
         let began = std::time::Instant::now();

@@ -1,5 +1,5 @@
-//! Hosts, as requests and settings name them, and the registries of packages. A name is checked before it is compared:
-//! it has only letters, digits, `-` and `_` between its dots. Names are compared label by label.
+//! Hosts, as requests and settings name them, and package registries. Names are checked before they are compared: they
+//! may contain only letters, digits, `-` and `_` between dots. Names are compared label by label.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use url::Host;
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// The registries of packages by ecosystem, each with the hosts from which packages are downloaded.
+/// The package registries by ecosystem, each with the hosts from which packages are downloaded.
 pub const REGISTRIES: &[(&str, &str)] = &[
     ("node", "registry.npmjs.org registry.yarnpkg.com repo.yarnpkg.com"),
     ("python", "pypi.org files.pythonhosted.org"),
@@ -25,14 +25,14 @@ pub const REGISTRIES: &[(&str, &str)] = &[
     ("dotnet", "api.nuget.org"),
 ];
 
-/// The hosts of the registry to which a host belongs; none if it is of no registry.
+/// Returns all hosts of the registry to which a host belongs; none if it belongs to no registry.
 pub(crate) fn registry_of(host: &str) -> impl Iterator<Item = &'static str> {
     let mut registries = REGISTRIES.iter().map(|(_, hosts)| hosts.split(' '));
     let found = registries.find(|hosts| hosts.clone().any(|known| known == host));
     found.into_iter().flatten()
 }
 
-/// The place to which a program wants to connect.
+/// The host and port to which a program wants to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub(crate) host: Host,
@@ -40,28 +40,28 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `HOST:PORT`, or `HOST` if there is a default port. `None` if that is no clean name or address.
+    /// Parses `HOST:PORT`, or `HOST` if there is a default port; `None` if the host is not a valid name or address.
     pub fn parse(authority: &str, default_port: Option<u16>) -> Option<Target> {
         let (host, port) = split_port(authority)?;
         Target::new(parse_host(host)?, port.or(default_port)?)
     }
 
-    /// `None` for port 0.
+    /// Returns `None` for port 0.
     pub(crate) fn new(host: Host, port: u16) -> Option<Target> {
         let host = match host {
-            // The kernel connects to the IPv4 address.
+            // For a mapped address, the kernel connects to the IPv4 address.
             Host::Ipv6(address) => address.to_ipv4_mapped().map_or(Host::Ipv6(address), Host::Ipv4),
             host => host,
         };
         (port != 0).then_some(Target { host, port })
     }
 
-    /// Returns true for a name that is no word of this machine or its network.
+    /// Returns true for a name that has no special meaning on this machine or its network.
     pub fn is_public_name(&self) -> bool {
         self.name().is_some_and(|name| local_name_kind(name).is_none())
     }
 
-    /// The name, unless it is an address.
+    /// Returns the name of the host, unless it is an address.
     pub(crate) fn name(&self) -> Option<&str> {
         match &self.host {
             Host::Domain(name) => Some(name),
@@ -70,7 +70,7 @@ impl Target {
     }
 }
 
-/// Writes it as rules and questions name it: with the port unless that is a usual one.
+/// Formats the target as in rules and questions: with the port unless that is a usual one.
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.host)?;
@@ -78,7 +78,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Splits a host and its port, if it has one. An IPv6 address is in brackets.
+/// Splits a host from its port, if it has one. An IPv6 address must be in brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !authority.ends_with(']') => {
@@ -89,7 +89,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Reads a name in lower case, or an address in any notation that programs accept.
+/// Parses a name, which is put in lower case, or an address in any notation that programs accept.
 fn parse_host(text: &str) -> Option<Host> {
     if let Some(inside) = text.strip_prefix('[') {
         return inside.strip_suffix(']')?.parse().ok().map(Host::Ipv6);
@@ -104,12 +104,12 @@ fn is_label(label: &str) -> bool {
         && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// The addresses at which a host may be reached.
+/// The kinds of addresses at which a host may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostAccess {
-    /// Public ones only.
+    /// Only public addresses.
     Public,
-    /// Also those of a private network, because the user's settings name exactly this host.
+    /// Private addresses as well, because the user's settings name exactly this host.
     Named,
 }
 
@@ -120,21 +120,21 @@ pub struct HostList(Vec<HostEntry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostEntry {
     host: Host,
-    /// [`USUAL_PORTS`] if it is `None`.
+    /// The port; `None` stands for all [`USUAL_PORTS`].
     port: Option<u16>,
-    /// True if it means all hosts below this name, and not the name itself.
+    /// True if the entry stands for all hosts below the name, but not for the name itself.
     is_wildcard: bool,
     access: HostAccess,
 }
 
 impl HostList {
-    /// Reads a list of `NAME`, `*.NAME`, each with `:PORT` or without, addresses, and ecosystems of [`REGISTRIES`].
-    /// Leaves out what is none of these.
+    /// Parses a list of `NAME`, `*.NAME`, each with `:PORT` or without, addresses, and ecosystems of [`REGISTRIES`].
+    /// Other entries are ignored.
     pub fn parse(entries: &[String]) -> HostList {
         HostList(entries.iter().filter_map(|entry| parse_entry(entry)).flatten().collect())
     }
 
-    /// Returns true if the settings may have this entry.
+    /// Returns true if this is a valid entry for the settings.
     pub fn is_entry(text: &str) -> bool {
         parse_entry(text).is_some()
     }
@@ -144,7 +144,7 @@ impl HostList {
         self.0.is_empty()
     }
 
-    /// The addresses at which this host is allowed; `None` if it is not in the list.
+    /// Returns the kinds of addresses at which a host is allowed; `None` if it is not in the list.
     pub fn access(&self, target: &Target) -> Option<HostAccess> {
         let matching = self.0.iter().filter(|entry| entry.matches(target));
         matching.map(|entry| entry.access).max()
@@ -163,7 +163,7 @@ impl HostEntry {
     }
 }
 
-/// Returns true if a name has these last labels, and further ones before them.
+/// Returns true if a name ends with all labels of `above` and has further ones before them.
 fn is_below(name: &str, above: &str) -> bool {
     let mut labels = name.rsplit('.');
     above.rsplit('.').all(|label| labels.next() == Some(label)) && labels.next().is_some()
@@ -185,7 +185,7 @@ fn parse_entry(text: &str) -> Option<Vec<HostEntry>> {
     let is_clear = match &host {
         Host::Domain(name) => {
             let is_local = name == "localhost" || is_below(name, "localhost");
-            // A word is rather a mistyped ecosystem than a host, and a wildcard is not for a top-level domain.
+            // A single word is probably a mistyped ecosystem, and a wildcard must not cover a top-level domain.
             !is_local && (name.contains('.') || port.is_some() && !is_wildcard)
         }
         Host::Ipv4(_) | Host::Ipv6(_) => !is_wildcard,

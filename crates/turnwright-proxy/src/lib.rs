@@ -1,11 +1,11 @@
 //! The proxy through which the commands of a coding agent reach other machines, host by host.
 //!
-//! * A [`CommandProxy`] belongs to one command. It listens where only the session's commands connect, wants a token
-//!   that only this command has, and ends with it, and with it every connection.
-//! * [`CommandHosts`] says which hosts the command reaches: those of a [`HostList`], those that rules allow, and those
-//!   that the user is asked about while the connection waits.
-//! * A host is looked up here, once, and only public addresses are connected to. What is passed on is not looked into,
-//!   so a host that shares its addresses with others can lead to those.
+//! * A [`CommandProxy`] belongs to one command. The proxy listens where only the session's commands can connect and
+//!   requires a token that only this command has. When the command ends, so do the proxy and all its connections.
+//! * [`CommandHosts`] decides which hosts the command may reach: those of a [`HostList`], those that rules allow, and
+//!   those that the user allows when asked while the connection waits.
+//! * The proxy looks a host up once and connects only to addresses that are allowed for it. The traffic is not
+//!   inspected, so a host that shares its addresses with other hosts can give access to those.
 
 mod command_hosts;
 mod connection;
@@ -30,11 +30,11 @@ pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
 
 use dial::Dialer;
 
-/// At most this many connections are open at the same time. Others wait to be accepted.
+/// The most connections that are open at the same time. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
 /// The pause after a connection could not be accepted, for example because too many files are open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// The name with which programs log in.
+/// The user name with which programs log in to the proxy.
 const NAME: &str = "tw";
 
 /// The proxy of one command.
@@ -42,7 +42,7 @@ pub struct CommandProxy {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
-    /// False for programs that cannot be given a token. The port tells whose connections they are.
+    /// False if programs cannot be given a token. Then only the port shows which command a connection belongs to.
     needs_token: bool,
     dialer: Dialer,
 }
@@ -57,31 +57,32 @@ impl Debug for CommandProxy {
 }
 
 impl CommandProxy {
-    /// A proxy that accepts connections here. Only the command itself should be able to connect without a token.
+    /// Makes a proxy that accepts connections from `listener`. If no token is needed, only the command itself should be
+    /// able to connect.
     pub fn new(listener: TcpListener, needs_token: bool) -> io::Result<CommandProxy> {
         let address = listener.local_addr()?;
         let token = uuid::Uuid::new_v4().simple().to_string();
         Ok(CommandProxy { listener, address, token, needs_token, dialer: Dialer::default() })
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The value of the header with which programs log in.
+    /// Returns the value of the header with which programs log in.
     fn login(&self) -> String {
         format!("Basic {}", BASE64_STANDARD.encode(format!("{NAME}:{}", self.token)))
     }
 
-    /// Serves the command, forever. Dropped when the command ends.
+    /// Serves the command until the future is dropped, which must happen when the command ends.
     pub async fn serve(self, hosts: Arc<CommandHosts>) {
         let proxy = Arc::new(self);
         serve_each(&proxy.listener, MAX_CONNECTIONS, |client| {
             let proxy = Arc::clone(&proxy);
             let hosts = Arc::clone(&hosts);
             async move {
-                // The program notices by itself if its connection fails.
+                // If the connection fails, the program notices that itself.
                 connection::serve(client, &proxy, &hosts).await.ok();
             }
         })
@@ -89,7 +90,7 @@ impl CommandProxy {
     }
 }
 
-/// Serves each connection, at most this many at the same time, forever. Dropped, it ends all of them.
+/// Serves connections, at most `most` at a time, until the future is dropped, which ends all of them.
 pub async fn serve_each<F>(listener: &TcpListener, most: usize, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -112,7 +113,7 @@ where
     }
 }
 
-/// The token in the value of a header.
+/// Returns the token in the value of a login header.
 #[cfg(test)]
 fn token_of(login: &str) -> String {
     let decoded = BASE64_STANDARD.decode(login.trim_start_matches("Basic ")).unwrap();

@@ -2,15 +2,15 @@
 
 use crate::CommandProxy;
 
-/// Variables with the address of the proxy. `ALL_PROXY` has one for HTTP, because not every library knows SOCKS.
+/// Variables with the URL of the proxy. `ALL_PROXY` has an HTTP URL as well, because not every library supports SOCKS.
 const PROXY: &str = "HTTP_PROXY http_proxy HTTPS_PROXY https_proxy ALL_PROXY all_proxy WS_PROXY WSS_PROXY \
                      npm_config_proxy npm_config_https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY \
                      BUNDLE_HTTPS_PROXY PIP_PROXY";
 
-/// Servers of the session are reached without the proxy.
+/// The hosts that are reached without the proxy, such as servers of the session on this machine.
 const DIRECT: &str = "localhost,127.0.0.1,::1,.localhost,127.0.0.0/8,0.0.0.0";
 
-/// The times that programs wait for an answer, in the units of each: the user may take a while.
+/// Timeouts of programs, each in the program's own unit. They are long, because the user may take a while to answer.
 const PATIENCE: &[(&str, &str)] = &[
     ("CARGO_HTTP_TIMEOUT", "600"),
     ("npm_config_fetch_timeout", "600000"),
@@ -20,11 +20,12 @@ const PATIENCE: &[(&str, &str)] = &[
     ("YARN_HTTP_TIMEOUT", "600000"),
 ];
 
-/// The variable with options of every Java program.
+/// The variable with options for every Java program.
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
 impl CommandProxy {
-    /// The variables of the command. `value` returns what the user has set. Programs of Java cannot be given a token.
+    /// Returns the variables for the command. `value` looks up a variable that the user has set. Java programs are
+    /// pointed to the proxy only if no token is needed, because they cannot be given one.
     pub fn variables<'a>(
         &self,
         value: impl Fn(&str) -> Option<&'a str>,

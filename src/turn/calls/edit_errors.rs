@@ -1,4 +1,4 @@
-//! Adds to the result of an edit which errors it has made in its files, as language servers see it.
+//! Adds the errors that an edit has caused, as language servers report them, to the result of the edit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, Tool
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::checkpoint::CallChanges;
 
-/// How long a result waits for what the servers say.
+/// The longest time that a result waits for the servers.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// The most files of one call about which they are asked at once. The end of the turn looks at all.
+/// The most files of one call that are checked for its result. The review at the end of the turn checks all of them.
 const MAX_FILES: usize = 8;
 
 /// The files that a call is going to edit.
@@ -31,7 +31,7 @@ impl EditedFiles {
         let (true, Some(languages)) = (is_edit, ctx.env.languages()) else {
             return EditedFiles::default();
         };
-        // Servers read no secrets, and nothing that rules deny.
+        // Servers are not shown secrets or files that rules deny.
         let written = effects.iter().filter_map(|effect| match effect {
             Effect::Write(target) if is_read_freely(&ctx.env, target) => Some(target.clone()),
             _ => None,
@@ -43,7 +43,7 @@ impl EditedFiles {
         EditedFiles(files)
     }
 
-    /// Tells the servers what a call has changed, and adds to its result what they say of the edited files.
+    /// Tells the servers which files a call has changed, and adds their reports on the edited files to its result.
     pub(super) async fn report_errors(
         self,
         ctx: &ToolCtx,

@@ -1,6 +1,6 @@
-//! The hooks of a call: those before it may refuse it, want a question, spare one or change its arguments; those after it
-//! may change the files that it has written, and say something about it. An allow of a hook never gives more than mode
-//! `auto` would.
+//! The hooks of a call. Hooks that run before a call may refuse it, require or skip the question to the user, or change
+//! the arguments. Hooks that run after it may change the files that it wrote and comment on it. A hook can never allow
+//! more than mode `auto` would.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,30 +23,30 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
-/// A call for which there are hooks.
+/// A call for which hooks may run.
 #[derive(Clone)]
 pub(super) struct HookedCall {
     tool: Arc<dyn AnyTool>,
     arguments: Value,
 }
 
-/// The wishes of hooks about a call that they do not refuse.
+/// The combined replies of the hooks to one call.
 #[derive(Debug, Default)]
 pub(super) struct HookWish {
     decision: Option<HookDecision>,
     reason: String,
-    /// The whole input in place of that of the call, with the name of the hook.
+    /// The input that replaces the whole input of the call, with the name of the hook.
     updated_input: Option<(Value, String)>,
-    /// True if any have run.
+    /// True if the hooks have run for at least one use.
     has_run: bool,
-    /// Texts for the model, beside the result.
+    /// Texts for the model in addition to the result.
     context: Vec<String>,
-    /// Lines for the card.
+    /// Lines for the call's card.
     notes: Vec<String>,
 }
 
 impl HookWish {
-    /// The user is to be asked, whatever the rules say.
+    /// Returns true if the user must be asked whatever the rules say.
     pub(super) fn asks(&self) -> bool {
         self.decision == Some(HookDecision::Ask)
     }
@@ -59,19 +59,19 @@ impl HookWish {
         self.has_run
     }
 
-    /// Why the user is asked, for the question.
+    /// Returns the text that tells the user why they are asked.
     pub(super) fn question(&self) -> Option<String> {
         self.asks().then(|| format!("A hook wants you to be asked. {}", self.reason))
     }
 
-    /// Takes over a verdict about a use of the call.
+    /// Adds the verdict about one use of the call.
     fn add(&mut self, ctx: &ToolCtx, verdict: HookVerdict) {
         self.context.extend(Some(verdict.context).filter(|context| !context.is_empty()));
         if verdict.decision > self.decision {
             self.reason = verdict.reason;
         }
         self.decision = match (self.decision, verdict.decision) {
-            // An allow counts only if it is for all uses.
+            // An allow counts only if the hooks allow every use.
             (None, Some(HookDecision::Allow)) if self.has_run => None,
             (Some(HookDecision::Allow), None) => None,
             (before, now) => before.max(now),
@@ -87,7 +87,7 @@ impl HookWish {
         }
     }
 
-    /// Adds what the user and the model have to know to the outcome of the call.
+    /// Adds the texts for the user and the model to the outcome of the call.
     pub(super) fn add_to(self, outcome: &mut ToolOutcome, when: &str) {
         if !self.context.is_empty() {
             outcome.add_line(&format!("[hook {when} the call] {}", self.context.join("\n")));
@@ -97,7 +97,7 @@ impl HookWish {
 }
 
 impl HookedCall {
-    /// The call of a tool, if there are hooks.
+    /// Returns the call of a tool if there are any hooks.
     pub(super) fn of(
         env: &ToolEnv,
         tool: &Arc<dyn AnyTool>,
@@ -109,7 +109,7 @@ impl HookedCall {
         })
     }
 
-    /// The call in the words that handlers know.
+    /// Translates the call for handlers.
     fn translated(&self, env: &ToolEnv, effects: &[Effect]) -> HookedTool<'_> {
         let touched = effects.iter().filter_map(|effect| match effect {
             Effect::Write(target) | Effect::Delete(target) => Some((target, true)),
@@ -142,7 +142,7 @@ impl HookedCall {
         Occasion { event, subjects: of.names.clone(), fields: redact::json(fields) }
     }
 
-    /// Runs the hooks after a call that has run, before its result is stored.
+    /// Runs the hooks after a call, before its result is stored.
     pub(super) async fn after(
         self,
         ctx: &ToolCtx,
@@ -179,7 +179,7 @@ impl HookedCall {
     }
 }
 
-/// Runs the hooks of a call. If they take long, its card, which has this status, says so.
+/// Runs the hooks of a call. If they take long, the call's card says so. `status` is the card's status, if it has one.
 async fn run_visibly(
     ctx: &ToolCtx,
     occasion: &Occasion,
@@ -196,8 +196,8 @@ async fn run_visibly(
 }
 
 impl CallRunner {
-    /// Runs the hooks of an event for each use that a call stands for, before it runs. An error says that they refuse
-    /// it.
+    /// Runs the hooks of an event for each use that a call corresponds to, before the call runs. Returns an error if
+    /// they refuse the call.
     async fn ask_about(
         &self,
         event: HookEvent,
@@ -223,7 +223,7 @@ impl CallRunner {
         Ok(wish)
     }
 
-    /// Runs the hooks before a call. Returns the call as they have changed it, and what they want.
+    /// Runs the hooks before a call. Returns the call with their changes applied, and their combined replies.
     pub(super) async fn ask_hooks(
         &self,
         call: PendingCall,
@@ -284,23 +284,23 @@ impl CallRunner {
         Ok(call)
     }
 
-    /// Returns true if hooks answer the question about a call with a yes that counts.
+    /// Returns true if hooks answer the question about a call with yes and may do so.
     pub(super) async fn hooks_allow(
         &self,
         call: &PendingCall,
         request: &ApprovalRequest,
     ) -> Result<bool, ToolRefusal> {
         let wish = self.ask_about(HookEvent::PermissionRequest, call).await?;
-        // The mode and the rules may have become stricter meanwhile.
+        // The mode and the rules may have become stricter while the hooks ran.
         Ok(wish.allows() && self.may_hook_allow(request))
     }
 
-    /// Returns true if a hook may answer this question with yes: mode `auto` would not ask it.
+    /// Returns true if a hook may answer this question with yes, because mode `auto` would not ask it either.
     pub(super) fn may_hook_allow(&self, request: &ApprovalRequest) -> bool {
         self.env.shared.mode.get() != Mode::Plan && self.is_bounded(request)
     }
 
-    /// Gets the pass of a call that hooks allow.
+    /// Returns the pass for a call that hooks allow.
     pub(super) fn allow_for_hook(&self, request: ApprovalRequest) -> Result<Pass, ToolRefusal> {
         self.audit_hook(request.effects(), request.decision(), true);
         let policy = self.env.shared.rules.get();

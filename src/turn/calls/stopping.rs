@@ -1,4 +1,4 @@
-//! Work for calls that a cancel ends.
+//! Ends the work of calls when they are cancelled.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use turnwright_types::refusal::ToolRefusal;
 /// The longest time that a tool with side effects may take to stop after a cancel.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs `work` until the token is cancelled, and does not poll it once more after that: withdrawing
-/// one question must not let the next one start.
+/// Runs `work` until the token is cancelled. Once it is, `work` is not polled again, because withdrawing one question
+/// must not let the next one start.
 pub(super) async fn unless_cancelled<T>(
     cancel: &CancellationToken,
     work: impl Future<Output = T>,
@@ -23,7 +23,8 @@ pub(super) async fn unless_cancelled<T>(
     }
 }
 
-/// Waits for the outcome of a tool that runs, or until a cancel has ended it. One that only reads is dropped at once.
+/// Waits for the outcome of a running tool. On a cancel, a tool that only reads is dropped at once; others may finish
+/// within a grace period.
 pub(super) async fn wait_for_outcome(
     running: impl Future<Output = Result<ToolOutcome, ToolRefusal>>,
     ctx: &ToolCtx,
@@ -33,8 +34,8 @@ pub(super) async fn wait_for_outcome(
     let outcome = if reads_only && !runs_calls {
         unless_cancelled(&ctx.cancel, running).await
     } else {
-        // A call with side effects is notified of the cancel and awaited; dropping it is the
-        // last resort. One that runs other calls ends after the last of these.
+        // The tool sees the cancel as well and should end by itself; dropping it is the last resort. A tool that runs
+        // other calls needs longer, because it ends after the last of them.
         let grace = if runs_calls { 2 * GRACE } else { GRACE };
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! Tests of the names and files that are looked up.
+//! Tests of the look-up of names, files and servers.
 
 use super::*;
 
@@ -47,7 +47,7 @@ async fn only_text_of_bounded_length_is_read() {
     assert!(matches!(read_text(&real.join("gone")).await, ReadText::Missing));
 }
 
-/// Permits nothing.
+/// A gate that permits no server.
 #[derive(Debug)]
 struct Closed;
 
@@ -83,7 +83,7 @@ async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
         profile: SandboxProfile::default(),
         cache: PathBuf::new(),
     };
-    // Two calls may find at the same time that a server is missing. Its task has not begun yet.
+    // Two calls may notice at the same time that a server is missing, before its task has begun.
     let first = servers.start(launch("/a"), 0).unwrap();
     let second = servers.start(launch("/a"), 0).unwrap();
     assert!(first.phase.same_channel(&second.phase));

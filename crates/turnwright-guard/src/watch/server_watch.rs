@@ -314,6 +314,7 @@ impl RemoteCallGuard {
     #[must_use]
     pub fn with_repositories(mut self) -> RemoteCallGuard {
         if let Some(call) = &mut self.0 {
+            call.site.watch_files();
             let (known, may_be_more) = call.site.tracker.find_new_repositories(&BTreeSet::new());
             call.snapshot = Some(call.site.take_snapshot(Arc::new(known.into_iter().collect())));
             call.knows_repositories = !may_be_more;

@@ -119,6 +119,8 @@ fn remove_abandoned(place: &Path, min_age: Duration) {
         if (begins(PREFIX) || begins(NEW_PREFIX))
             && is_abandoned(&entry.path(), min_age).unwrap_or(false)
             && let Err(error) = remove(&entry.path())
+            // Another process removes it, too.
+            && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "a temporary folder of a killed process cannot be removed");
         }

@@ -135,7 +135,7 @@ impl Tool for WriteFile {
             return Ok(unchanged(&self.path, &self.content, &planned.after));
         }
         let before = planned.before.as_ref();
-        // Who appends does not know what is there.
+        // Appending does not show that the model knows the text before.
         let is_unread = match (before, self.mode) {
             (Some(before), WriteMode::Append) => {
                 edit_common::is_unread(&ctx.env, target, before).await

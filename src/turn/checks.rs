@@ -40,7 +40,7 @@ const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
 const BEFORE: &str = "before the first edit";
 const AFTER: &str = "after the edits";
-/// How often in one turn, or slice of the work on a goal, the model is told about the checks' output, so that this
+/// The most times in one turn, or slice of the work on a goal, that the model is told about the checks' output, so that this
 /// ends.
 const MAX_ROUNDS: u32 = 3;
 
@@ -58,7 +58,7 @@ pub(super) struct TurnChecks {
     has_run_slow: bool,
     /// True if checks were found that cannot run, because there is no sandbox.
     has_unusable: bool,
-    /// How often the model was told what language servers say of its edits.
+    /// The number of times that the model was told of errors that language servers found in its edits.
     pub(super) reviews: u32,
 }
 

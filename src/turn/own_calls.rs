@@ -29,7 +29,7 @@ pub(super) struct OwnCommand {
     pub(super) line: String,
     /// The title of its card.
     pub(super) title: String,
-    /// How long it may run. The time for a question about it does not count.
+    /// The longest time that the command may run, without the time for a question about it.
     pub(super) limit: Duration,
     pub(super) consent: Consent,
 }

@@ -34,7 +34,7 @@ impl LspSection {
         self.mode.as_deref().and_then(LspMode::parse).unwrap_or_default()
     }
 
-    /// How many bytes a server may hold.
+    /// The most bytes of memory that a server may hold.
     pub fn memory(&self) -> u64 {
         u64::from(self.memory_mb.map_or(DEFAULT_MEMORY_MB, NonZeroU32::get)) << 20
     }

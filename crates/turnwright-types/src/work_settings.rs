@@ -36,10 +36,10 @@ impl Verify {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LspMode {
     Off,
-    /// Those that are installed, in projects that the user trusts.
+    /// Installed servers run in projects that the user trusts.
     #[default]
     Auto,
-    /// Those that are installed, in every project.
+    /// Installed servers run in every project.
     On,
 }
 

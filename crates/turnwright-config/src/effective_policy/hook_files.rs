@@ -18,7 +18,7 @@ use turnwright_workspace::files::read_head;
 
 /// The hook file of a project.
 const OWN_FILE: &str = ".turnwright/hooks.json";
-/// Those of Claude Code.
+/// The settings files of Claude Code that may have hooks.
 const CLAUDE_FILES: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
 /// Stands for the files of the project that hooks of the user run.
 const RUN_FILES: &str = "files run by your hooks";
@@ -43,7 +43,7 @@ const MAX_SHOWN_SCRIPTS: usize = 16 * 1024;
 /// The hooks of a session.
 #[derive(Debug, Default)]
 pub struct SessionHookFiles {
-    /// Those that may run: the user's, and then the project's.
+    /// The handlers that may run: those of the user, then those of the project.
     pub handlers: Vec<Handler>,
     /// A hash of what the user's files say; `None` if they have no hooks.
     hash: Option<String>,

@@ -288,7 +288,7 @@ pub struct RemoteCallGuard(Option<GuardedCall>);
 struct GuardedCall {
     site: CommandSite,
     name: String,
-    /// Who is said to have made the changes.
+    /// The program that the report names as the author of the changes.
     who: &'static str,
     /// `None` until it is taken, and if that has failed.
     snapshot: Option<Arc<ProtectedSnapshot>>,

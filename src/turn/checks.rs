@@ -40,8 +40,7 @@ const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
 const BEFORE: &str = "before the first edit";
 const AFTER: &str = "after the edits";
-/// The most times in one turn, or slice of the work on a goal, that the model is told about the checks' output, so that this
-/// ends.
+/// The most times that the model is told about the checks' output in one turn, or one slice of the work on a goal.
 const MAX_ROUNDS: u32 = 3;
 
 /// The state of a turn's checks, and of the proof of its work.

@@ -33,8 +33,6 @@ const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
 /// A message names at most this many tasks.
 const MAX_NAMED: usize = 10;
-/// The modes of a task. A task may come from a stranger, so it cannot turn the sandbox off with `full`.
-const MODES: [&str; 4] = ["plan", "ask", "auto-edit", "auto"];
 
 /// A task that was read.
 #[derive(Debug)]
@@ -95,15 +93,11 @@ pub(crate) struct LimitSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunSection {
-    mode: Option<String>,
+    /// True if the setup and the check need the network.
     pub(crate) network: bool,
 }
 
 impl TaskFile {
-    pub(crate) fn mode(&self) -> &str {
-        self.run.mode.as_deref().unwrap_or("auto")
-    }
-
     /// The longest time of the check.
     pub(crate) fn check_seconds(&self) -> u64 {
         self.check.timeout.map_or(120, |seconds| seconds.get().into())
@@ -200,10 +194,6 @@ fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
     if check.command.trim().is_empty() {
         return Err("check.command is empty".to_owned());
     }
-    let mode = definition.mode();
-    if !MODES.contains(&mode) {
-        return Err(format!("run.mode is {mode:?}, expected {}", MODES.join(", ")));
-    }
     if start.commit.as_deref().is_some_and(|commit| commit.is_empty() || commit.starts_with('-')) {
         return Err("start.commit names no commit".to_owned());
     }
@@ -269,7 +259,6 @@ mod tests {
         assert_eq!(task.prompt, "Mend it.");
         assert_eq!(task.time, Duration::from_secs(600));
         assert_eq!(task.definition.check_seconds(), 120);
-        assert_eq!(task.definition.mode(), "auto");
         assert!(!task.definition.run.network);
     }
 
@@ -286,8 +275,7 @@ mod tests {
             ("[start]\nsetup = \"x\"\n", "missing field `check`"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
             ("[check]\ncommand = \"x\"\ntimeout = 0\n", "line 3: invalid value"),
-            ("[check]\ncommand = \"x\"\n[run]\nmode = \"bold\"\n", "run.mode is \"bold\""),
-            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "run.mode is \"full\""),
+            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "unknown field `mode`"),
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\nrequests = -1\n", "line 4: invalid value"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),

@@ -2,20 +2,15 @@
 //! machine or of the model's server says nothing about the agent, while a crash, a limit or a refusal is its result.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::EvalError;
-use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
-use crate::workplace::budget;
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, all_work};
 use turnwright_types::text;
@@ -35,10 +30,6 @@ pub(crate) struct Trial<'a> {
     pub(crate) model: &'a str,
     /// Its number, from 1.
     pub(crate) run: u32,
-    /// The folder in which its tree and sessions are kept, if they are.
-    pub(crate) kept: Option<PathBuf>,
-    /// The end of the time for the whole run. The trial is not made again after it.
-    pub(crate) until: Option<Instant>,
 }
 
 /// The meaning of the end of the agent's process.
@@ -61,24 +52,22 @@ impl Trial<'_> {
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
     pub(crate) async fn make(self) -> Result<TrialLine, EvalError> {
         let workplace = self.start.workplace;
-        let mut cost = None::<f64>;
-        let mut waits = workplace.waits.iter();
-        loop {
-            let mut line = self.attempt().await?;
-            if let Some(spent) = line.counts.cost {
-                *cost.get_or_insert_default() += spent;
+        let mut line = self.attempt().await?;
+        for wait in workplace.waits {
+            if line.outcome != Outcome::Invalid {
+                break;
             }
-            line.counts.cost = cost;
-            let wait = (line.outcome == Outcome::Invalid).then(|| waits.next()).flatten();
-            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-            let Some(wait) = wait.filter(|next| left.is_none_or(|most| most > **next)) else {
-                return Ok(line);
-            };
             tokio::select! {
-                () = tokio::time::sleep(*wait) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = workplace.stop.cancelled() => return Err(EvalError::Stopped),
             }
+            let spent = line.counts.cost;
+            line = self.attempt().await?;
+            if let Some(spent) = spent {
+                *line.counts.cost.get_or_insert_default() += spent;
+            }
         }
+        Ok(line)
     }
 
     /// The line of this trial before anything of it is known.
@@ -97,7 +86,6 @@ impl Trial<'_> {
             run: self.run,
             outcome: Outcome::Invalid,
             reason: String::new(),
-            stop: String::new(),
             seconds: 0.0,
             counts: WorkCounts::default(),
         }
@@ -114,11 +102,8 @@ impl Trial<'_> {
         let begun = Instant::now();
         let finished = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-        let answer = last_answer(&finished.stdout);
-        answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
-        let not_kept = self.kept.as_deref().map(|place| keep(&home, place)).transpose()?.flatten();
-        let (outcome, reason) = match meaning(&finished, &answer) {
+        let (outcome, reason) = match meaning(&finished) {
             AgentEnd::Judge(limit) => match judge(self.start, &home).await? {
                 None => (Outcome::Passed, limit),
                 Some(why) if limit.is_empty() => (Outcome::Failed, why),
@@ -131,9 +116,7 @@ impl Trial<'_> {
         if outcome == Outcome::Failed {
             home.check_room()?;
         }
-        let reasons: Vec<_> =
-            [Some(reason), not_kept].into_iter().flatten().filter(|why| !why.is_empty()).collect();
-        Ok(TrialLine { outcome, reason: clipped(&reasons.join("; ")), ..line })
+        Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
     }
 
     /// Has the agent work on the prompt.
@@ -151,14 +134,16 @@ impl Trial<'_> {
 
     fn command_line(&self) -> Vec<OsString> {
         let Start { task, workplace, .. } = self.start;
-        let mode = task.definition.mode();
         let time = format!("{}s", task.time.as_secs());
         let mut words: Vec<OsString> = vec![workplace.program.clone().into()];
-        words.extend(["run", "--no-input", "--json", "--mode", mode].map(OsString::from));
+        words.extend(["run", "--no-input", "--json", "--mode", "auto"].map(OsString::from));
         words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
-        let limit = task.definition.limits.requests.map(|most| budget("max_turn_requests", &most));
-        let flags = limit.iter().flatten().chain(&workplace.flags);
-        words.extend(flags.map(OsString::from));
+        let requests = task.definition.limits.requests;
+        let limit = requests.map(|most| format!("max_turn_requests={most}"));
+        let limits = workplace.limits.iter().map(|(name, most)| format!("{name}={most}"));
+        for limit in limit.into_iter().chain(limits) {
+            words.extend(["--budget".to_owned(), limit].map(OsString::from));
+        }
         words.push("-".into());
         words
     }
@@ -209,7 +194,7 @@ async fn run_in_sandbox(
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
-        words.extend([workplace.own_program.clone().into(), "sandbox".into()]);
+        words.extend([workplace.program.clone().into(), "sandbox".into()]);
         if task.definition.run.network {
             words.push("--network".into());
         }
@@ -243,31 +228,6 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     Ok(())
 }
 
-/// Copies the tree and the stored sessions of a trial. Returns why one of them is not kept whole: the agent may have
-/// left a file that nobody may read.
-fn keep(home: &TrialHome, place: &Path) -> Result<Option<String>, EvalError> {
-    let mut why = None;
-    for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
-        match replace_folder(&place.join(name), &from).map_err(EvalError::from) {
-            Err(error) if !error.is_full_disk() => {
-                why = Some(format!("{name} is not kept whole: {error}"));
-            }
-            other => other?,
-        }
-    }
-    Ok(why)
-}
-
-/// Copies a folder in place of whatever is there. A missing one is not copied.
-fn replace_folder(to: &Path, from: &Path) -> io::Result<()> {
-    if !from.is_dir() {
-        return Ok(());
-    }
-    remove(to)?;
-    fs::create_dir_all(to)?;
-    copy_all(from, to)
-}
-
 /// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
 fn last_answer(stdout: &str) -> Value {
     let mut lines =
@@ -275,7 +235,8 @@ fn last_answer(stdout: &str) -> Value {
     lines.find(|line| line["id"] == "prompt").unwrap_or_default()
 }
 
-fn meaning(finished: &Finished, answer: &Value) -> AgentEnd {
+fn meaning(finished: &Finished) -> AgentEnd {
+    let answer = last_answer(&finished.stdout);
     let error = &answer["error"];
     let said = error["message"].as_str().filter(|text| !text.is_empty());
     let message = said.unwrap_or_else(|| finished.last_words());
@@ -309,8 +270,8 @@ mod tests {
 
     use super::*;
 
-    fn finished(end: ProgramEnd, stderr: &str) -> Finished {
-        Finished { end, stdout: String::new(), stderr: stderr.to_owned() }
+    fn finished(end: ProgramEnd, stdout: String) -> Finished {
+        Finished { end, stdout, stderr: "first\nwhy\n\n".to_owned() }
     }
 
     #[test]
@@ -331,29 +292,14 @@ mod tests {
             (6, "", AgentEnd::Judge("limit".to_owned())),
             (101, "", AgentEnd::Failed("exit 101: why".to_owned())),
         ] {
-            let answer = json!({ "error": { "data": { "kind": kind } } });
-            let end = finished(ProgramEnd::Exited(Some(code)), "first\nwhy\n\n");
-            assert_eq!(meaning(&end, &answer), expected, "{code} {kind}");
+            let answer = json!({ "id": "prompt", "error": { "data": { "kind": kind } } });
+            let end = finished(ProgramEnd::Exited(Some(code)), answer.to_string());
+            assert_eq!(meaning(&end), expected, "{code} {kind}");
         }
-        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &Value::Null);
+        let killed = meaning(&finished(ProgramEnd::Exited(None), String::new()));
         assert!(matches!(killed, AgentEnd::Failed(_)));
-        let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
+        let late = meaning(&finished(ProgramEnd::Stopped, String::new()));
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
-    #[test]
-    fn a_folder_that_is_kept_takes_the_place_of_an_older_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-        replace_folder(&to, &from).unwrap();
-        assert!(!to.exists());
-        for (place, name) in [(&from, "new"), (&to, "old")] {
-            fs::create_dir_all(place).unwrap();
-            fs::write(place.join(name), name).unwrap();
-        }
-        replace_folder(&to, &from).unwrap();
-        assert!(to.join("new").is_file() && !to.join("old").exists());
     }
 
     #[test]

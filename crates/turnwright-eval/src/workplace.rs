@@ -2,7 +2,6 @@
 //! which toolchains are found, and the user's own files are not.
 
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,7 +35,6 @@ const PLACES_OF_USER: [&str; 5] =
     ["TURNWRIGHT_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"];
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const GIT_TIME: Duration = Duration::from_secs(10 * 60);
-const HASH_DIGITS: usize = 12;
 /// The waits before a trial is made again after a fault of the model's server.
 const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
@@ -44,11 +42,9 @@ const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 pub struct Workplace {
     /// The folder that holds the tasks' commits.
     pub(crate) project: PathBuf,
-    /// This program, which runs the checks in the sandbox.
-    pub(crate) own_program: PathBuf,
-    /// The program that plays the agent.
+    /// This program, which plays the agent, and runs the checks in the sandbox.
     pub(crate) program: PathBuf,
-    /// Its version, or the name of its file if it is another one, with a part of the file's hash.
+    /// Its version, with a part of the hash of its file.
     pub(crate) version: String,
     /// The text of a trial's settings file.
     pub(crate) settings: String,
@@ -60,8 +56,8 @@ pub struct Workplace {
     pub(crate) changed: Vec<String>,
     /// The file with the user's logins, which may be missing.
     pub(crate) login: PathBuf,
-    /// Flags for the agent.
-    pub(crate) flags: Vec<String>,
+    /// The limits that the flags of this process set.
+    pub(crate) limits: Vec<(String, f64)>,
     /// For all programs but the agent: without secrets.
     pub(crate) environment: Environment,
     /// For the agent. It holds keys.
@@ -88,14 +84,13 @@ impl Workplace {
         Ok(Workplace {
             hidden: hidden_places(config, &project),
             project,
-            own_program: program.clone(),
             program,
             version: format!("{}+{}", env!("CARGO_PKG_VERSION"), &hash[..8]),
             settings,
             has_network,
             changed,
             login: Logins::path(&config.paths),
-            flags: flags(config),
+            limits: config.flags.limits.clone(),
             environment: for_trial(&scrubbed, config),
             agent_environment: for_trial(&agent_environment(config), config),
             waits: WAITS,
@@ -103,23 +98,10 @@ impl Workplace {
         })
     }
 
-    /// Has another build of the program play the agent.
-    pub fn use_program(&mut self, program: PathBuf) -> Result<(), EvalError> {
-        let bytes = fs::read(&program).map_err(|error| {
-            let why = io_error_text(&error);
-            EvalError::unusable(format!("{} cannot be read: {why}.", program.display()))
-        })?;
-        let name = program.file_stem().unwrap_or_default().to_string_lossy();
-        self.version = format!("{name}+{}", &sha256_hex(&bytes)[..8]);
-        self.program = program;
-        Ok(())
-    }
-
     /// The hash of the settings that trials have.
     pub(crate) fn settings_hash(&self) -> String {
-        let parts = [&self.changed[..], &self.flags].concat();
-        let all = format!("{}\n{}", self.settings, parts.join("\n"));
-        sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
+        let all = format!("{}{:?}", self.settings, self.limits);
+        sha256_hex(all.as_bytes())[..12].to_owned()
     }
 
     /// Returns an error if a task wants the network and the user does not give it: the task may be a stranger's.
@@ -171,8 +153,7 @@ impl Workplace {
     }
 
     fn git_environment(&self, folder: &Path) -> Environment {
-        // A full disk is known by the English text.
-        let mut environment = self.environment.clone().with("LC_ALL", "C");
+        let mut environment = self.environment.clone();
         // The user may have had to say that the project is safe.
         if folder != self.project {
             let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
@@ -186,19 +167,6 @@ impl Workplace {
     }
 }
 
-/// The flags of this process that the agent gets, too.
-fn flags(config: &Config) -> Vec<String> {
-    let Flags { base_url, limits, .. } = &config.flags;
-    let url = base_url.iter().map(|url| ["--base-url".to_owned(), url.clone()]);
-    let budgets = limits.iter().map(|(name, most)| budget(name, most));
-    url.chain(budgets).flatten().collect()
-}
-
-/// The flag of a limit.
-pub(crate) fn budget(name: &str, most: &dyn Display) -> [String; 2] {
-    ["--budget".to_owned(), format!("{name}={most}")]
-}
-
 /// All variables of this process, with the settings and keys that it has taken out of its environment.
 fn agent_environment(config: &Config) -> Environment {
     let variables = config.inherited.iter();
@@ -209,7 +177,10 @@ fn agent_environment(config: &Config) -> Environment {
     for (name, value) in inherited.chain(settings).chain(keys) {
         environment = environment.with(name, value);
     }
-    environment
+    match &config.flags.base_url {
+        Some(url) => environment.with("OPENAI_BASE_URL", url),
+        None => environment,
+    }
 }
 
 /// Takes the user's places out of an environment, and names those of the toolchains in it.

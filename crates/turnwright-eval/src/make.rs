@@ -9,12 +9,12 @@ use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
-use crate::tree::{Start, apply_patch, commit_start, resolve_commit};
+use crate::tree::{Start, commit_all, resolve_commit};
 use crate::trial::{LATE_CHECK, judge, set_up};
 use crate::workplace::{Workplace, repository_top};
 use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
-use turnwright_store::start_state::{StartState, prompt_texts, start_state};
+use turnwright_store::start_state::{StartState, first_prompt, start_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::FileState;
@@ -77,9 +77,7 @@ pub async fn make(
     let mut told = vec![format!("Made {place}.")];
     match source.unwrap_or_else(|| TaskSource::Commit("HEAD".to_owned())) {
         TaskSource::Commit(commit) => {
-            let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
-                EvalError::unusable(format!("There is no commit {commit} in this repository."))
-            })?;
+            let id = resolve_commit(&commit, workplace).await?;
             write_definition(&draft, &id, check, PROMPT_TEMPLATE)?;
             told.push(format!("Write the prompt into {place}/{PROMPT}."));
         }
@@ -197,40 +195,27 @@ async fn add_work_of_session(
     spare: &Path,
     workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let bare = Task::read(draft)?;
-    let start = Start::prepare(&bare, &spare.join("starts"), workplace).await?;
+    if !facts.start.changes.is_empty() {
+        private_file::write(&draft.join(START_PATCH), facts.start.changes.as_bytes())?;
+    }
+    let task = Task::read(draft)?;
+    let start = Start::prepare(&task, &spare.join("starts"), workplace).await?;
     let tree = spare.join("tree");
     start.make_tree(&tree, None).await?;
-    if let Some(changes) = &facts.start.patch {
-        let patch = spare.join("session.patch");
-        private_file::write(&patch, changes)?;
-        apply_patch(&patch, &tree, workplace).await?;
-    }
-    for (path, bytes) in &facts.start.untracked {
-        write_into(&tree, Path::new(path), bytes, 0o644)?;
-    }
-    stage_changes(&tree, &draft.join(START_PATCH), workplace).await?;
-    commit_start(&tree, workplace).await?;
+    commit_all(&tree, workplace).await?;
     if let Some(path) = apply_changes(facts, &tree)? {
         let why = format!("the session's last content of {} is not known", path.display());
         return Ok(Some(why));
     }
-    let has_changed = stage_changes(&tree, &draft.join(SOLUTION), workplace).await?;
-    let why = "the session has changed nothing in the repository";
-    Ok((!has_changed).then(|| why.to_owned()))
-}
-
-/// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
-/// no file, if there are none.
-async fn stage_changes(tree: &Path, into: &Path, workplace: &Workplace) -> Result<bool, EvalError> {
-    workplace.git(tree, &["add", "--all", "."], &[]).await?;
+    workplace.git(&tree, &["add", "--all", "."], &[]).await?;
+    let solution = draft.join(SOLUTION);
     let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--output"];
-    workplace.git(tree, &words, &[into]).await?;
-    let has_changes = fs::metadata(into)?.len() > 0;
-    if !has_changes {
-        remove(into)?;
+    workplace.git(&tree, &words, &[&solution]).await?;
+    if fs::metadata(&solution)?.len() > 0 {
+        return Ok(None);
     }
-    Ok(has_changes)
+    remove(&solution)?;
+    Ok(Some("the session has changed nothing in the repository".to_owned()))
 }
 
 /// Changes the files of a tree as the session has. Returns the first file of which the last state is not known.
@@ -277,9 +262,9 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
             };
             changed.insert(version.change.path, (after, content));
         }
-        Ok((start_state(connection, key)?, prompt_texts(connection, key)?, changed, cwd))
+        Ok((start_state(connection, key)?, first_prompt(connection, key)?, changed, cwd))
     });
-    let (start, prompts, changed, cwd) = found?;
+    let (start, prompt, changed, cwd) = found?;
     let Some(start) = start else {
         return Err(EvalError::unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a version \
@@ -291,8 +276,7 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
         let text = format!("The start of this session is not complete: {why}. Give --commit.");
         return Err(EvalError::unusable(text));
     }
-    let first = prompts.into_iter().next();
-    let prompt = first.ok_or_else(|| EvalError::unusable("This session has no prompt."))?;
+    let prompt = prompt.ok_or_else(|| EvalError::unusable("This session has no prompt."))?;
     Ok(SessionFacts { start, prompt, changed, cwd })
 }
 

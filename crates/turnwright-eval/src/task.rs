@@ -27,7 +27,7 @@ pub(crate) const PROMPT: &str = "prompt.md";
 /// A change of the start that is not committed.
 pub(crate) const START_PATCH: &str = "start.patch";
 /// The folder with the start of a task without a commit.
-const START_FILES: &str = "files";
+pub(crate) const START_FILES: &str = "files";
 const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
@@ -111,11 +111,6 @@ impl Task {
         read_task(&name, folder).map_err(|why| {
             EvalError::unusable(as_sentence(format!("Task {name} is damaged: {why}")))
         })
-    }
-
-    /// The folder with the files of the start, if it is not a commit.
-    pub(crate) fn start_files(&self) -> PathBuf {
-        self.folder.join(START_FILES)
     }
 
     /// The path of a patch of the task, if it has it.

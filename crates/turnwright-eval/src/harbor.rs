@@ -14,40 +14,17 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The entry for Harbor's `-a acp --ak registry_entry_path=FILE`, and the name of its file.
-pub const REGISTRY_ENTRY: &str = include_str!("harbor-registry.json");
+pub const REGISTRY_ENTRY: &str = include_str!("harbor/registry.json");
 const REGISTRY_FILE: &str = "turnwright.json";
 const SCRIPT_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 /// The verifier starts and copies files besides the check itself.
 const VERIFIER_SECONDS: u64 = 60;
 
-const DOCKERFILE: &str = "\
-FROM debian:stable-slim
-RUN apt-get update \\
- && apt-get install -y --no-install-recommends ca-certificates git nodejs python3 \\
- && rm -rf /var/lib/apt/lists/*
-COPY tree /app
-COPY setup.sh /tmp/setup.sh
-WORKDIR /app
-RUN git init --quiet --initial-branch main \\
- && git config user.name turnwright && git config user.email eval@localhost \\
- && git add --all --force && git commit --quiet --allow-empty --message Start
-RUN sh /tmp/setup.sh
-";
-const SOLVE: &str = "\
-#!/bin/sh
-cd /app && git apply --whitespace=nowarn \"$(dirname \"$0\")/solution.patch\"
-";
+const DOCKERFILE: &str = include_str!("harbor/Dockerfile");
+const SOLVE: &str = include_str!("harbor/solve.sh");
 /// `SECONDS` is replaced.
-const TEST: &str = "\
-#!/bin/sh
-here=$(cd \"$(dirname \"$0\")\" && pwd)
-mkdir -p /logs/verifier
-cd /app || exit 1
-cp -R \"$here/restore/.\" /app/
-if timeout SECONDS sh \"$here/command.sh\"; then reward=1; else reward=0; fi
-echo \"$reward\" >/logs/verifier/reward.txt
-";
+const TEST: &str = include_str!("harbor/test.sh");
 
 /// Writes the tasks into a folder, a folder each, and the registry entry beside them. Returns sentences for the user.
 pub async fn export(

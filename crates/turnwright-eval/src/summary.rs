@@ -26,7 +26,7 @@ pub struct Summary {
 /// The trials of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
-    /// A name that no other column has.
+    /// The model, and the settings that were changed for the run.
     pub name: String,
     #[serde(flatten)]
     pub variant: Variant,
@@ -85,9 +85,8 @@ impl Summary {
             by_variant.entry(&line.variant).or_default().push(line);
         }
         let of_variants = by_variant.into_iter();
-        let mut columns: Vec<_> =
+        let columns: Vec<_> =
             of_variants.map(|(variant, lines)| column_of(variant, &lines)).collect();
-        name_columns(&mut columns);
         // More pairs would be a table of their own, and one of them would be told apart by chance.
         let comparisons = match &columns[..] {
             [first, others @ ..] if others.len() < MAX_COMPARED => {
@@ -115,7 +114,9 @@ impl Summary {
 }
 
 fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
-    let mut column = Column { variant: variant.clone(), ..Column::default() };
+    let names: Vec<_> = [&variant.model].into_iter().chain(&variant.set).cloned().collect();
+    let name = names.join(" · ");
+    let mut column = Column { name, variant: variant.clone(), ..Column::default() };
     for line in lines {
         let cell = column.cells.entry(line.task.clone()).or_default();
         cell.hash.clone_from(&line.task_hash);
@@ -139,26 +140,6 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
     column
 }
 
-/// Gives each column the name of its model, with what tells it from others of that model.
-fn name_columns(columns: &mut [Column]) {
-    let all: Vec<_> = columns.iter().map(|column| column.variant.clone()).collect();
-    for column in columns {
-        let Variant { model, set, version, settings } = &column.variant;
-        let same = all.iter().filter(|other| other.model == *model);
-        let mut parts = vec![model.clone()];
-        if same.clone().any(|other| other.set != *set) {
-            parts.push(if set.is_empty() { "as set".to_owned() } else { set.join(", ") });
-        }
-        if same.clone().any(|other| other.version != *version) {
-            parts.push(version.clone());
-        }
-        if same.filter(|other| other.set == *set && other.version == *version).count() > 1 {
-            parts.push(format!("settings {settings}"));
-        }
-        column.name = parts.join(" · ");
-    }
-}
-
 /// The comparison of two columns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -178,11 +159,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A sentence about the tasks that are left out; `None` if there are none.
-    pub(crate) fn note(&self) -> Option<String> {
-        let names = self.left_out.join(", ");
-        let note = "Not compared, because they are not the same on both sides";
-        (!names.is_empty()).then(|| format!("{note}: {names}."))
+    /// The verdict, and a sentence about the tasks that are left out, if there are any.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let mut sentences = vec![self.verdict.clone()];
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join(", ");
+            let note = "Not compared, because they are not the same on both sides";
+            sentences.push(format!("{note}: {names}."));
+        }
+        sentences
     }
 }
 
@@ -300,7 +285,7 @@ mod tests {
         let summary = Summary::of(&all);
         assert!(summary.comparisons[0].verdict.starts_with("Cannot tell: "));
         let names: Vec<_> = summary.columns.into_iter().map(|column| column.name).collect();
-        assert_eq!(names, ["m · as set", "m · verify=off"]);
+        assert_eq!(names, ["m", "m · verify=off"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use turnwright_store::Store;
-use turnwright_store::stats::{WorkCounts, all_work};
+use turnwright_store::stats::{WorkCounts, count_work};
 use turnwright_types::text;
 
 /// The agent ends its turn by itself within this time after the limit.
@@ -221,7 +221,7 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     if !store.exists() {
         return Ok(());
     }
-    if let Some(work) = store.read_blocking(all_work)? {
+    if let Some(work) = store.read_blocking(|connection| count_work(connection, None))?.pop() {
         line.counts = work.counts;
         line.served = work.served.into_iter().collect();
     }

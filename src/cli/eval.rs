@@ -1,7 +1,6 @@
 //! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
 
-use std::collections::HashSet;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -13,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::run::{parse_cost, parse_time};
 use super::stored::at_least_one;
 use super::{CliError, exit_code, write_stdout};
-use turnwright_config::{Config, NO_MODEL, Provider};
+use turnwright_config::Config;
 use turnwright_eval::make::{TaskSource, make};
-use turnwright_eval::results::{TrialLine, new_folder, read_lines};
-use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
+use turnwright_eval::results::{new_folder, read_lines};
+use turnwright_eval::schedule::{RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
 use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
@@ -30,13 +29,8 @@ use turnwright_types::timestamp::rfc3339;
 
 const RUN_AFTER_HELP: &str = "\
 Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
-turnwright eval run fix-parser --set verify=off --out evals/.results/without
 Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
 130 if stopped.";
-
-const SHOW_AFTER_HELP: &str = "\
-Example: turnwright eval show evals/.results/after --html report.html
-turnwright eval compare evals/.results/before evals/.results/after";
 
 /// The exit status at a limit of the run.
 const AT_LIMIT: u8 = 6;
@@ -56,7 +50,10 @@ pub(super) enum EvalCommand {
     #[command(after_help = RUN_AFTER_HELP)]
     Run(EvalRunCliArgs),
     /// Show the results of a run, or compare those of two task by task
-    #[command(visible_alias = "compare", after_help = SHOW_AFTER_HELP)]
+    #[command(
+        visible_alias = "compare",
+        after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after"
+    )]
     Show(ShowCliArgs),
     /// Write tasks in the format of Harbor
     #[command(after_help = "Example: turnwright eval export --harbor out")]
@@ -107,8 +104,8 @@ impl ChosenTasks {
 pub(super) struct EvalRunCliArgs {
     #[command(flatten)]
     chosen: ChosenTasks,
-    /// Models, as for --model, with commas between them [default: the configured one]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    /// Models, as for --model, with commas between them
+    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     models: Vec<String>,
     /// Trials of each task with each model
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -119,9 +116,6 @@ pub(super) struct EvalRunCliArgs {
     /// Setting for all trials; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Another build of turnwright to run the trials with
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
     /// Folder for the results; if it has some, the run goes on where it stopped
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -131,9 +125,6 @@ pub(super) struct EvalRunCliArgs {
     /// Longest time for the whole run, such as 90s, 10m or 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     max_time: Option<Duration>,
-    /// Keep the trees and the sessions of the trials
-    #[arg(long)]
-    keep: bool,
 }
 
 #[derive(Debug, Args)]
@@ -228,36 +219,21 @@ fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> 
 
 fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
     let tasks = args.chosen.read()?;
-    let mut models =
-        if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
-    // One that is named twice is the same.
-    let mut seen = HashSet::new();
-    models.retain(|model| seen.insert(model.clone()));
     let out = match args.out {
         Some(out) => out,
         None => new_folder(&args.chosen.tasks, &rfc3339(SystemTime::now())[..10])?,
     };
     let plan = RunPlan {
         tasks,
-        models,
+        models: args.models,
         runs: args.runs,
         jobs: args.jobs,
         out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
-        keeps_trees: args.keep,
     };
-    let program = args.program.map(std::path::absolute).transpose()?;
-    wait_for(config, args.set, async |mut workplace| {
-        if let Some(program) = program {
-            workplace.use_program(program)?;
-        }
-        let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
-        if stderr().is_terminal() {
-            // The line of the progress is not ended.
-            writeln!(stderr()).ok();
-        }
-        let end = ended?;
+    wait_for(config, args.set, async |workplace| {
+        let end = schedule::run(&plan, &workplace, &mut show_progress).await?;
         let place = plan.out.display();
         write_stdout(&table::text(&Summary::of(&read_lines(&plan.out)?)))?;
         write_stdout(&format!("\nThe results are in {place}.\n"))?;
@@ -272,53 +248,21 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalErro
     })
 }
 
-/// The model that the settings name.
-fn configured_model(config: &Config) -> Result<String, EvalError> {
-    let model = match config.snapshot().provider()? {
-        Provider::Offline => Some("offline".to_owned()),
-        Provider::Endpoint(endpoint) => endpoint.full_name(),
-        Provider::Unconfigured => None,
-    };
-    model.ok_or_else(|| EvalError::unusable(format!("{NO_MODEL}. Or name models with --models.")))
-}
-
-/// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
-fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
-    let is_terminal = stderr().is_terminal();
-    let mut text = String::new();
-    if is_terminal {
-        text.push_str("\r\u{1b}[K");
-    }
-    if let Some(line) = line {
-        let TrialLine { task, variant, run, outcome, reason, .. } = line;
-        let colon = if reason.is_empty() { "" } else { ": " };
-        let place = format!("{task} · {} · {run}", variant.model);
-        let told = format!("{place}: {}{colon}{reason}", outcome.word());
-        text.push_str(&format!("{}\n", escape_hidden_line(&told)));
-    }
-    text.push_str(&progress.line());
-    if !is_terminal {
-        text.push('\n');
-    }
-    stderr().write_all(text.as_bytes()).ok();
+fn show_progress(text: &str) {
+    writeln!(stderr(), "{}", escape_hidden_line(text)).ok();
 }
 
 fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
-    let mut lines = read_lines(&args.results)?;
+    let lines = read_lines(&args.results)?;
     let summary = match &args.other {
         None => Summary::of(&lines),
-        Some(other) => {
-            let others = read_lines(other)?;
-            let both = Summary::of_both(&lines, &others);
-            if both.comparisons.is_empty() {
-                return Err(EvalError::unusable("no model has trials in both of them"));
-            }
-            lines.extend(others);
-            both
-        }
+        Some(other) => Summary::of_both(&lines, &read_lines(other)?),
     };
+    if args.other.is_some() && summary.comparisons.is_empty() {
+        return Err(EvalError::unusable("no model has trials in both of them"));
+    }
     let shown = if let Some(file) = &args.html {
-        private_file::write(file, report::page(&summary, &lines).as_bytes())?;
+        private_file::write(file, report::page(&summary).as_bytes())?;
         format!("Wrote {}.\n", file.display())
     } else if args.json {
         format!("{:#}\n", serde_json::to_value(summary).map_err(std::io::Error::from)?)

@@ -70,11 +70,6 @@ impl TrialHome {
     pub(crate) fn check_room(&self) -> io::Result<()> {
         private_file::write(&self.folder.path().join("room"), &vec![1; ROOM])
     }
-
-    /// A further folder for a tree.
-    pub(crate) fn second_tree(&self) -> PathBuf {
-        self.folder.path().join("before")
-    }
 }
 
 /// Hides a place. If something that is kept is below it, all that is beside the way there is hidden instead: git reads

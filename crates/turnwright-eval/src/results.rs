@@ -95,8 +95,10 @@ impl ResultsFolder {
             )));
         };
         let file = path.join(LINES);
-        let lines = if file.exists() { read_lines(path)? } else { Vec::new() };
-        Ok(ResultsFolder { file, lines, _lock: lock })
+        if !file.exists() {
+            private_file::write(&file, b"")?;
+        }
+        Ok(ResultsFolder { file, lines: read_lines(path)?, _lock: lock })
     }
 
     /// Adds a line, which replaces those of the same trial and of an older form of the task. The file is written as a

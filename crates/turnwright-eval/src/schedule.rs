@@ -110,17 +110,7 @@ pub async fn run(
         starts.push(Start::prepare(task, &plan.out.join(".starts"), workplace).await?);
     }
     let mut progress = Progress::default();
-    let mut missing = Vec::new();
-    for (start, model, run) in order(&starts, &plan.models, plan.runs) {
-        progress.all += 1;
-        let trial = Trial { start, model, run };
-        let blank = trial.blank_line();
-        let mut counted = results.lines.iter().filter(|line| line.outcome != Outcome::Invalid);
-        match counted.find(|line| line.is_same_trial(&blank)) {
-            Some(line) => progress.add(line),
-            None => missing.push(trial),
-        }
-    }
+    let missing = missing_trials(plan, &starts, &results.lines, &mut progress);
     report(&progress.text(begun.elapsed()));
     let mut waiting = missing.into_iter();
     let mut running = FuturesUnordered::new();
@@ -144,30 +134,41 @@ pub async fn run(
             }
         }
     }
-    match fault {
-        Some(error) => Err(with_what_is_kept(&error, &progress, &plan.out)),
-        None => Ok(end_of_run(&progress, workplace)),
+    if let Some(error) = fault {
+        return Err(with_what_is_kept(&error, &progress, &plan.out));
     }
-}
-
-fn end_of_run(progress: &Progress, workplace: &Workplace) -> RunEnd {
-    if progress.done == progress.all {
+    Ok(if progress.done == progress.all {
         RunEnd::Complete
     } else if workplace.stop.is_cancelled() {
         RunEnd::Stopped
     } else {
         RunEnd::Limit
-    }
+    })
 }
 
-/// All trials of a plan. An early stop compares fairly, as each round has all tasks and models.
-fn order<'a, T>(
-    tasks: &'a [T],
-    models: &'a [String],
-    runs: u32,
-) -> impl Iterator<Item = (&'a T, &'a str, u32)> {
-    let rounds = (1..=runs).flat_map(move |run| tasks.iter().map(move |task| (task, run)));
-    rounds.flat_map(move |(task, run)| models.iter().map(move |model| (task, model.as_str(), run)))
+/// The trials of which no line counts; the others are added to the progress. An early stop compares fairly, as each
+/// round has all tasks and models.
+fn missing_trials<'a>(
+    plan: &'a RunPlan,
+    starts: &'a [Start<'a>],
+    lines: &[TrialLine],
+    progress: &mut Progress,
+) -> Vec<Trial<'a>> {
+    let mut missing = Vec::new();
+    for run in 1..=plan.runs {
+        for start in starts {
+            for model in &plan.models {
+                let trial = Trial { start, model, run };
+                let blank = trial.blank_line();
+                match lines.iter().find(|line| line.is_same_trial(&blank)) {
+                    Some(line) if line.outcome != Outcome::Invalid => progress.add(line),
+                    _ => missing.push(trial),
+                }
+            }
+        }
+    }
+    progress.all = progress.done + missing.len();
+    missing
 }
 
 /// Says what is kept, besides what went wrong.
@@ -194,15 +195,6 @@ mod tests {
     use crate::task::read_tasks;
     #[cfg(unix)]
     use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
-
-    #[test]
-    fn each_round_has_all_tasks_and_models() {
-        let models = ["m", "n"].map(str::to_owned);
-        let found: Vec<_> = order(&['a', 'b'], &models, 2)
-            .map(|(task, model, run)| format!("{task}{model}{run}"))
-            .collect();
-        assert_eq!(found, ["am1", "an1", "bm1", "bn1", "am2", "an2", "bm2", "bn2"]);
-    }
 
     #[test]
     fn progress_says_what_is_left_and_what_it_costs() {

@@ -74,10 +74,11 @@ impl<'a> Start<'a> {
     }
 
     /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
-    /// only for the check. `spare` is a place for another tree.
-    pub(crate) async fn put_back(&self, tree: &Path, spare: &Path) -> Result<(), EvalError> {
+    /// only for the check. Another tree is made beside this one.
+    pub(crate) async fn put_back(&self, tree: &Path) -> Result<(), EvalError> {
         let restored = &self.task.restored;
         if !restored.is_empty() {
+            let spare = &tree.with_file_name("before");
             remove(spare)?;
             self.make_tree(spare, None).await?;
             for path in files_below(tree)?.iter().filter(|path| restored.is_match(path)) {

@@ -20,8 +20,6 @@ const TURN_END: Duration = Duration::from_secs(90);
 const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
 /// The exit status of `turnwright sandbox` if it could not start the command.
 const NOT_STARTED: i32 = 125;
-/// The beginning of the reason if a check has not ended in time.
-pub(crate) const LATE_CHECK: &str = "the check did not end";
 const MAX_REASON_CHARS: usize = 200;
 
 /// A trial to make.
@@ -30,19 +28,6 @@ pub(crate) struct Trial<'a> {
     pub(crate) model: &'a str,
     /// Its number, from 1.
     pub(crate) run: u32,
-}
-
-/// The meaning of the end of the agent's process.
-#[derive(Debug, PartialEq)]
-enum AgentEnd {
-    /// The check decides. The text names a limit or a fault of the model, or is empty.
-    Judge(String),
-    /// The agent has failed.
-    Failed(String),
-    /// The server has failed, perhaps only for a while.
-    Retry(String),
-    /// No other trial with this model would do better.
-    Unusable(String),
 }
 
 impl Trial<'_> {
@@ -103,16 +88,13 @@ impl Trial<'_> {
         let finished = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         read_numbers(&home, &mut line)?;
-        let (outcome, reason) = match meaning(&finished) {
-            AgentEnd::Judge(limit) => match judge(self.start, &home).await? {
-                None => (Outcome::Passed, limit),
-                Some(why) if limit.is_empty() => (Outcome::Failed, why),
-                Some(why) => (Outcome::Failed, format!("{limit}; {why}")),
-            },
-            AgentEnd::Failed(why) => (Outcome::Failed, format!("agent: {why}")),
-            AgentEnd::Retry(why) => (Outcome::Invalid, why),
-            AgentEnd::Unusable(why) => return Err(EvalError::unusable(why)),
-        };
+        let (mut outcome, mut reason) = meaning(&finished)?;
+        if outcome == Outcome::Passed
+            && let Some(why) = judge(self.start, &home).await?
+        {
+            outcome = Outcome::Failed;
+            reason = if reason.is_empty() { why } else { format!("{reason}; {why}") };
+        }
         if outcome == Outcome::Failed {
             home.check_room()?;
         }
@@ -164,7 +146,7 @@ pub(crate) async fn judge(
     start: &Start<'_>,
     home: &TrialHome,
 ) -> Result<Option<String>, EvalError> {
-    match start.put_back(&home.tree(), &home.second_tree()).await {
+    match start.put_back(&home.tree()).await {
         Err(error @ EvalError::Io(_)) if !error.is_full_disk() => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
@@ -176,7 +158,9 @@ pub(crate) async fn judge(
     let finished = run_in_sandbox(&definition.check.command, start, time, home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {seconds} s")),
+        ProgramEnd::Stopped => Some(format!(
+            "the check did not end within {seconds} s; make it smaller, or raise check.timeout"
+        )),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
@@ -235,29 +219,33 @@ fn last_answer(stdout: &str) -> Value {
     lines.find(|line| line["id"] == "prompt").unwrap_or_default()
 }
 
-fn meaning(finished: &Finished) -> AgentEnd {
+/// Says what the end of the agent's process means, and why. It has passed as far as the check passes.
+///
+/// # Errors
+/// If no other trial with this model would do better.
+fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
+    let ProgramEnd::Exited(code) = finished.end else {
+        return Ok((Outcome::Passed, "limit: time".to_owned()));
+    };
     let answer = last_answer(&finished.stdout);
     let error = &answer["error"];
     let said = error["message"].as_str().filter(|text| !text.is_empty());
     let message = said.unwrap_or_else(|| finished.last_words());
     let kind = error["data"]["kind"].as_str().unwrap_or_default();
-    let ProgramEnd::Exited(code) = finished.end else {
-        return AgentEnd::Judge("limit: time".to_owned());
-    };
-    match (code, kind) {
-        (Some(0), _) => AgentEnd::Judge(String::new()),
-        (Some(4), _) => AgentEnd::Judge("refused".to_owned()),
-        (Some(5), _) => AgentEnd::Judge("limit: tokens".to_owned()),
-        (Some(6), _) => AgentEnd::Judge("limit".to_owned()),
-        (Some(2), _) | (Some(3), "quota") => AgentEnd::Unusable(message.to_owned()),
+    Ok(match (code, kind) {
+        (Some(0), _) => (Outcome::Passed, String::new()),
+        (Some(4), _) => (Outcome::Passed, "refused".to_owned()),
+        (Some(5), _) => (Outcome::Passed, "limit: tokens".to_owned()),
+        (Some(6), _) => (Outcome::Passed, "limit".to_owned()),
+        (Some(2), _) | (Some(3), "quota") => return Err(EvalError::unusable(message)),
         (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
-            AgentEnd::Retry(format!("{kind}: {message}"))
+            (Outcome::Invalid, format!("{kind}: {message}"))
         }
         // The answer of the model could not be used.
-        (Some(3), kind) => AgentEnd::Judge(format!("model: {kind}")),
-        (Some(code), _) => AgentEnd::Failed(format!("exit {code}: {message}")),
-        (None, _) => AgentEnd::Failed(format!("ended by a signal: {message}")),
-    }
+        (Some(3), kind) => (Outcome::Passed, format!("model: {kind}")),
+        (Some(code), _) => (Outcome::Failed, format!("agent: exit {code}: {message}")),
+        (None, _) => (Outcome::Failed, format!("agent: ended by a signal: {message}")),
+    })
 }
 
 fn clipped(reason: &str) -> String {
@@ -274,32 +262,36 @@ mod tests {
         Finished { end, stdout, stderr: "first\nwhy\n\n".to_owned() }
     }
 
+    fn exited(code: i32, kind: &str) -> Finished {
+        let answer = json!({ "id": "prompt", "error": { "data": { "kind": kind } } });
+        finished(ProgramEnd::Exited(Some(code)), answer.to_string())
+    }
+
     #[test]
     fn only_faults_of_the_server_are_tried_again() {
-        for (code, kind, expected) in [
-            (0, "", AgentEnd::Judge(String::new())),
-            (1, "internal", AgentEnd::Failed("exit 1: why".to_owned())),
-            (2, "model_not_found", AgentEnd::Unusable("why".to_owned())),
-            (2, "auth", AgentEnd::Unusable("why".to_owned())),
-            (3, "quota", AgentEnd::Unusable("why".to_owned())),
-            (3, "rate_limit", AgentEnd::Retry("rate_limit: why".to_owned())),
-            (3, "unavailable", AgentEnd::Retry("unavailable: why".to_owned())),
-            (3, "network", AgentEnd::Retry("network: why".to_owned())),
-            (3, "malformed", AgentEnd::Retry("malformed: why".to_owned())),
-            (3, "overflow", AgentEnd::Judge("model: overflow".to_owned())),
-            (4, "", AgentEnd::Judge("refused".to_owned())),
-            (5, "", AgentEnd::Judge("limit: tokens".to_owned())),
-            (6, "", AgentEnd::Judge("limit".to_owned())),
-            (101, "", AgentEnd::Failed("exit 101: why".to_owned())),
+        for (code, kind, outcome, reason) in [
+            (0, "", Outcome::Passed, ""),
+            (1, "internal", Outcome::Failed, "agent: exit 1: why"),
+            (3, "rate_limit", Outcome::Invalid, "rate_limit: why"),
+            (3, "unavailable", Outcome::Invalid, "unavailable: why"),
+            (3, "network", Outcome::Invalid, "network: why"),
+            (3, "malformed", Outcome::Invalid, "malformed: why"),
+            (3, "overflow", Outcome::Passed, "model: overflow"),
+            (4, "", Outcome::Passed, "refused"),
+            (5, "", Outcome::Passed, "limit: tokens"),
+            (6, "", Outcome::Passed, "limit"),
+            (101, "", Outcome::Failed, "agent: exit 101: why"),
         ] {
-            let answer = json!({ "id": "prompt", "error": { "data": { "kind": kind } } });
-            let end = finished(ProgramEnd::Exited(Some(code)), answer.to_string());
-            assert_eq!(meaning(&end), expected, "{code} {kind}");
+            let found = meaning(&exited(code, kind)).unwrap();
+            assert_eq!(found, (outcome, reason.to_owned()), "{code} {kind}");
         }
-        let killed = meaning(&finished(ProgramEnd::Exited(None), String::new()));
-        assert!(matches!(killed, AgentEnd::Failed(_)));
-        let late = meaning(&finished(ProgramEnd::Stopped, String::new()));
-        assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
+        for (code, kind) in [(2, "model_not_found"), (2, "auth"), (3, "quota")] {
+            assert_eq!(meaning(&exited(code, kind)).unwrap_err().to_string(), "why");
+        }
+        let (killed, _) = meaning(&finished(ProgramEnd::Exited(None), String::new())).unwrap();
+        assert_eq!(killed, Outcome::Failed);
+        let late = meaning(&finished(ProgramEnd::Stopped, String::new())).unwrap();
+        assert_eq!(late, (Outcome::Passed, "limit: time".to_owned()));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use turnwright_eval::workplace::Workplace;
 use turnwright_eval::{EvalError, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
-use turnwright_terminal::{UNUSABLE, runtime};
+use turnwright_terminal::{UNUSABLE, block_on};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
@@ -175,8 +175,7 @@ fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does the work on a runtime, and returns its exit status. The first Ctrl-C asks the work to stop, the second one ends
-/// it.
+/// Does the work on a runtime, and returns its exit status. Ctrl-C asks the work to stop.
 fn wait_for(
     config: &Config,
     changes: Vec<String>,
@@ -184,24 +183,15 @@ fn wait_for(
 ) -> Result<ExitCode, EvalError> {
     let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
     let stop = CancellationToken::new();
-    let runtime = runtime()?;
-    let ended = runtime.block_on(async {
-        let mut working = pin!(async {
-            let workplace = Workplace::new(config, project, changes, stop.clone())?;
-            work(workplace).await
-        });
-        for _ in 0..2 {
-            tokio::select! {
-                ended = &mut working => return ended,
-                () = turnwright_rpc::stop_signal() => {
-                    stop.cancel();
-                    writeln!(stderr(), "\nStopping. Press Ctrl-C again to stop at once.").ok();
-                }
-            }
+    let workplace = Workplace::new(config, project, changes, stop.clone())?;
+    let ended = block_on(async {
+        let mut working = pin!(work(workplace));
+        tokio::select! {
+            ended = &mut working => return ended,
+            () = turnwright_rpc::stop_signal() => stop.cancel(),
         }
-        Err(EvalError::Stopped)
-    });
-    runtime.shutdown_background();
+        working.await
+    })?;
     match ended {
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
         ended => ended,

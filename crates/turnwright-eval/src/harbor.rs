@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, write_into};
-use crate::task::{CHECK_FILES, SOLUTION, Task, TaskFile};
+use crate::task::{CHECK_FILES, SOLUTION, Task};
 use crate::tree::Start;
 use crate::workplace::Workplace;
 use turnwright_config::string_text;
@@ -80,16 +80,13 @@ async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Resul
 }
 
 /// The files of a task that are made from its definition, each with its mode.
-fn texts(task: &Task) -> [(&'static str, String, u32); 6] {
-    let TaskFile { start, check, .. } = &task.definition;
+fn texts(task: &Task) -> [(&'static str, String, u32); 5] {
     let test = TEST.replace("SECONDS", &task.definition.check_seconds().to_string());
-    let setup = start.setup.as_deref().unwrap_or_default();
     [
         ("task.toml", definition(task), FILE_MODE),
         ("instruction.md", format!("{}\n", task.prompt), FILE_MODE),
         ("tests/test.sh", test, SCRIPT_MODE),
-        ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
-        ("environment/setup.sh", format!("{setup}\n"), FILE_MODE),
+        ("tests/command.sh", format!("{}\n", task.definition.check.command), FILE_MODE),
         ("environment/Dockerfile", DOCKERFILE.to_owned(), FILE_MODE),
     ]
 }

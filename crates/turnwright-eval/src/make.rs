@@ -10,7 +10,7 @@ use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
 use crate::tree::{Start, commit_all, resolve_commit};
-use crate::trial::{judge, set_up};
+use crate::trial::judge;
 use crate::workplace::{Workplace, repository_top};
 use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
@@ -23,7 +23,6 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::private_file;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const CHECK_TEMPLATE: &str = "\
 #!/bin/sh
 # Ends with 0 if the task is done. It runs in the tree, after the agent.
@@ -43,8 +42,8 @@ pub enum TaskSource {
 struct SessionFacts {
     start: StartState,
     prompt: String,
-    /// The last state of each file that it has changed, with its content if the store has it.
-    changed: BTreeMap<PathBuf, (FileState, Option<Vec<u8>>)>,
+    /// The last state of each file that it has changed.
+    changed: BTreeMap<PathBuf, FileState>,
     cwd: PathBuf,
 }
 
@@ -64,7 +63,8 @@ pub async fn make(
         return Err(EvalError::unusable(text));
     }
     let temporary = PrivateTempFolder::create()?;
-    let starts = temporary.path().join("starts");
+    let spare = temporary.path();
+    let starts = spare.join("starts");
     if target.exists() {
         if check.is_some() || source.is_some() {
             let text = format!("{place} exists already. Choose another name.");
@@ -72,7 +72,7 @@ pub async fn make(
         }
         return Ok(vec![check_task(&Task::read(&target)?, &starts, workplace).await?]);
     }
-    let draft = temporary.path().join("task").join(name);
+    let draft = spare.join("task").join(name);
     fs::create_dir_all(&draft)?;
     let mut told = vec![format!("Made {place}.")];
     match source.unwrap_or_else(|| TaskSource::Commit("HEAD".to_owned())) {
@@ -84,7 +84,7 @@ pub async fn make(
         TaskSource::Session(store, id) => {
             let facts = session_facts(&store, &id)?;
             write_definition(&draft, &facts.start.commit, check, &facts.prompt)?;
-            let why = add_work_of_session(&facts, &draft, temporary.path(), workplace).await?;
+            let why = add_work_of_session(&store, &facts, &draft, spare, workplace).await?;
             told.extend(why.map(|why| format!("There is no solution: {why}.")));
         }
     }
@@ -113,7 +113,6 @@ async fn check_task(
     starts: &Path,
     workplace: &Workplace,
 ) -> Result<String, EvalError> {
-    workplace.check_network(task)?;
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
     if answer_of_check(&start, None).await?.is_none() {
@@ -127,7 +126,7 @@ async fn check_task(
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}. It has the network only if \
-             run.network is set."
+             sandbox.network is \"on\"."
         )));
     }
     Ok(format!("The check of {name} fails at the start and passes with the solution."))
@@ -143,10 +142,6 @@ async fn answer_of_check(
     for _ in 0..2 {
         let home = TrialHome::create(start)?;
         start.make_tree(&home.tree(), solution).await?;
-        if let Some(why) = set_up(start, &home).await? {
-            let text = format!("The setup of {name} fails: {why}.");
-            return Err(EvalError::unusable(text));
-        }
         answers.push(judge(start, &home).await?);
     }
     if answers[0].is_none() != answers[1].is_none() {
@@ -183,6 +178,7 @@ fn write_definition(
 /// Adds what a session began with to a task that has only its commit, and what it changed as the solution. `spare` is a
 /// folder for other files. Returns why there is no solution.
 async fn add_work_of_session(
+    store: &Store,
     facts: &SessionFacts,
     draft: &Path,
     spare: &Path,
@@ -196,7 +192,7 @@ async fn add_work_of_session(
     let tree = spare.join("tree");
     start.make_tree(&tree, None).await?;
     commit_all(&tree, workplace).await?;
-    if let Some(path) = apply_changes(facts, &tree)? {
+    if let Some(path) = apply_changes(store, facts, &tree)? {
         let why = format!("the session's last content of {} is not known", path.display());
         return Ok(Some(why));
     }
@@ -212,22 +208,28 @@ async fn add_work_of_session(
 }
 
 /// Changes the files of a tree as the session has. Returns the first file of which the last state is not known.
-fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, EvalError> {
+fn apply_changes(
+    store: &Store,
+    facts: &SessionFacts,
+    tree: &Path,
+) -> Result<Option<PathBuf>, EvalError> {
     let real = facts.cwd.canonicalize().ok();
     let folders = [Some(facts.cwd.clone()), real].into_iter().flatten();
     let tops: Vec<_> = folders.filter_map(|folder| repository_top(&folder)).collect();
-    for (path, (state, content)) in &facts.changed {
+    for (path, state) in &facts.changed {
         let Some(relative) = tops.iter().find_map(|top| path.strip_prefix(top).ok()) else {
             continue;
         };
         match state {
             FileState::Absent => remove(&tree.join(relative))?,
             FileState::File { hash, mode, .. } => {
-                let bytes = match content {
-                    Some(bytes) => Some(bytes.clone()),
+                let stored = store.read_blocking(|connection| read::blob_by_hash(connection, hash));
+                let bytes = match stored? {
                     // The task may be shared.
-                    None if is_secret_path(path) => None,
-                    None => fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash),
+                    None if !is_secret_path(path) => {
+                        fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash)
+                    }
+                    stored => stored,
                 };
                 let Some(bytes) = bytes else { return Ok(Some(relative.to_path_buf())) };
                 write_into(tree, relative, &bytes, *mode)?;
@@ -239,38 +241,31 @@ fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, E
 }
 
 fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalError> {
-    let found = store.read_blocking(|connection| {
+    let facts = store.read_blocking(|connection| {
         let key = read::session_key(connection, id)?;
-        let cwd = read::session(connection, id)?.cwd;
         let turns: Vec<_> =
             undoable_turns(connection, key)?.iter().map(|turn| turn.number).collect();
-        let mut changed = BTreeMap::new();
-        for version in file_versions(connection, key, &turns)? {
-            let Some(after) = version.change.after else { continue };
-            let content = match &after {
-                FileState::File { hash, size, .. } if *size <= MAX_FILE_BYTES => {
-                    read::blob_by_hash(connection, hash)?
-                }
-                _ => None,
-            };
-            changed.insert(version.change.path, (after, content));
-        }
-        Ok((start_state(connection, key)?, first_prompt(connection, key)?, changed, cwd))
-    });
-    let (start, prompt, changed, cwd) = found?;
-    let Some(start) = start else {
+        let changes = file_versions(connection, key, &turns)?.into_iter().map(|file| file.change);
+        Ok(SessionFacts {
+            start: start_state(connection, key)?.unwrap_or_default(),
+            prompt: first_prompt(connection, key)?.unwrap_or_default(),
+            changed: changes.filter_map(|change| Some((change.path, change.after?))).collect(),
+            cwd: read::session(connection, id)?.cwd,
+        })
+    })?;
+    if facts.start.commit.is_empty() {
         return Err(EvalError::unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a version \
              before {}. Give --commit.",
             env!("CARGO_PKG_VERSION")
         )));
-    };
-    if let Some(why) = &start.incomplete {
-        let text = format!("The start of this session is not complete: {why}. Give --commit.");
-        return Err(EvalError::unusable(text));
     }
-    let prompt = prompt.ok_or_else(|| EvalError::unusable("This session has no prompt."))?;
-    Ok(SessionFacts { start, prompt, changed, cwd })
+    match &facts.start.incomplete {
+        None => Ok(facts),
+        Some(why) => Err(EvalError::unusable(format!(
+            "The start of this session is not complete: {why}. Give --commit."
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -58,8 +58,6 @@ pub(crate) struct TaskFile {
     pub(crate) check: CheckSection,
     #[serde(default)]
     pub(crate) limits: LimitSection,
-    #[serde(default)]
-    pub(crate) run: RunSection,
 }
 
 /// `[start]`.
@@ -67,7 +65,6 @@ pub(crate) struct TaskFile {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StartSection {
     pub(crate) commit: Option<String>,
-    pub(crate) setup: Option<String>,
 }
 
 /// `[check]`.
@@ -87,14 +84,6 @@ pub(crate) struct CheckSection {
 pub(crate) struct LimitSection {
     time: Option<String>,
     pub(crate) requests: Option<NonZeroU32>,
-}
-
-/// `[run]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RunSection {
-    /// True if the setup and the check need the network.
-    pub(crate) network: bool,
 }
 
 impl TaskFile {
@@ -254,7 +243,6 @@ mod tests {
         assert_eq!(task.prompt, "Mend it.");
         assert_eq!(task.time, Duration::from_secs(600));
         assert_eq!(task.definition.check_seconds(), 120);
-        assert!(!task.definition.run.network);
     }
 
     #[test]
@@ -267,10 +255,10 @@ mod tests {
             ("[chek]\ncommand = \"x\"\n", "line 1: unknown field `chek`, expected one of "),
             ("[check]\ncommand = 3\n", "line 2: invalid type"),
             ("= 1\n", "task.toml line 1: "),
-            ("[start]\nsetup = \"x\"\n", "missing field `check`"),
+            ("[start]\ncommit = \"x\"\n", "missing field `check`"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
             ("[check]\ncommand = \"x\"\ntimeout = 0\n", "line 3: invalid value"),
-            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "unknown field `mode`"),
+            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "unknown field `run`"),
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\nrequests = -1\n", "line 4: invalid value"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),

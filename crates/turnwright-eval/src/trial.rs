@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::EvalError;
 use crate::home::TrialHome;
-use crate::process::{Finished, Program, ProgramEnd};
+use crate::process::{Finished, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, count_work};
 use turnwright_types::text;
+use turnwright_workspace::exec::PipedProgram;
 
 /// The agent ends its turn by itself within this time after the limit.
 const TURN_END: Duration = Duration::from_secs(90);
-const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
 /// The exit status of `turnwright sandbox` if it could not start the command.
 const NOT_STARTED: i32 = 125;
 const MAX_REASON_CHARS: usize = 200;
@@ -80,10 +80,6 @@ impl Trial<'_> {
         let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
-        if let Some(fault) = set_up(self.start, &home).await? {
-            line.reason = clipped(&format!("setup: {fault}"));
-            return Ok(line);
-        }
         let begun = Instant::now();
         let finished = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
@@ -104,14 +100,13 @@ impl Trial<'_> {
     /// Has the agent work on the prompt.
     async fn work(&self, home: &TrialHome) -> Result<Finished, EvalError> {
         let Start { task, workplace, .. } = self.start;
-        let program = Program {
-            words: self.command_line(),
-            folder: home.tree(),
+        let program = PipedProgram {
+            command_line: self.command_line(),
+            workdir: home.tree(),
             environment: home.environment(&workplace.agent_environment),
-            input: task.prompt.clone().into_bytes(),
-            time: task.time + TURN_END,
+            sandbox: None,
         };
-        workplace.run(program).await
+        workplace.run(&program, task.prompt.as_bytes(), task.time + TURN_END).await
     }
 
     fn command_line(&self) -> Vec<OsString> {
@@ -131,16 +126,6 @@ impl Trial<'_> {
     }
 }
 
-/// Runs the setup of a task. Returns why it has failed.
-pub(crate) async fn set_up(
-    start: &Start<'_>,
-    home: &TrialHome,
-) -> Result<Option<String>, EvalError> {
-    let Some(setup) = &start.task.definition.start.setup else { return Ok(None) };
-    let finished = run_in_sandbox(setup, start, SETUP_TIME, home).await?;
-    Ok((!finished.is_success()).then(|| finished.last_words().to_owned()))
-}
-
 /// Puts back the files of the check and runs it. Returns why it has failed.
 pub(crate) async fn judge(
     start: &Start<'_>,
@@ -152,10 +137,8 @@ pub(crate) async fn judge(
         }
         other => other?,
     }
-    let definition = &start.task.definition;
-    let seconds = definition.check_seconds();
-    let time = Duration::from_secs(seconds);
-    let finished = run_in_sandbox(&definition.check.command, start, time, home).await?;
+    let seconds = start.task.definition.check_seconds();
+    let finished = run_check(start, home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
         ProgramEnd::Stopped => Some(format!(
@@ -168,31 +151,31 @@ pub(crate) async fn judge(
     })
 }
 
-/// Runs a command of a task in its tree, in the sandbox where there is one.
-async fn run_in_sandbox(
-    command: &str,
-    start: &Start<'_>,
-    time: Duration,
-    home: &TrialHome,
-) -> Result<Finished, EvalError> {
+/// Runs the check of a task in its tree, in the sandbox where there is one.
+async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, EvalError> {
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
         words.extend([workplace.program.clone().into(), "sandbox".into()]);
-        if task.definition.run.network {
+        if workplace.has_network {
             words.push("--network".into());
         }
         words.push("--".into());
     }
-    words.extend(["sh", "-c", command].map(OsString::from));
-    let environment = home.environment(&workplace.environment);
-    let program = Program { words, folder: home.tree(), environment, input: Vec::new(), time };
-    let finished = workplace.run(program).await?;
+    words.extend(["sh", "-c", &task.definition.check.command].map(OsString::from));
+    let program = PipedProgram {
+        command_line: words,
+        workdir: home.tree(),
+        environment: home.environment(&workplace.environment),
+        sandbox: None,
+    };
+    let time = Duration::from_secs(task.definition.check_seconds());
+    let finished = workplace.run(&program, &[], time).await?;
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
     if cfg!(unix) && finished.end == ProgramEnd::Exited(Some(NOT_STARTED)) && is_ours {
         let why = finished.last_words();
         return Err(EvalError::unusable(format!(
-            "The commands of {} cannot run in the sandbox: {why}. `turnwright doctor` says more.",
+            "The check of {} cannot run in the sandbox: {why}. `turnwright doctor` says more.",
             task.name
         )));
     }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::EvalError;
-use crate::process::{Finished, Program, run};
-use crate::task::Task;
+use crate::process::{Finished, run};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
@@ -19,7 +18,7 @@ use turnwright_types::effect::credential_paths;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Where toolchains are kept, as far as they are not told by the variable: the variable, and the folder in the home.
@@ -50,8 +49,8 @@ pub struct Workplace {
     pub(crate) settings: String,
     /// The places that no command of a trial may read: the user's secrets and the project.
     pub(crate) hidden: Vec<PathBuf>,
-    /// True if the settings give commands the network.
-    has_network: bool,
+    /// True if the settings give commands the network. A task cannot ask for it: it may be a stranger's.
+    pub(crate) has_network: bool,
     /// The settings that were changed for this run, as they were given.
     pub(crate) changed: Vec<String>,
     /// The file with the user's logins, which may be missing.
@@ -104,18 +103,6 @@ impl Workplace {
         sha256_hex(all.as_bytes())[..12].to_owned()
     }
 
-    /// Returns an error if a task wants the network and the user does not give it: the task may be a stranger's.
-    pub(crate) fn check_network(&self, task: &Task) -> Result<(), EvalError> {
-        if self.has_network || !task.definition.run.network {
-            return Ok(());
-        }
-        Err(EvalError::unusable(format!(
-            "The setup and the check of {} want the network. Read them, and if you trust them, set sandbox.network = \
-             \"on\", for one run with --set sandbox.network=on.",
-            task.name
-        )))
-    }
-
     /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns
     /// what it has printed.
     pub(crate) async fn git(
@@ -127,26 +114,30 @@ impl Workplace {
         let mut all = vec![OsString::from("git")];
         all.extend(words.iter().map(OsString::from));
         all.extend(paths.iter().map(OsString::from));
-        let program = Program {
-            words: all,
-            folder: folder.to_path_buf(),
+        let program = PipedProgram {
+            command_line: all,
+            workdir: folder.to_path_buf(),
             environment: self.git_environment(folder),
-            input: Vec::new(),
-            time: GIT_TIME,
+            sandbox: None,
         };
-        let finished = self.run(program).await?;
+        let finished = self.run(&program, &[], GIT_TIME).await?;
         if finished.is_success() {
             return Ok(finished.stdout);
         }
         Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words())))
     }
 
-    /// Runs a program.
-    pub(crate) async fn run(&self, program: Program) -> Result<Finished, EvalError> {
-        let name = program.words.first().cloned().unwrap_or_default();
-        let finished = Box::pin(run(program, &self.stop)).await.map_err(|error| {
+    /// Runs a program with this input for at most this time.
+    pub(crate) async fn run(
+        &self,
+        program: &PipedProgram,
+        input: &[u8],
+        time: Duration,
+    ) -> Result<Finished, EvalError> {
+        let running = Box::pin(run(program, input, time, &self.stop));
+        let finished = running.await.map_err(|error| {
             let why = io_error_text(&error);
-            let name = name.to_string_lossy();
+            let name = program.command_line[0].to_string_lossy();
             EvalError::unusable(format!("{name} cannot be started: {why}. Is it installed?"))
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }

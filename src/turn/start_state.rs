@@ -13,7 +13,7 @@ use turnwright_sandbox::SandboxProfile;
 use turnwright_store::start_state::StartState;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::redact;
-use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::exec::{PipedProgram, ProcessGroup, RunningCommand};
 use turnwright_workspace::memory::find_secret;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -61,9 +61,9 @@ async fn store_start(env: &ToolEnv) {
         Some((spare, place))
     });
     let Some((_spare, place)) = preparing.await.ok().flatten() else { return };
-    let git = SilentGit::new(env, folder, place);
+    let git = silent_git(env, folder, &place);
     let mut state = StartState::default();
-    let reading = tokio::time::timeout(MAX_TIME, read_start(git, &mut state)).await;
+    let reading = tokio::time::timeout(MAX_TIME, read_start(git, &place, &mut state)).await;
     let result =
         reading.unwrap_or_else(|_| Err(format!("git took longer than {} s", MAX_TIME.as_secs())));
     state.incomplete = result.err();
@@ -72,29 +72,38 @@ async fn store_start(env: &ToolEnv) {
     }
 }
 
-/// Reads the commit, if there is one, and the changes that are not committed, with the new files.
-async fn read_start(mut git: SilentGit, state: &mut StartState) -> Result<(), String> {
-    let printed = git.run(PLACES).await?;
+/// Reads the commit, if there is one, and the changes that are not committed, with the new files. git gets a copy of the
+/// index for that, and writes objects into the spare folder.
+async fn read_start(
+    mut git: PipedProgram,
+    spare: &Path,
+    state: &mut StartState,
+) -> Result<(), String> {
+    let printed = run_git(&git, PLACES).await?;
     let lines: Vec<_> = printed.lines().collect();
     let [top, commit, index, objects] = lines[..] else {
         return Err("the repository is in a folder with an unusual name".to_owned());
     };
     commit.clone_into(&mut state.commit);
     let original = PathBuf::from(index);
-    let copy = git.spare.join("index");
-    git.use_index(&copy, objects);
-    git.folder = PathBuf::from(top);
+    let copy = spare.join("index");
+    git.workdir = PathBuf::from(top);
+    git.environment = git
+        .environment
+        .with("GIT_INDEX_FILE", &copy)
+        .with("GIT_OBJECT_DIRECTORY", spare)
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
     let copied = spawn_blocking(move || std::fs::copy(original, copy)).await;
     copied.ok().and_then(Result::ok).ok_or("the index of git cannot be read")?;
-    git.run(ADD_NEW_FILES).await?;
-    let names = git.run(CHANGED_FILES).await?;
+    run_git(&git, ADD_NEW_FILES).await?;
+    let names = run_git(&git, CHANGED_FILES).await?;
     if names.split('\0').any(|name| is_secret_path(Path::new(name))) {
         return Err("a file that may hold secrets was changed".to_owned());
     }
     if names.is_empty() {
         return Ok(());
     }
-    let changes = git.run(DIFF).await?;
+    let changes = run_git(&git, DIFF).await?;
     if adds_key(&changes) {
         return Err("a change seems to hold a key".to_owned());
     }
@@ -102,61 +111,41 @@ async fn read_start(mut git: SilentGit, state: &mut StartState) -> Result<(), St
     Ok(())
 }
 
-/// git, in the sandbox and without a network.
-struct SilentGit {
-    environment: Environment,
-    folder: PathBuf,
-    /// The only folder that it may change.
-    spare: PathBuf,
+/// git without arguments, in the sandbox and without a network. It may change the spare folder only.
+fn silent_git(env: &ToolEnv, workdir: PathBuf, spare: &Path) -> PipedProgram {
+    let folders: Vec<_> = env.files.roots().folders().map(Path::to_path_buf).collect();
+    let silent = env
+        .shared
+        .command_environment
+        .for_silent_command(|path| !folders.iter().any(|root| path.starts_with(root)));
+    PipedProgram {
+        command_line: QUIET_GIT.split(' ').map(OsString::from).collect(),
+        workdir,
+        environment: silent.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0"),
+        sandbox: Some(SandboxProfile {
+            writable: vec![spare.to_path_buf()],
+            ..SandboxProfile::default()
+        }),
+    }
 }
 
-impl SilentGit {
-    fn new(env: &ToolEnv, folder: PathBuf, spare: PathBuf) -> SilentGit {
-        let folders: Vec<_> = env.files.roots().folders().map(Path::to_path_buf).collect();
-        let silent = env
-            .shared
-            .command_environment
-            .for_silent_command(|path| !folders.iter().any(|root| path.starts_with(root)));
-        let environment = silent.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0");
-        SilentGit { environment, folder, spare }
+/// Returns what git prints.
+async fn run_git(git: &PipedProgram, arguments: &str) -> Result<String, String> {
+    let mut program = git.clone();
+    program.command_line.extend(arguments.split_whitespace().map(OsString::from));
+    let started = ProcessGroup::start_piped(&program).await;
+    let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
+    drop(pipes.stdin);
+    let (printed, ()) = tokio::join!(read_bounded(pipes.stdout), skip(pipes.stderr));
+    let exit = group.wait_for_end().await;
+    group.stop(GRACE).await;
+    if printed.len() as u64 > MAX_BYTES {
+        return Err(format!("the changes had more than {} MiB", MAX_BYTES >> 20));
     }
-
-    /// Has it use another index, and write objects into the spare folder.
-    fn use_index(&mut self, index: &Path, objects: &str) {
-        self.environment = self
-            .environment
-            .clone()
-            .with("GIT_INDEX_FILE", index)
-            .with("GIT_OBJECT_DIRECTORY", &self.spare)
-            .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+    if !exit.is_success() {
+        return Err("git failed".to_owned());
     }
-
-    /// Returns what git prints.
-    async fn run(&self, words: &str) -> Result<String, String> {
-        let all = QUIET_GIT.split(' ').chain(words.split_whitespace());
-        let program = PipedProgram {
-            command_line: all.map(OsString::from).collect(),
-            workdir: self.folder.clone(),
-            environment: self.environment.clone(),
-            sandbox: Some(SandboxProfile {
-                writable: vec![self.spare.clone()],
-                ..SandboxProfile::default()
-            }),
-        };
-        let started = ProcessGroup::start_piped(&program).await;
-        let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
-        drop(pipes.stdin);
-        let (printed, ()) = tokio::join!(read_bounded(pipes.stdout), skip(pipes.stderr));
-        let exit = group.wait_for_end().await;
-        group.stop(GRACE).await;
-        if printed.len() as u64 > MAX_BYTES {
-            return Err(format!("the changes had more than {} MiB", MAX_BYTES >> 20));
-        }
-        if !exit.is_success() {
-            return Err("git failed".to_owned());
-        }
-        String::from_utf8(printed).map_err(|_| "a changed file is not UTF-8".to_owned())
-    }
+    String::from_utf8(printed).map_err(|_| "a changed file is not UTF-8".to_owned())
 }
 
 /// Reads a little more than the most that is allowed, and no more.

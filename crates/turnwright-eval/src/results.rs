@@ -17,12 +17,13 @@ const RESULTS: &str = ".results";
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The verdict on a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Passed,
     Failed,
     /// The machine or the model's server failed, so nothing is known of the agent.
+    #[default]
     Invalid,
 }
 
@@ -49,7 +50,7 @@ pub struct Variant {
 }
 
 /// A trial that has ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
     pub task: String,
     pub task_hash: String,

@@ -12,7 +12,8 @@ use crate::process::{Finished, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use turnwright_store::Store;
-use turnwright_store::stats::{WorkCounts, count_work};
+use turnwright_store::stats::count_work;
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::text;
 use turnwright_workspace::exec::PipedProgram;
 
@@ -65,14 +66,10 @@ impl Trial<'_> {
                 model: self.model.to_owned(),
                 set: workplace.changed.clone(),
                 version: workplace.version.clone(),
-                settings: workplace.settings_hash(),
+                settings: sha256_hex(workplace.settings.as_bytes())[..12].to_owned(),
             },
-            served: Vec::new(),
             run: self.run,
-            outcome: Outcome::Invalid,
-            reason: String::new(),
-            seconds: 0.0,
-            counts: WorkCounts::default(),
+            ..TrialLine::default()
         }
     }
 
@@ -115,11 +112,8 @@ impl Trial<'_> {
         let mut words: Vec<OsString> = vec![workplace.program.clone().into()];
         words.extend(["run", "--no-input", "--json", "--mode", "auto"].map(OsString::from));
         words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
-        let requests = task.definition.limits.requests;
-        let limit = requests.map(|most| format!("max_turn_requests={most}"));
-        let limits = workplace.limits.iter().map(|(name, most)| format!("{name}={most}"));
-        for limit in limit.into_iter().chain(limits) {
-            words.extend(["--budget".to_owned(), limit].map(OsString::from));
+        if let Some(most) = task.definition.limits.requests {
+            words.extend(["--budget".into(), format!("max_turn_requests={most}").into()]);
         }
         words.push("-".into());
         words

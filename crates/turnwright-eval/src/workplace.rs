@@ -55,8 +55,6 @@ pub struct Workplace {
     pub(crate) changed: Vec<String>,
     /// The file with the user's logins, which may be missing.
     pub(crate) login: PathBuf,
-    /// The limits that the flags of this process set.
-    pub(crate) limits: Vec<(String, f64)>,
     /// For all programs but the agent: without secrets.
     pub(crate) environment: Environment,
     /// For the agent. It holds keys.
@@ -89,18 +87,11 @@ impl Workplace {
             has_network,
             changed,
             login: Logins::path(&config.paths),
-            limits: config.flags.limits.clone(),
             environment: for_trial(&scrubbed, config),
             agent_environment: for_trial(&agent_environment(config), config),
             waits: WAITS,
             stop,
         })
-    }
-
-    /// The hash of the settings that trials have.
-    pub(crate) fn settings_hash(&self) -> String {
-        let all = format!("{}{:?}", self.settings, self.limits);
-        sha256_hex(all.as_bytes())[..12].to_owned()
     }
 
     /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns

@@ -45,7 +45,22 @@ pub(super) enum EvalCommand {
     #[command(
         after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\""
     )]
-    New(NewTaskCliArgs),
+    New {
+        /// Name of the task
+        name: String,
+        /// Start where this session began: its id, a prefix of it, or `last`
+        #[arg(long, value_name = "ID", conflicts_with = "commit")]
+        session: Option<String>,
+        /// Start from this commit [default: HEAD]
+        #[arg(long, value_name = "COMMIT")]
+        commit: Option<String>,
+        /// Command that exits with 0 if the task is done; without one, a script to be written is made
+        #[arg(long, value_name = "CMD")]
+        check: Option<String>,
+        /// Folder of the tasks
+        #[arg(long, value_name = "DIR", default_value = "evals")]
+        tasks: PathBuf,
+    },
     /// Run the agent on tasks, again and again
     #[command(after_help = RUN_AFTER_HELP)]
     Run(EvalRunCliArgs),
@@ -64,24 +79,6 @@ pub(super) enum EvalCommand {
         #[arg(long, value_name = "DIR")]
         harbor: PathBuf,
     },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct NewTaskCliArgs {
-    /// Name of the task
-    name: String,
-    /// Start where this session began: its id, a prefix of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with = "commit")]
-    session: Option<String>,
-    /// Start from this commit [default: HEAD]
-    #[arg(long, value_name = "COMMIT")]
-    commit: Option<String>,
-    /// Command that exits with 0 if the task is done; without one, a script to be written is made
-    #[arg(long, value_name = "CMD")]
-    check: Option<String>,
-    /// Folder of the tasks
-    #[arg(long, value_name = "DIR", default_value = "evals")]
-    tasks: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -152,7 +149,7 @@ pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
 fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
     match command {
         EvalCommand::Show(args) => show(&args),
-        EvalCommand::New(NewTaskCliArgs { name, session, commit, check, tasks }) => {
+        EvalCommand::New { name, session, commit, check, tasks } => {
             wait_for(config, Vec::new(), async |workplace| {
                 let of_session = session.map(|name| session_source(&name, config)).transpose()?;
                 let source = of_session.or(commit.map(TaskSource::Commit));

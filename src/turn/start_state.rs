@@ -136,7 +136,7 @@ async fn run_git(git: &PipedProgram, arguments: &str) -> Result<String, String> 
     let started = ProcessGroup::start_piped(&program).await;
     let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
     drop(pipes.stdin);
-    let (printed, ()) = tokio::join!(read_bounded(pipes.stdout), skip(pipes.stderr));
+    let (printed, _) = tokio::join!(read_bounded(pipes.stdout), read_bounded(pipes.stderr));
     let exit = group.wait_for_end().await;
     group.stop(GRACE).await;
     if printed.len() as u64 > MAX_BYTES {
@@ -153,10 +153,6 @@ async fn read_bounded(stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.take(MAX_BYTES + 1).read_to_end(&mut bytes).await.ok();
     bytes
-}
-
-async fn skip(mut stream: impl AsyncRead + Unpin) {
-    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
 }
 
 /// Returns true if a patch adds lines that look like a key.

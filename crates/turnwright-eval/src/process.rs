@@ -34,10 +34,6 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    pub(crate) fn is_success(&self) -> bool {
-        self.end == ProgramEnd::Exited(Some(0))
-    }
-
     /// The last line that it has printed which is not empty, of its messages or else of its output.
     pub(crate) fn last_words(&self) -> &str {
         let lines = self.stdout.lines().chain(self.stderr.lines());

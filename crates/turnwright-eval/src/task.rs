@@ -28,8 +28,7 @@ pub(crate) const PROMPT: &str = "prompt.md";
 pub(crate) const START_PATCH: &str = "start.patch";
 /// The folder with the start of a task without a commit.
 pub(crate) const START_FILES: &str = "files";
-const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
-const MAX_PROMPT_BYTES: u64 = 256 * 1024;
+const MAX_TEXT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
 /// A message names at most this many tasks.
 const MAX_NAMED: usize = 10;
@@ -148,8 +147,7 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     if !is_task_name(name) {
         return Err("its name may have letters, digits, `-`, `_` and `.`".to_owned());
     }
-    let text = private_file::read(&folder.join(DEFINITION), MAX_DEFINITION_BYTES)
-        .map_err(|error| format!("{DEFINITION} cannot be read: {}", io_error_text(&error)))?;
+    let text = read_part(folder, DEFINITION)?;
     let definition: TaskFile = read_toml(&text).map_err(|(line, message)| {
         format!("{DEFINITION} line {line}: {}", first_line(message.trim()))
     })?;
@@ -160,10 +158,7 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     };
     check_values(&definition, folder)?;
     let restored = glob_set(&definition.check.restore)?;
-    let prompt = private_file::read(&folder.join(PROMPT), MAX_PROMPT_BYTES)
-        .map_err(|error| format!("{PROMPT} cannot be read: {}", io_error_text(&error)))?
-        .trim()
-        .to_owned();
+    let prompt = read_part(folder, PROMPT)?.trim().to_owned();
     if prompt.is_empty() {
         return Err(format!("{PROMPT} is empty"));
     }
@@ -173,13 +168,15 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     Ok(Task { name: name.to_owned(), folder, prompt, definition, time, restored, hash })
 }
 
+fn read_part(folder: &Path, name: &str) -> Result<String, String> {
+    private_file::read(&folder.join(name), MAX_TEXT_BYTES)
+        .map_err(|error| format!("{name} cannot be read: {}", io_error_text(&error)))
+}
+
 fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
     let TaskFile { start, check, .. } = definition;
     if check.command.trim().is_empty() {
         return Err("check.command is empty".to_owned());
-    }
-    if start.commit.as_deref().is_some_and(|commit| commit.is_empty() || commit.starts_with('-')) {
-        return Err("start.commit names no commit".to_owned());
     }
     let parts = [SOLUTION, START_PATCH, CHECK_FILES, START_FILES, PROMPT];
     if let Some(name) = parts.into_iter().find(|name| leads_out(name, folder)) {
@@ -262,7 +259,6 @@ mod tests {
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\nrequests = -1\n", "line 4: invalid value"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),
-            ("[check]\ncommand = \"x\"\n[start]\ncommit = \"--x\"\n", "names no commit"),
         ] {
             let text = read(definition).unwrap_err();
             assert!(text.starts_with("Task name is damaged: "), "{text}");

@@ -74,11 +74,19 @@ impl Trial<'_> {
     }
 
     async fn attempt(&self) -> Result<TrialLine, EvalError> {
+        let Start { task, workplace, .. } = self.start;
         let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
+        let program = PipedProgram {
+            command_line: self.command_line(),
+            workdir: home.tree(),
+            environment: home.environment(&workplace.agent_environment),
+            sandbox: None,
+        };
         let begun = Instant::now();
-        let finished = self.work(&home).await?;
+        let most = task.time + TURN_END;
+        let finished = workplace.run(&program, task.prompt.as_bytes(), most).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         read_numbers(&home, &mut line)?;
         let (mut outcome, mut reason) = meaning(&finished)?;
@@ -92,18 +100,6 @@ impl Trial<'_> {
             home.check_room()?;
         }
         Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
-    }
-
-    /// Has the agent work on the prompt.
-    async fn work(&self, home: &TrialHome) -> Result<Finished, EvalError> {
-        let Start { task, workplace, .. } = self.start;
-        let program = PipedProgram {
-            command_line: self.command_line(),
-            workdir: home.tree(),
-            environment: home.environment(&workplace.agent_environment),
-            sandbox: None,
-        };
-        workplace.run(&program, task.prompt.as_bytes(), task.time + TURN_END).await
     }
 
     fn command_line(&self) -> Vec<OsString> {

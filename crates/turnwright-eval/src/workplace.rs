@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::EvalError;
-use crate::process::{Finished, run};
+use crate::process::{Finished, ProgramEnd, run};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
@@ -112,10 +112,10 @@ impl Workplace {
             sandbox: None,
         };
         let finished = self.run(&program, &[], GIT_TIME).await?;
-        if finished.is_success() {
-            return Ok(finished.stdout);
+        match finished.end {
+            ProgramEnd::Exited(Some(0)) => Ok(finished.stdout),
+            _ => Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words()))),
         }
-        Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words())))
     }
 
     /// Runs a program with this input for at most this time.

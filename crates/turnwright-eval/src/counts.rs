@@ -24,7 +24,7 @@ fn row(week: &WeekOfWork) -> Vec<String> {
         0 => UNKNOWN.to_owned(),
         all => format!("{proven_turns}/{all}"),
     };
-    let served: Vec<_> = week.served.iter().cloned().filter(|name| *name != week.model).collect();
+    let served: Vec<_> = week.served.iter().filter(|name| **name != week.model).cloned().collect();
     let mut model = week.model.clone();
     if !served.is_empty() {
         model += &format!(" ({})", served.join(", "));

@@ -2,7 +2,7 @@
 //! both. The same results are the same bytes. All names go through [`escaped`], so none of them becomes markup.
 
 use crate::summary::{Cell, Column, Comparison, MEASURES, Summary};
-use crate::table::{MEDIANS_TITLE, UNKNOWN, interval, median_text, money, percent, tally};
+use crate::table::{MEDIANS_TITLE, UNKNOWN, interval, median_text, percent, tally};
 use turnwright_types::effect::escape_hidden_line;
 
 const STYLE: &str = include_str!("report.css");
@@ -13,8 +13,6 @@ const READING: &str = include_str!("report-reading.html");
 /// Writes the page.
 pub fn page(summary: &Summary) -> String {
     let Summary { tasks, columns, comparisons } = summary;
-    let totals = columns.iter().map(|column| &column.total);
-    let trials: usize = totals.map(|total| total.trials + total.invalid).sum();
     let cards: String = columns.iter().map(card).collect();
     let sentences = comparisons.iter().flat_map(Comparison::sentences);
     let told: String = sentences.map(|text| paragraph("verdict", &text)).collect();
@@ -30,12 +28,9 @@ pub fn page(summary: &Summary) -> String {
     });
     let median_table = table(columns, medians);
     format!(
-        "{HEAD}{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>Evaluation</h1>\n<p class=\"aside\">{} tasks, {} \
-         columns, {trials} trials</p>\n</header>\n<main>\n<div class=\"cards\">\n{cards}</div>\n{told_title}{told}\
-         <h2>Tasks</h2>\n{task_table}<h2>{MEDIANS_TITLE}</h2>\n{median_table}{READING}</main>\n</body>\n\
-         </html>\n",
-        tasks.len(),
-        columns.len()
+        "{HEAD}{STYLE}</style>\n</head>\n<body>\n<h1>Evaluation</h1>\n<main>\n<div class=\"cards\">\n{cards}</div>\n\
+         {told_title}{told}<h2>Tasks</h2>\n{task_table}<h2>{MEDIANS_TITLE}</h2>\n{median_table}{READING}</main>\n\
+         </body>\n</html>\n"
     )
 }
 
@@ -50,10 +45,7 @@ fn paragraph(class: &'static str, text: &str) -> String {
 }
 
 fn card(column: &Column) -> String {
-    let mut facts = format!("95 % range {}", interval(column.interval));
-    if column.cost.is_some() {
-        facts.push_str(&format!(" · {} in all", money(column.cost)));
-    }
+    let range = format!("95 % range {}", interval(column.interval));
     let served = column.served.join(", ");
     let named = if served.is_empty() { UNKNOWN } else { &served };
     let names = format!("The server named it: {named}. Version {}.", column.variant.version);
@@ -63,7 +55,7 @@ fn card(column: &Column) -> String {
         percent(column.rate),
         tally(Some(&column.total)),
         column.rate.zip(column.interval).map(bar).unwrap_or_default(),
-        paragraph("aside", &facts),
+        paragraph("aside", &range),
         paragraph("aside", &names)
     )
 }

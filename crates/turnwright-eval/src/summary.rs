@@ -37,8 +37,6 @@ pub struct Column {
     /// The rate of all trials; `None` without trials that count.
     pub rate: Option<f64>,
     pub interval: Option<(f64, f64)>,
-    /// US dollars of all trials, if known.
-    pub cost: Option<f64>,
     /// By the keys of the measures.
     pub medians: BTreeMap<&'static str, Option<f64>>,
     #[serde(rename = "tasks")]
@@ -123,9 +121,6 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
         cell.add(line.outcome);
         column.total.add(line.outcome);
         column.served.extend(line.served.iter().cloned());
-        if let Some(cost) = line.counts.cost {
-            *column.cost.get_or_insert_default() += cost;
-        }
     }
     column.served.sort();
     column.served.dedup();

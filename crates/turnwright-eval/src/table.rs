@@ -92,7 +92,7 @@ pub(crate) fn money(value: Option<f64>) -> String {
     known(value, |value| if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") })
 }
 
-pub(crate) fn seconds(value: Option<f64>) -> String {
+fn seconds(value: Option<f64>) -> String {
     known(value, |value| short_time(Duration::from_secs_f64(value.max(0.0))))
 }
 

@@ -72,8 +72,8 @@ async fn store_start(env: &ToolEnv) {
     }
 }
 
-/// Reads the commit, if there is one, and the changes that are not committed, with the new files. git gets a copy of the
-/// index for that, and writes objects into the spare folder.
+/// Reads the commit, if there is one, and the changes that are not committed, with the new files. git gets a copy of
+/// the index for that, and writes objects into the spare folder.
 async fn read_start(
     mut git: PipedProgram,
     spare: &Path,

@@ -56,10 +56,4 @@ impl EvalError {
     pub fn unusable(text: impl Into<String>) -> EvalError {
         EvalError::Unusable(text.into())
     }
-
-    /// Returns true if a disk is full.
-    fn is_full_disk(&self) -> bool {
-        let EvalError::Io(error) = self else { return false };
-        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    }
 }

@@ -255,8 +255,8 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
     })?;
     if facts.start.commit.is_empty() {
         return Err(EvalError::unusable(format!(
-            "This session has no start state: it was not in a git repository, changed nothing, or was made by a version \
-             before {}. Give --commit.",
+            "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
+             version before {}. Give --commit.",
             env!("CARGO_PKG_VERSION")
         )));
     }

@@ -49,13 +49,11 @@ pub struct Task {
 }
 
 /// `task.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct TaskFile {
-    #[serde(default)]
     pub(crate) start: StartSection,
     pub(crate) check: CheckSection,
-    #[serde(default)]
     pub(crate) limits: LimitSection,
 }
 
@@ -67,13 +65,12 @@ pub(crate) struct StartSection {
 }
 
 /// `[check]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct CheckSection {
     pub(crate) command: String,
     /// Seconds.
     timeout: Option<NonZeroU32>,
-    #[serde(default)]
     restore: Vec<String>,
 }
 
@@ -252,7 +249,7 @@ mod tests {
             ("[chek]\ncommand = \"x\"\n", "line 1: unknown field `chek`, expected one of "),
             ("[check]\ncommand = 3\n", "line 2: invalid type"),
             ("= 1\n", "task.toml line 1: "),
-            ("[start]\ncommit = \"x\"\n", "missing field `check`"),
+            ("[start]\ncommit = \"x\"\n", "check.command is empty"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
             ("[check]\ncommand = \"x\"\ntimeout = 0\n", "line 3: invalid value"),
             ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "unknown field `run`"),

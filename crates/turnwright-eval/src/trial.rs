@@ -122,7 +122,8 @@ pub(crate) async fn judge(
     home: &TrialHome,
 ) -> Result<Option<String>, EvalError> {
     match start.put_back(&home.tree()).await {
-        Err(error @ EvalError::Io(_)) if !error.is_full_disk() => {
+        // The agent may have left something there that cannot be removed.
+        Err(EvalError::Io(error)) => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
         other => other?,

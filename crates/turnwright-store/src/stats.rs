@@ -86,8 +86,8 @@ pub struct WeekOfWork {
     pub counts: WorkCounts,
 }
 
-/// Counts the work of all sessions since a time, by week and model, in the order of both. Without a time it is all work,
-/// as if it were that of one week and model.
+/// Counts the work of all sessions since a time, by week and model, in the order of both. Without a time it is all
+/// work, as if it were that of one week and model.
 pub fn count_work(
     connection: &Connection,
     since: Option<SystemTime>,

@@ -69,12 +69,9 @@ pub struct TrialLine {
 }
 
 impl TrialLine {
-    /// Returns true if this is the trial that would be made again.
-    pub(crate) fn is_same_trial(&self, other: &TrialLine) -> bool {
-        self.run == other.run
-            && self.task == other.task
-            && self.task_hash == other.task_hash
-            && self.variant == other.variant
+    /// The parts by which a trial is known.
+    pub(crate) fn key(&self) -> (&str, &str, &Variant, u32) {
+        (&self.task, &self.task_hash, &self.variant, self.run)
     }
 }
 
@@ -107,7 +104,7 @@ impl ResultsFolder {
     pub(crate) fn add(&mut self, line: TrialLine) -> Result<(), EvalError> {
         self.lines.retain(|known| {
             known.task != line.task
-                || (known.task_hash == line.task_hash && !known.is_same_trial(&line))
+                || (known.task_hash == line.task_hash && known.key() != line.key())
         });
         self.lines.push(line);
         let mut text = String::new();

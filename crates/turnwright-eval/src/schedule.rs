@@ -159,7 +159,7 @@ fn missing_trials<'a>(
             for model in &plan.models {
                 let trial = Trial { start, model, run };
                 let blank = trial.blank_line();
-                match lines.iter().find(|line| line.is_same_trial(&blank)) {
+                match lines.iter().find(|line| line.key() == blank.key()) {
                     Some(line) if line.outcome != Outcome::Invalid => progress.add(line),
                     _ => missing.push(trial),
                 }

@@ -1,7 +1,7 @@
 //! Gathers the parts of this machine that a trial is given: the program, the settings, the login, and an environment in
 //! which toolchains are found, and the user's own files are not.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -152,17 +152,12 @@ impl Workplace {
 /// All variables of this process, with the settings and keys that it has taken out of its environment.
 fn agent_environment(config: &Config) -> Environment {
     let variables = config.inherited.iter();
-    let inherited = variables.filter_map(|(name, value)| Some((name.to_str()?, value.clone())));
-    let settings = config.shared_settings().map(|(name, value)| (name, OsString::from(value)));
-    let keys = config.shared_keys().map(|(name, key)| (name, OsString::from(key.expose())));
-    let mut environment = Environment::default();
-    for (name, value) in inherited.chain(settings).chain(keys) {
-        environment = environment.with(name, value);
-    }
-    match &config.flags.base_url {
-        Some(url) => environment.with("OPENAI_BASE_URL", url),
-        None => environment,
-    }
+    let inherited = variables.filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())));
+    let settings = config.shared_settings().map(|(name, value)| (name, OsStr::new(value)));
+    let keys = config.shared_keys().map(|(name, key)| (name, OsStr::new(key.expose())));
+    let url = config.flags.base_url.iter().map(|url| ("OPENAI_BASE_URL", OsStr::new(url)));
+    let all = inherited.chain(settings).chain(keys).chain(url);
+    all.fold(Environment::default(), |known, (name, value)| known.with(name, value))
 }
 
 /// Takes the user's places out of an environment, and names those of the toolchains in it.

@@ -1,7 +1,7 @@
 //! Makes many trials: some at the same time, the first ones of all tasks and models before the second ones, within the
 //! limits of the run. What is in the folder of results is not made again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -134,7 +134,13 @@ pub async fn run(
         }
     }
     if let Some(error) = fault {
-        return Err(with_what_is_kept(&error, &progress, &plan.out));
+        let Progress { done, all, .. } = progress;
+        let place = plan.out.display();
+        let why = as_sentence(error.to_string());
+        return Err(EvalError::unusable(format!(
+            "{why} {done} of {all} trials are kept in {place}. When that is mended, run the same command with --out \
+             {place}."
+        )));
     }
     Ok(if progress.done == progress.all {
         RunEnd::Complete
@@ -168,17 +174,6 @@ fn missing_trials<'a>(
     }
     progress.all = progress.done + missing.len();
     missing
-}
-
-/// Says what is kept, besides what went wrong.
-fn with_what_is_kept(error: &EvalError, progress: &Progress, out: &Path) -> EvalError {
-    let Progress { done, all, .. } = progress;
-    let place = out.display();
-    let why = as_sentence(error.to_string());
-    EvalError::unusable(format!(
-        "{why} {done} of {all} trials are kept in {place}. When that is mended, run the same command with --out \
-         {place}."
-    ))
 }
 
 #[cfg(test)]
@@ -236,7 +231,7 @@ mod tests {
             ("tasks/look/files/a.txt", "x", 0o600),
             ("agent", script.as_str(), 0o700),
         ] {
-            write_into(place, Path::new(name), text.as_bytes(), mode).unwrap();
+            write_into(place, name.as_ref(), text.as_bytes(), mode).unwrap();
         }
         let (variables, _) = EnvironmentVariables::classify(std::env::vars_os(), &[]);
         let paths = Paths::below(place.join("home"));
@@ -262,14 +257,5 @@ mod tests {
         assert_eq!(end, RunEnd::Complete);
         assert_eq!(last, "1 of 1 · look · m · 1: invalid: network: m");
         assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
-    }
-
-    #[test]
-    fn a_run_that_cannot_go_on_says_what_is_kept() {
-        let progress = Progress { all: 40, done: 17, ..Progress::default() };
-        let unknown = EvalError::unusable("There is no model \"x\"");
-        let text = with_what_is_kept(&unknown, &progress, "out".as_ref()).to_string();
-        let expected = "There is no model \"x\". 17 of 40 trials are kept in out. When ";
-        assert!(text.starts_with(expected), "{text}");
     }
 }

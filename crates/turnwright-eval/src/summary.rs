@@ -164,6 +164,30 @@ impl Comparison {
         }
         sentences
     }
+
+    /// Says what can be told, and honestly if that is nothing. `tallies` are the passed and all trials of each.
+    fn told(&self, tallies: [(usize, usize); 2]) -> String {
+        let [one, other] = &self.names;
+        let [(passed, trials), (other_passed, other_trials)] = tallies;
+        if trials == 0 || other_trials == 0 {
+            return format!("Cannot tell: {one} and {other} have no task in common.");
+        }
+        let [to_one, to_other] = [self.flips[0].len(), self.flips[1].len()];
+        let count = to_one + to_other;
+        let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
+        let facts = format!(
+            "{one} passed {passed} of {trials}, {other} {other_passed} of {other_trials}; {tasks} changed sides \
+             ({to_other} to {other}, {to_one} to {one})"
+        );
+        let chance = self.chance;
+        if count < MIN_FLIPS || chance > MAX_CHANCE {
+            return format!("Cannot tell: {facts}.");
+        }
+        let better = if to_one > to_other { one } else { other };
+        let likely =
+            if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
+        format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
+    }
 }
 
 /// Compares the columns of the same model, or the only ones.
@@ -202,39 +226,13 @@ fn compare(one: &Column, other: &Column) -> Comparison {
     left_out.extend(other.cells.keys().filter(|task| !one.cells.contains_key(*task)).cloned());
     let chance = mcnemar(flips[0].len(), flips[1].len());
     let names = [one.name.clone(), other.name.clone()];
-    let verdict = verdict(&names, &flips, tallies, chance);
-    Comparison { names, flips, left_out, chance, verdict }
+    let mut comparison = Comparison { names, flips, left_out, chance, verdict: String::new() };
+    comparison.verdict = comparison.told(tallies);
+    comparison
 }
 
 fn is_mostly_passed(cell: &Cell) -> bool {
     cell.passed * 2 > cell.trials
-}
-
-/// Says what can be told, and honestly if that is nothing. `tallies` are the passed and all trials of each.
-fn verdict(
-    names: &[String; 2],
-    flips: &[Vec<String>; 2],
-    tallies: [(usize, usize); 2],
-    chance: f64,
-) -> String {
-    let [one, other] = names;
-    let [(passed, trials), (other_passed, other_trials)] = tallies;
-    if trials == 0 || other_trials == 0 {
-        return format!("Cannot tell: {one} and {other} have no task in common.");
-    }
-    let [to_one, to_other] = [flips[0].len(), flips[1].len()];
-    let count = to_one + to_other;
-    let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
-    let facts = format!(
-        "{one} passed {passed} of {trials}, {other} {other_passed} of {other_trials}; {tasks} changed sides \
-         ({to_other} to {other}, {to_one} to {one})"
-    );
-    if count < MIN_FLIPS || chance > MAX_CHANCE {
-        return format!("Cannot tell: {facts}.");
-    }
-    let better = if to_one > to_other { one } else { other };
-    let likely = if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
-    format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 
-use super::stored::at_least_one;
 use super::{CliError, report, write_stdout};
 use turnwright_config::Config;
 use turnwright_eval::counts;
@@ -17,8 +16,8 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Debug, Args)]
 pub(super) struct StatsCliArgs {
     /// Number of weeks to look back
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
-    weeks: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    weeks: u32,
 }
 
 /// Counts the work of all sessions.
@@ -31,8 +30,7 @@ fn show(args: &StatsCliArgs, config: &Config) -> Result<(), CliError> {
     if !store.exists() {
         return Ok(write_stdout("No stored sessions.\n")?);
     }
-    let weeks = u32::try_from(args.weeks).unwrap_or(u32::MAX);
-    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(weeks));
+    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(args.weeks));
     let since = begin.unwrap_or(SystemTime::UNIX_EPOCH);
     let found = store.read_blocking(|connection| count_work(connection, Some(since)))?;
     Ok(write_stdout(&counts::text(&found))?)

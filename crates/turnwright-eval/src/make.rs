@@ -167,8 +167,7 @@ fn write_definition(
         private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
     }
     let definition = format!(
-        "[start]\ncommit = {}\n\n[check]\ncommand = {}\n\
-         # Globs of files that are put back to what they were before the check runs:\nrestore = []\n",
+        "[start]\ncommit = {}\n\n[check]\ncommand = {}\nrestore = []\n",
         string_text(commit),
         string_text(check.unwrap_or("sh check.sh"))
     );

@@ -135,11 +135,7 @@ pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
 /// A new folder for results in the folder of the tasks, named after the day. Git ignores it.
 pub fn new_folder(tasks: &Path, day: &str) -> Result<PathBuf, EvalError> {
     let place = tasks.join(RESULTS);
-    private_file::create_folder(&place)?;
-    let ignoring = place.join(".gitignore");
-    if !ignoring.exists() {
-        private_file::write(&ignoring, b"*\n")?;
-    }
+    private_file::write(&place.join(".gitignore"), b"*\n")?;
     let mut names = (1..).map(|number| place.join(format!("{day}-{number}")));
     let free = names.find(|path| !path.exists());
     Ok(free.unwrap_or(place))

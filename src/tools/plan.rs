@@ -76,7 +76,7 @@ impl Tool for Plan {
         let entries = plan_entries(self.entries);
         let count = entries.len();
         let key = std_hash(&entries);
-        let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
+        let is_new = ctx.env.traces.last_plan.swap(key, Ordering::Relaxed) != key;
         let answer = match ctx.env.shared.mode.get() {
             Mode::Plan => IN_PLAN_MODE.to_owned(),
             _ => answer_text(&entries, is_new),

@@ -122,6 +122,9 @@ pub(crate) struct CallRunner {
     queue: Arc<AdmissionQueue>,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
+    /// Set for a helper, whose file changes belong to this turn of its session. It differs from the helper's own turn
+    /// if a call waits for the helper.
+    pub(in crate::turn) session_turn: Option<CancellationToken>,
 }
 
 impl CallRunner {
@@ -130,11 +133,17 @@ impl CallRunner {
         grants: SharedGrants,
         queue: Arc<AdmissionQueue>,
     ) -> CallRunner {
-        CallRunner { env, grants, is_for_mcp_client: false, queue, helpers: None }
+        CallRunner {
+            env,
+            grants,
+            is_for_mcp_client: false,
+            queue,
+            helpers: None,
+            session_turn: None,
+        }
     }
 
-    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn. For a helper's calls,
-    /// `turn` is the turn of the session that waits for the helper.
+    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn.
     pub(in crate::turn) fn ctx(
         &self,
         call: CallId,
@@ -143,6 +152,7 @@ impl CallRunner {
     ) -> ToolCtx {
         let env = Arc::clone(&self.env);
         let hosts = Arc::new(self.clone());
+        let turn = self.session_turn.clone().unwrap_or(turn);
         ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone(), hosts }
     }
 

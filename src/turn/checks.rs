@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
@@ -16,7 +15,6 @@ use super::proof::Ledger;
 use super::{PROJECT_READ_TIMEOUT, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolEnv};
 use turnwright_policy::permission::{CheckBook, KnownCheck, Mode};
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{Arguments, StopReason, ToolCall};
 use turnwright_types::shell_script::Check;
@@ -33,8 +31,8 @@ const MAX_CHECKS: usize = 8;
 const SLOW: Duration = Duration::from_secs(10);
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// The same for the first run of a found check, before an edit. One that takes longer is left to the end.
-const FIRST_TIME_LIMIT: Duration = Duration::from_secs(20);
+/// The same for a found check before an edit. One that takes longer is left to the end.
+const TIME_LIMIT_BEFORE: Duration = Duration::from_secs(20);
 /// The exit status with which a shell says that there is no such program.
 const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
@@ -74,7 +72,7 @@ pub(super) fn edits_files(kind: Option<ToolKind>) -> bool {
 }
 
 /// A check of a turn.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 struct TurnCheck {
     name: String,
     command: String,
@@ -82,8 +80,6 @@ struct TurnCheck {
     marker: Option<String>,
     /// True if it runs only once in a turn, at its end.
     is_slow: bool,
-    /// True if it is known how long it takes.
-    is_measured: bool,
     /// The run that the later ones are compared with. Without one, all lines may be old.
     before: Option<Baseline>,
 }
@@ -91,7 +87,7 @@ struct TurnCheck {
 impl TurnCheck {
     fn of_settings(check: &Check) -> TurnCheck {
         let Check { name, command } = check.clone();
-        TurnCheck { name, command, marker: None, is_slow: false, is_measured: false, before: None }
+        TurnCheck { name, command, marker: None, is_slow: false, before: None }
     }
 
     fn title(&self, when: &str) -> String {
@@ -122,25 +118,15 @@ impl Turn {
         let mut all: Vec<_> = configured.iter().map(TurnCheck::of_settings).collect();
         all.extend(found);
         let mut usable = Vec::new();
-        let mut has_slow = false;
         for mut check in all {
-            let is_found = check.marker.is_some();
-            // Where one takes too long, the next one would, too.
-            check.is_slow |= is_found && has_slow && !check.is_measured;
             if !check.is_slow {
                 match self.run_check(&check, BEFORE).await {
                     CommandEnd::Ran(outcome) => {
                         let lines = line_hashes(output_of(&outcome));
                         check.before = Some(Baseline::new(&lines, outcome.is_success));
                     }
-                    CommandEnd::TooSlow => {
-                        has_slow = true;
-                        if !is_found {
-                            continue;
-                        }
-                        check.is_slow = true;
-                    }
-                    CommandEnd::NotRun(_) => continue,
+                    CommandEnd::TooSlow if check.marker.is_some() => check.is_slow = true,
+                    CommandEnd::TooSlow | CommandEnd::NotRun(_) => continue,
                 }
             }
             usable.push(check);
@@ -154,11 +140,9 @@ impl Turn {
         if !self.conversation.work.find_checks || self.is_helper() {
             return Vec::new();
         }
-        let answers = Arc::clone(&self.conversation.env.shared.process.outside);
-        // A replay reads no files.
-        let mut found = if answers.answer_source(FOUND_CHECKS) == AnswerSource::Recording {
-            let recorded = answers.recorded_answer(AnswerKind::View, FOUND_CHECKS, &Value::Null);
-            recorded.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default()
+        let recorded: Option<Vec<TurnCheck>> = self.recorded_words(FOUND_CHECKS);
+        let mut found = if let Some(found) = recorded {
+            found
         } else {
             let env = Arc::clone(&self.conversation.env);
             let configured = configured.to_vec();
@@ -166,7 +150,7 @@ impl Turn {
             let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, finding);
             let read = self.cancel.run_until_cancelled(bounded).await;
             let found = read.and_then(Result::ok).and_then(Result::ok).unwrap_or_default();
-            answers.record_answer(AnswerKind::View, FOUND_CHECKS, &Value::Null, &|| json!(found));
+            self.record_words(FOUND_CHECKS, &found);
             found
         };
         found.retain(|check| !self.conversation.told.is_dropped_check(&check.command));
@@ -293,8 +277,7 @@ impl Turn {
     /// Runs a check as a command of ours.
     async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CommandEnd {
         let is_found = check.marker.is_some();
-        let is_first = is_found && !check.is_measured && when == BEFORE;
-        let limit = if is_first { FIRST_TIME_LIMIT } else { TIME_LIMIT };
+        let limit = if is_found && when == BEFORE { TIME_LIMIT_BEFORE } else { TIME_LIMIT };
         let rejected = self.rejected_count();
         let command = OwnCommand {
             line: check.command.clone(),
@@ -383,7 +366,6 @@ fn find(env: &ToolEnv, configured: &[Check]) -> Vec<TurnCheck> {
             command,
             marker: Some(marker),
             is_slow: last.is_some_and(|took| took > SLOW),
-            is_measured: last.is_some(),
             before: green_lines.map(|lines| Baseline::new(lines, true)),
         }
     });
@@ -414,6 +396,7 @@ fn is_same_check(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use schemars::JsonSchema;
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::super::fixture::{RecordingClient, ScriptedReply, turn_fixture};

@@ -1,6 +1,7 @@
 //! The closing check of a turn: if its model says that it is done and nothing proves its work, the model is asked once.
 //! `next_step` decides; here the facts are gathered and the words are found.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -59,8 +60,9 @@ impl Turn {
         Some(step)
     }
 
-    /// The words at this place of the conversation in a replay, which changes no files and so cannot see the work.
-    pub(super) fn recorded_words(&self, key: &str) -> Option<ClosingWords> {
+    /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
+    /// so it cannot find them. `None` if this is no replay.
+    pub(super) fn recorded_words<T: Default + DeserializeOwned>(&self, key: &str) -> Option<T> {
         let answers = &self.conversation.env.shared.process.outside;
         if answers.answer_source(key) != AnswerSource::Recording {
             return None;
@@ -69,8 +71,11 @@ impl Turn {
         Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default())
     }
 
-    pub(super) fn record_words(&self, key: &str, words: &ClosingWords) {
-        if *words != ClosingWords::default() {
+    pub(super) fn record_words<T>(&self, key: &str, words: &T)
+    where
+        T: Default + PartialEq + Serialize,
+    {
+        if *words != T::default() {
             let answers = &self.conversation.env.shared.process.outside;
             answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(words));
         }

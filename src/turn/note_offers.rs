@@ -6,13 +6,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::proof::{Proof, Step, is_in, proof_of};
 use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::Message;
 use turnwright_types::redact;
@@ -86,18 +84,14 @@ impl Turn {
         if signs.is_empty() {
             return None;
         }
-        let answers = &self.conversation.env.shared.process.outside;
-        let asked = json!(signs);
-        // A replay reads no notes.
-        if answers.answer_source(NOTE_OFFER) == AnswerSource::Recording {
-            let recorded = answers.recorded_answer(AnswerKind::View, NOTE_OFFER, &asked)?;
-            return serde_json::from_value(recorded).ok()?;
+        if let Some(recorded) = self.recorded_words(NOTE_OFFER) {
+            return recorded;
         }
         // Boxed, because few turns need it.
         let looking = self.cancel.run_until_cancelled(Box::pin(self.look_up(signs)));
         let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, looking).await;
         let found = bounded.ok().flatten().flatten();
-        answers.record_answer(AnswerKind::View, NOTE_OFFER, &asked, &|| json!(found));
+        self.record_words(NOTE_OFFER, &found);
         found
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::proof::{Proof, Step, is_in, proof_of};
+use super::proof::{Proof, Step, is_in};
 use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
@@ -115,11 +115,11 @@ fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        let Step::Ran { line, is_good, is_here: true } = step else {
+        let Step::Ran { line, proof, is_good, is_here: true } = step else {
             failed.clear();
             continue;
         };
-        match proof_of(line) {
+        match proof {
             // It may have installed something.
             Proof::None => failed.clear(),
             Proof::Thin => {}
@@ -226,11 +226,12 @@ fn is_plain(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proof::proof_of;
     use super::*;
     use turnwright_types::message::UserMessage;
 
     fn ran(line: &str, is_good: bool) -> Step {
-        Step::Ran { line: line.to_owned(), is_good, is_here: true }
+        Step::Ran { line: line.to_owned(), proof: proof_of(line), is_good, is_here: true }
     }
 
     #[test]
@@ -239,7 +240,8 @@ mod tests {
         let more = "cargo test --features x";
         let secret = "cargo test --token sk-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
         let web = "cd web && npm run test -- --run";
-        let elsewhere = Step::Ran { line: more.to_owned(), is_good: true, is_here: false };
+        let proof = Proof::Real;
+        let elsewhere = Step::Ran { line: more.to_owned(), proof, is_good: true, is_here: false };
         let table = [
             (vec![ran(test, false), ran(more, true)], Some(more)),
             (vec![ran(test, false), ran("ls", true), ran(more, true)], Some(more)),

@@ -307,29 +307,28 @@ impl Turn {
         limit: Duration,
         is_refused: bool,
     ) -> CommandEnd {
-        let command = command.to_owned();
-        let run = match &end {
+        let mut shown = KnownCheck::default();
+        let took = match &end {
             CommandEnd::Ran(outcome) if outcome.raw_output["exitCode"] != NOT_FOUND => {
-                let lines = outcome.is_success.then(|| line_hashes(output_of(outcome)));
-                Some((outcome.duration.unwrap_or(limit), lines))
+                shown.lines = outcome.is_success.then(|| line_hashes(output_of(outcome)));
+                Some(outcome.duration.unwrap_or(limit))
             }
             // Every limit is longer than what counts as slow.
-            CommandEnd::TooSlow => Some((limit, None)),
-            _ => None,
+            CommandEnd::TooSlow => Some(limit),
+            _ => {
+                shown.is_refused = is_refused;
+                self.conversation.told.drop_check(command);
+                None
+            }
         };
-        let has_run = run.is_some();
-        if !has_run {
-            self.conversation.told.drop_check(&command);
+        shown.last_ms = took.and_then(|took| u64::try_from(took.as_millis()).ok());
+        if shown != KnownCheck::default()
+            && let Some(book) = check_book(&self.conversation.env)
+        {
+            let command = command.to_owned();
+            spawn_blocking(move || book.note(&command, shown)).await.ok();
         }
-        if let Some(book) = check_book(&self.conversation.env) {
-            let noting = spawn_blocking(move || match run {
-                Some((took, lines)) => book.note_run(&command, took, lines),
-                None if is_refused => book.refuse(&command),
-                None => {}
-            });
-            noting.await.ok();
-        }
-        if has_run { end } else { CommandEnd::NotRun(String::new()) }
+        if took.is_some() { end } else { CommandEnd::NotRun(String::new()) }
     }
 }
 

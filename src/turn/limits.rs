@@ -161,8 +161,8 @@ impl ReachedLimit {
 pub(super) struct SpendingMeter {
     began: Instant,
     limits: SpendingLimits,
-    /// The resources whose limit is one of the goal, and not of the turn.
-    of_goal: [bool; Resource::ALL.len()],
+    /// The work that the limits of the turn are for.
+    scope: LimitScope,
     before: Amounts,
     told: Vec<ReachedLimit>,
     /// The limits of which the model was told, each with the part of it.
@@ -180,7 +180,7 @@ impl SpendingMeter {
         let mut meter = SpendingMeter {
             began: Instant::now(),
             limits,
-            of_goal: [false; Resource::ALL.len()],
+            scope: LimitScope::Turn,
             before,
             told: Vec::new(),
             hinted: Vec::new(),
@@ -199,12 +199,10 @@ impl SpendingMeter {
 
     /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
     pub(super) fn limit_goal(&mut self, limits: &[(String, f64)]) {
+        self.scope = LimitScope::Goal;
         self.limits.set("turn_requests", f64::INFINITY);
         for (name, number) in limits {
             self.limits.set(&format!("turn_{name}"), *number);
-            if let Some(at) = Resource::NAMES.iter().position(|known| known == name) {
-                self.of_goal[at] = true;
-            }
         }
     }
 
@@ -247,14 +245,13 @@ impl SpendingMeter {
 
     /// The limits of which at least this share is used up.
     fn used_beyond(&self, share: f64, now: Amounts) -> impl Iterator<Item = ReachedLimit> {
-        let SpendingMeter { limits, of_goal, before, .. } = *self;
+        let SpendingMeter { limits, scope, before, .. } = *self;
         [true, false].into_iter().flat_map(move |is_session| {
             Resource::ALL.into_iter().filter_map(move |resource| {
                 let at = resource as usize;
                 let (scope, amount, used) = if is_session {
                     (LimitScope::Session, limits.session[at], now[at])
                 } else {
-                    let scope = if of_goal[at] { LimitScope::Goal } else { LimitScope::Turn };
                     (scope, limits.turn[at], now[at] - before[at])
                 };
                 let is_used = amount.is_finite() && used >= amount * share;

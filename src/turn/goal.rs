@@ -5,6 +5,7 @@
 mod verifier;
 
 use std::mem::take;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,20 +62,9 @@ pub(super) struct GoalRun {
     grants: SharedGrants,
 }
 
-/// The verdict on the work at the end of a slice.
-#[derive(Debug, PartialEq, Eq)]
-enum SliceVerdict {
-    /// These points are open.
-    Open(Vec<String>),
-    /// The work ends, because this is the state of the goal.
-    Over(GoalStatus),
-}
-
-impl SliceVerdict {
-    fn paused(why: impl Into<String>) -> SliceVerdict {
-        SliceVerdict::Over(GoalStatus::Paused(why.into()))
-    }
-}
+/// The verdict on the work at the end of a slice: the points that are open, or the state of the goal with which the work
+/// ends.
+type SliceVerdict = ControlFlow<GoalStatus, Vec<String>>;
 
 impl Turn {
     /// Makes the turn work towards this goal, or else that of the session.
@@ -145,18 +135,18 @@ impl Turn {
             return Ok(());
         }
         match self.judge_slice(goal).await {
-            SliceVerdict::Over(GoalStatus::Met) if goal.state.slices == 0 => {
+            ControlFlow::Break(GoalStatus::Met) if goal.state.slices == 0 => {
                 Err((PASSES_ALREADY.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Over(GoalStatus::Met) => {
+            ControlFlow::Break(GoalStatus::Met) => {
                 self.set_goal_status(goal, GoalStatus::Met);
                 Err((IS_MET.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Over(GoalStatus::Paused(why)) => {
+            ControlFlow::Break(GoalStatus::Paused(why)) => {
                 let why = format!("Nothing was started, because {why}.");
                 Err((why, StopReason::MaxTurnRequests))
             }
-            SliceVerdict::Open(_) | SliceVerdict::Over(_) => Ok(()),
+            ControlFlow::Continue(_) | ControlFlow::Break(_) => Ok(()),
         }
     }
 
@@ -186,11 +176,11 @@ impl Turn {
             return None;
         }
         Some(match verdict {
-            SliceVerdict::Open(missing) => {
+            ControlFlow::Continue(missing) => {
                 goal.state.note_slice(missing, has_evidence);
                 self.next_slice(goal)
             }
-            SliceVerdict::Over(status) => self.end_goal(goal, status),
+            ControlFlow::Break(status) => self.end_goal(goal, status),
         })
     }
 
@@ -339,7 +329,7 @@ impl Turn {
         goal.old_jobs.extend(new);
     }
 
-    fn is_command(&self, name: &str) -> bool {
+    pub(super) fn is_command(&self, name: &str) -> bool {
         self.conversation.tools.find(name).is_ok_and(|tool| tool.name() == COMMAND_TOOL)
     }
 
@@ -367,21 +357,23 @@ impl Turn {
             consent: Consent::Kept(Arc::clone(&goal.grants)),
         });
         match end.await {
-            CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
-            CommandEnd::Ran(outcome) => SliceVerdict::Open(vec![last_lines(output_of(&outcome))]),
+            CommandEnd::Ran(outcome) if outcome.is_success => ControlFlow::Break(GoalStatus::Met),
+            CommandEnd::Ran(outcome) => {
+                ControlFlow::Continue(vec![last_lines(output_of(&outcome))])
+            }
             CommandEnd::TooSlow => {
                 let seconds = CHECK_TIME.as_secs();
-                SliceVerdict::paused(format!("the check did not end within {seconds} s"))
+                ControlFlow::Break(paused(format!("the check did not end within {seconds} s")))
             }
             CommandEnd::NotRun(why) => {
-                SliceVerdict::paused(format!("the check was not run: {why}"))
+                ControlFlow::Break(paused(format!("the check was not run: {why}")))
             }
         }
     }
 }
 
-fn paused(why: &str) -> GoalStatus {
-    GoalStatus::Paused(why.to_owned())
+fn paused(why: impl Into<String>) -> GoalStatus {
+    GoalStatus::Paused(why.into())
 }
 
 fn last_lines(output: &str) -> String {

@@ -1,7 +1,6 @@
 //! `[checks]`: commands of the settings that run before the first edit of a turn and when the model would
 //! end it. The model is told only what is new. Checks that the project's files name do the same.
 
-
 use serde_json::{Value, json};
 use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_testing::cards;

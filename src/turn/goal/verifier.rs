@@ -1,12 +1,14 @@
 //! The judge of a goal: a helper with a fresh context and tools that only read. It lists the requirements when the
 //! work begins, and says at the end of each slice which of them are proven. Its answers are JSON.
 
+use std::ops::ControlFlow;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::SliceVerdict;
+use super::{SliceVerdict, paused};
 use crate::tools::{AGENT_TOOL, HelperRunner, HelperTask};
 use crate::turn::Turn;
 use crate::turn::room::handoff::stored_facts;
@@ -72,8 +74,8 @@ impl Turn {
                 self.show_requirements(state).await;
                 verdict
             }
-            Ok(None) => SliceVerdict::paused("the answer of the judge could not be read"),
-            Err(why) => SliceVerdict::paused(format!("the judge has failed: {why}")),
+            Ok(None) => ControlFlow::Break(paused("the answer of the judge could not be read")),
+            Err(why) => ControlFlow::Break(paused(format!("the judge has failed: {why}"))),
         }
     }
 
@@ -192,18 +194,19 @@ fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
             missing.push(format!("{number}. {}: nothing proves it", requirement.text));
         }
     }
-    match answer.blocker.as_deref() {
-        _ if answer.met && missing.is_empty() => SliceVerdict::Over(GoalStatus::Met),
-        Some("needs_user") => SliceVerdict::paused(format!("you are needed: {reason}")),
+    ControlFlow::Break(match answer.blocker.as_deref() {
+        _ if answer.met && missing.is_empty() => GoalStatus::Met,
+        Some("needs_user") => paused(format!("you are needed: {reason}")),
         Some("impossible") => {
-            let why = format!("because it cannot be reached ({reason})");
-            SliceVerdict::Over(GoalStatus::Ended(why))
+            GoalStatus::Ended(format!("because it cannot be reached ({reason})"))
         }
-        _ if missing.is_empty() => {
-            SliceVerdict::Open(vec!["the judge does not say that the goal is met".to_owned()])
+        _ => {
+            if missing.is_empty() {
+                missing.push("the judge does not say that the goal is met".to_owned());
+            }
+            return ControlFlow::Continue(missing);
         }
-        _ => SliceVerdict::Open(missing),
-    }
+    })
 }
 
 /// The proof of the requirement with this number, which is 1 for the first.
@@ -239,11 +242,11 @@ mod tests {
     }
 
     fn met() -> SliceVerdict {
-        SliceVerdict::Over(GoalStatus::Met)
+        ControlFlow::Break(GoalStatus::Met)
     }
 
     fn open(points: &[&str]) -> SliceVerdict {
-        SliceVerdict::Open(points.iter().map(|point| (*point).to_owned()).collect())
+        ControlFlow::Continue(points.iter().map(|point| (*point).to_owned()).collect())
     }
 
     #[test]
@@ -273,11 +276,11 @@ mod tests {
             ),
             (
                 r#"{"met":false,"missing":["a key"],"blocker":"needs_user"}"#,
-                SliceVerdict::paused("you are needed: a key"),
+                ControlFlow::Break(paused("you are needed: a key")),
             ),
             (
                 r#"{"met":false,"blocker":"impossible"}"#,
-                SliceVerdict::Over(GoalStatus::Ended(
+                ControlFlow::Break(GoalStatus::Ended(
                     "because it cannot be reached (no reason is given)".to_owned(),
                 )),
             ),

@@ -162,7 +162,7 @@ impl Turn {
     pub(super) fn ignore_own_changes(&mut self) {
         let checkpoint = &self.conversation.env.shared.checkpoint;
         checkpoint.take_changes();
-        self.checks.ledger.sync_changes(checkpoint.change_count());
+        self.checks.ledger.ignore_changes(checkpoint.change_count());
     }
 
     /// Returns true if a check of the project is known that has not run since the last edit.

@@ -54,8 +54,6 @@ pub(super) struct GoalRun {
     state: GoalState,
     /// True if the session has the goal already. It is read when the work begins.
     is_resumed: bool,
-    /// The number of file changes when the slice began.
-    changes: u64,
     /// The commands in the background that are not waited for.
     old_jobs: Vec<String>,
     /// The permission answers for the command that proves the goal.
@@ -74,7 +72,6 @@ impl Turn {
         let goal = GoalRun {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
-            changes: conversation.env.shared.checkpoint.change_count(),
             old_jobs: conversation.env.jobs.running().ids(),
             grants: Arc::new(Mutex::new(grants)),
         };
@@ -169,8 +166,8 @@ impl Turn {
             return Some(self.pause_goal(goal, "it waits for you"));
         }
         self.wait_for_jobs(goal).await;
-        let has_changed = self.change_count() != goal.changes;
-        let has_evidence = take(&mut self.checks.ledger.has_new_result) || has_changed;
+        self.settled_ledger();
+        let has_evidence = take(&mut self.checks.ledger.has_news);
         let verdict = self.judge_slice(goal).await;
         if self.cancel.is_cancelled() {
             return None;
@@ -305,10 +302,6 @@ impl Turn {
         last.filter(|answer| answer.calls.is_empty() && !answer.id.as_str().is_empty())
     }
 
-    fn change_count(&self) -> u64 {
-        self.conversation.env.shared.checkpoint.change_count()
-    }
-
     /// Waits for the commands that the turn has left in the background, each once.
     async fn wait_for_jobs(&self, goal: &mut GoalRun) {
         let jobs = &self.conversation.env.jobs;
@@ -340,7 +333,6 @@ impl Turn {
             None => self.ask_verdict(&mut goal.state).await,
         };
         self.ignore_own_changes();
-        goal.changes = self.change_count();
         verdict
     }
 

@@ -99,8 +99,8 @@ pub(super) struct Ledger {
     pub(super) steps: Vec<Step>,
     /// Hashes of the results of commands, without their numbers: times differ from run to run.
     results: HashSet<u64>,
-    /// Set when a command has a result that none had before.
-    pub(super) has_new_result: bool,
+    /// Set when files have changed, or a command has a result that none had before.
+    pub(super) has_news: bool,
     /// The turn in numbers, without its proof.
     pub(super) counts: TurnFacts,
 }
@@ -142,7 +142,15 @@ impl Ledger {
 
     /// Takes note of the number of changes of files by now. Returns true if there are new ones.
     pub(super) fn sync_changes(&mut self, changes: u64) -> bool {
-        std::mem::replace(&mut self.known_changes, changes) != changes
+        let is_new = self.known_changes != changes;
+        self.known_changes = changes;
+        self.has_news |= is_new;
+        is_new
+    }
+
+    /// Takes the changes of files by now for none of the turn's work.
+    pub(super) fn ignore_changes(&mut self, changes: u64) {
+        self.known_changes = changes;
     }
 
     /// Takes note of a change of files. What was proven before is not proven any more, nor by what is still running.
@@ -179,7 +187,7 @@ impl Ledger {
         if name == COMMAND_TOOL {
             let mut words = result.text.clone();
             words.retain(|char| !char.is_ascii_digit());
-            self.has_new_result |= self.results.insert(std_hash(words));
+            self.has_news |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);

@@ -240,9 +240,8 @@ impl ToolEnv {
 /// Facts that the calls of a conversation leave behind, for later calls and for the end of the turn.
 #[derive(Debug, Default)]
 pub(super) struct CallTraces {
-    /// The hash of the last plan. A repetition is answered in another way.
-    pub(super) last_plan: AtomicU64,
-    /// The same of the last call that has written a whole file or appended to one.
+    /// The hash of the last call that has written a whole file or appended to one. A repetition is answered in another
+    /// way.
     pub(super) last_write: AtomicU64,
     /// Questions to ask in the conversation, which end the turn.
     questions: Mutex<Vec<String>>,

@@ -6,16 +6,13 @@ mod verifier;
 
 use std::mem::take;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
 use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
-use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
+use super::{Conversation, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
@@ -56,8 +53,6 @@ pub(super) struct GoalRun {
     is_resumed: bool,
     /// The commands in the background that are not waited for.
     old_jobs: Vec<String>,
-    /// The permission answers for the command that proves the goal.
-    grants: SharedGrants,
 }
 
 /// The verdict on the work at the end of a slice: the points that are open, or the state of the goal with which the work
@@ -68,12 +63,10 @@ impl Turn {
     /// Makes the turn work towards this goal, or else that of the session.
     pub(crate) fn towards(mut self, new: Option<GoalState>) -> Turn {
         let conversation = &self.conversation;
-        let grants = conversation.grants.lock().clone();
         let goal = GoalRun {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
             old_jobs: conversation.env.jobs.running().ids(),
-            grants: Arc::new(Mutex::new(grants)),
         };
         self.goal = Some(Box::new(goal));
         self
@@ -346,7 +339,7 @@ impl Turn {
             line: command.to_owned(),
             title: format!("Goal check ({when}): {}", escape_hidden(command)),
             limit: CHECK_TIME,
-            consent: Consent::Kept(Arc::clone(&goal.grants)),
+            consent: Consent::Asked,
         });
         match end.await {
             CommandEnd::Ran(outcome) if outcome.is_success => ControlFlow::Break(GoalStatus::Met),

@@ -13,7 +13,7 @@ use super::calls::runner::{OwnCall, refused};
 use super::{SharedGrants, Turn};
 use crate::tools::{AnyTool, ToolCtx};
 use turnwright_store::{Audience, CallOutcome, Entry};
-use turnwright_types::effect::{CallView, Effect, ToolKind};
+use turnwright_types::effect::{CallView, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 use turnwright_types::patience::sleep_until;
@@ -42,8 +42,6 @@ pub(super) enum Consent {
     Asked,
     /// The user has written the command down, so it is allowed exactly as it is.
     Given,
-    /// Once it was allowed, it stays so by these answers.
-    Kept(SharedGrants),
 }
 
 /// The end of a command of ours.
@@ -158,7 +156,6 @@ impl Turn {
             Consent::Asked => Arc::clone(&self.conversation.grants),
             // The answers of the user are about what the model and the project name.
             Consent::Given => SharedGrants::default(),
-            Consent::Kept(grants) => Arc::clone(grants),
         };
         let runner = self.conversation.runner(Arc::clone(&grants));
         let (mut pending, ticket) = match runner.enqueue(tool, arguments, ctx).await {
@@ -167,22 +164,12 @@ impl Turn {
         };
         pending.view = Some(CallView::new(own.title.clone(), ToolKind::Execute));
         pending.own = Some(own);
-        let effects = pending.plan.effects.clone();
-        let can_confine = self.conversation.rules().get().can_confine;
-        if can_confine && matches!(consent, Consent::Given) {
-            allow(&grants, &effects);
+        if matches!(consent, Consent::Given) && self.conversation.rules().get().can_confine {
+            for effect in &pending.plan.effects {
+                grants.lock().allow_exactly(effect.clone());
+            }
         }
-        let outcome = runner.run(pending, ticket).await;
-        if can_confine && matches!(consent, Consent::Kept(_)) && outcome.has_run() {
-            allow(&grants, &effects);
-        }
-        outcome
-    }
-}
-
-fn allow(grants: &SharedGrants, effects: &[Effect]) {
-    for effect in effects {
-        grants.lock().allow_exactly(effect.clone());
+        runner.run(pending, ticket).await
     }
 }
 

@@ -26,8 +26,6 @@ const TOOLS: [&str; 4] = ["read_file", "list_dir", "find_files", "grep"];
 const MAX_POINTS: usize = 12;
 /// The most characters of a requirement, of its evidence and of a missing point.
 const MAX_POINT_CHARS: usize = 400;
-/// The number of times that the judge is asked, if its answer cannot be read.
-const MAX_QUESTIONS: usize = 2;
 /// The number of results of commands that the judge is shown.
 const SHOWN_RESULTS: usize = 5;
 /// The most bytes of such a result.
@@ -61,40 +59,28 @@ impl Turn {
         goal: &str,
     ) -> Result<Vec<GoalRequirement>, String> {
         let prompt = format!("{LIST}\n{}", goal_as_data(goal));
-        let listed = self.ask_judge("Requirements of the goal", &prompt).await?;
-        Ok(requirements_of(listed, goal))
+        let answer = self.ask_judge("Requirements of the goal", prompt).await?;
+        Ok(requirements_of(last_object(&answer), goal))
     }
 
     /// Asks the judge what is proven, which is noted in the goal.
     pub(super) async fn ask_verdict(&mut self, state: &mut GoalState) -> SliceVerdict {
         let prompt = self.verdict_prompt(state).await;
-        match self.ask_judge("Verdict on the goal", &prompt).await {
-            Ok(Some(answer)) => {
-                let verdict = verdict_of(answer, state);
-                self.show_requirements(state).await;
-                verdict
-            }
-            Ok(None) => ControlFlow::Break(paused("the answer of the judge could not be read")),
-            Err(why) => ControlFlow::Break(paused(format!("the judge has failed: {why}"))),
-        }
+        let answer = match self.ask_judge("Verdict on the goal", prompt).await {
+            Ok(answer) => answer,
+            Err(why) => return ControlFlow::Break(paused(format!("the judge has failed: {why}"))),
+        };
+        let Some(answer) = last_object(&answer) else {
+            return ControlFlow::Break(paused("the answer of the judge could not be read"));
+        };
+        let verdict = verdict_of(answer, state);
+        self.show_requirements(state).await;
+        verdict
     }
 
-    /// Gives the judge a task. Returns the object in its answer; `None` if there is none twice.
-    async fn ask_judge<T: DeserializeOwned>(
-        &mut self,
-        title: &str,
-        prompt: &str,
-    ) -> Result<Option<T>, String> {
-        for _ in 0..MAX_QUESTIONS {
-            let answer = self.run_judge(title.to_owned(), prompt.to_owned()).await?;
-            if let Some(found) = last_object(&answer) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn run_judge(&mut self, title: String, prompt: String) -> Result<String, String> {
+    /// Gives the judge a task. Returns its answer.
+    async fn ask_judge(&mut self, title: &str, prompt: String) -> Result<String, String> {
+        let title = title.to_owned();
         let kind = HelperType {
             name: "judge".to_owned(),
             description: String::new(),

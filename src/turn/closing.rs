@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::next_step::{ClosingFacts, ClosingReason, WorkDone, closing_step};
+use super::next_step::{ClosingFacts, WorkDone, must_prove};
 use super::proof::ProvingRun;
 use super::room::handoff::stored_facts;
 use super::{Turn, TurnStep, typed_text};
@@ -119,7 +119,7 @@ impl Turn {
         let is_over = self.conversation.mode().get() != Mode::Plan && self.steering.is_empty();
         let may_ask =
             self.says_done() && !self.checks.ledger.counts.was_closed && self.budget.has_request();
-        let reason = closing_step(&ClosingFacts {
+        let facts = ClosingFacts {
             verify: self.conversation.work.verify,
             work,
             proof,
@@ -127,13 +127,13 @@ impl Turn {
             has_unrun_check: self.has_unrun_check(),
             is_small,
             is_excused: !is_over || !may_ask,
-        });
-        if let Some(reason) = reason {
+        };
+        if must_prove(&facts) {
             let changes = self.changed_files().await;
             let hash = std_hash((&changes.0, &open_steps, proof as u8));
             // Never twice for the same facts.
             if self.conversation.told.is_news("closing facts", hash) {
-                return self.ask_for_proof(reason, &changes, &open_steps);
+                return self.ask_for_proof(work, &changes, &open_steps);
             }
         }
         let told = &self.conversation.told;
@@ -157,23 +157,23 @@ impl Turn {
 
     fn ask_for_proof(
         &self,
-        reason: ClosingReason,
+        work: WorkDone,
         changes: &ChangedFiles,
         open_steps: &[String],
     ) -> ClosingWords {
-        let (notice, context) = match reason {
-            ClosingReason::Unproven => (
+        let (notice, context) = match work {
+            WorkDone::Files => (
                 "Not proven yet: the model is asked once to check its work.",
                 self.proof_request(changes, open_steps),
             ),
-            ClosingReason::OnlyPlanned => (
+            WorkDone::OnlyPlan => (
                 "Only planned so far: the model is asked once to begin.",
                 format!(
                     "You have only made a plan. Carry it out now, beginning with: {}\n",
                     open_steps.first().map_or("", String::as_str)
                 ),
             ),
-            ClosingReason::OnlyTold => (
+            WorkDone::OnlyWords | WorkDone::Nothing => (
                 "Nothing is done yet: the model is asked once to begin.",
                 format!(
                     "The user asked:\n{}\n{}",

@@ -115,15 +115,8 @@ fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        let Step::Ran { line, proof, is_good, is_here: true } = step else {
-            failed.clear();
-            continue;
-        };
-        match proof {
-            // It may have installed something.
-            Proof::None => failed.clear(),
-            Proof::Thin => {}
-            Proof::Real => {
+        match step {
+            Step::Ran { line, proof: Proof::Real, is_good, is_here: true } => {
                 failed.retain(|other| other != line);
                 if *is_good {
                     // A command that fails at times says nothing.
@@ -134,6 +127,9 @@ fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
                     failed.push(line);
                 }
             }
+            Step::Ran { proof: Proof::Thin, is_here: true, .. } => {}
+            // It may be the reason why something works now.
+            Step::Ran { .. } | Step::Changed => failed.clear(),
         }
     }
     let (command, failed) = found?;

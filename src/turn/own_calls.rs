@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::calls::records::abridged_arguments;
-use super::calls::runner::{OwnCall, refused};
+use super::calls::runner::refused;
 use super::{SharedGrants, Turn};
 use crate::tools::{AnyTool, ToolCtx};
 use turnwright_store::{Audience, CallOutcome, Entry};
@@ -88,15 +88,16 @@ impl Turn {
         let seconds = limit.as_secs();
         // The limit is ours, so that the command does not go on in the background.
         let arguments = json!({ "command": line, "timeout": seconds * 2 });
-        let view = CallView::new(title.clone(), ToolKind::Execute);
+        let view = CallView::new(title, ToolKind::Execute);
         let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
         let cancel = self.cancel.child_token();
         let ctx = self.runner.ctx(id.clone(), cancel.clone(), self.cancel.clone());
         let (begins, begun) = oneshot::channel();
         let mut is_late = false;
         let mut outcome = {
-            let own = OwnCall { title, begins };
-            let mut running = std::pin::pin!(self.run_as_call(&consent, tool, arguments, ctx, own));
+            let shown = view.clone();
+            let call = self.run_as_call(&consent, tool, arguments, ctx, shown, begins);
+            let mut running = std::pin::pin!(call);
             let time_is_up = async {
                 if begun.await.is_err() {
                     std::future::pending::<()>().await;
@@ -150,7 +151,8 @@ impl Turn {
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         ctx: ToolCtx,
-        own: OwnCall,
+        view: CallView,
+        begins: oneshot::Sender<()>,
     ) -> CallOutcome {
         let grants = match consent {
             Consent::Asked => Arc::clone(&self.conversation.grants),
@@ -162,8 +164,8 @@ impl Turn {
             Ok(queued) => queued,
             Err(why) => return refused(why, Vec::new()),
         };
-        pending.view = Some(CallView::new(own.title.clone(), ToolKind::Execute));
-        pending.own = Some(own);
+        pending.view = Some(view);
+        pending.begins = Some(begins);
         if matches!(consent, Consent::Given) && self.conversation.rules().get().can_confine {
             for effect in &pending.plan.effects {
                 grants.lock().allow_exactly(effect.clone());

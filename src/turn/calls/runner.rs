@@ -77,16 +77,9 @@ pub(in crate::turn) struct PendingCall {
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
-    /// Set for a call of ours.
-    pub(in crate::turn) own: Option<OwnCall>,
-}
-
-/// A call that the model has not made.
-pub(in crate::turn) struct OwnCall {
-    /// The title of the question about it, which says why it is made.
-    pub(in crate::turn) title: String,
-    /// Told when it begins to run.
-    pub(in crate::turn) begins: oneshot::Sender<()>,
+    /// Set for a call that the model has not made: told when it begins to run. The question about it looks like its
+    /// card, which says why it is made.
+    pub(in crate::turn) begins: Option<oneshot::Sender<()>>,
 }
 
 /// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
@@ -186,7 +179,7 @@ impl CallRunner {
             plan,
             ctx,
             view,
-            own: None,
+            begins: None,
         };
         Ok((call, ticket))
     }
@@ -243,8 +236,8 @@ impl CallRunner {
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
         let started = Instant::now();
-        if let Some(own) = call.own.take() {
-            own.begins.send(()).ok();
+        if let Some(begins) = call.begins.take() {
+            begins.send(()).ok();
         }
         let id = call.ctx.call.clone();
         let name = call.name.clone();
@@ -484,16 +477,11 @@ impl PendingCall {
         policy: &PolicyRules,
         mode: Mode,
     ) -> PermissionRequest {
-        let mut view = self.plan.view.clone();
         let is_deterministic = self.ctx.env.shared.process.outside.is_deterministic();
-        if let Some(shown) = &self.view
-            && is_deterministic
-        {
-            view = shown.clone();
-        }
-        if let Some(own) = &self.own {
-            view.title.clone_from(&own.title);
-        }
+        let mut view = match &self.view {
+            Some(shown) if is_deterministic || self.begins.is_some() => shown.clone(),
+            _ => self.plan.view.clone(),
+        };
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);
         if !description.is_empty() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
+use super::own_calls::{CommandEnd, Consent, output_of};
 use super::proof::Ledger;
 use super::{PROJECT_READ_TIMEOUT, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolEnv};
@@ -279,13 +279,9 @@ impl Turn {
         let is_found = check.marker.is_some();
         let limit = if is_found && when == BEFORE { TIME_LIMIT_BEFORE } else { TIME_LIMIT };
         let rejected = self.rejected_count();
-        let command = OwnCommand {
-            line: check.command.clone(),
-            title: check.title(when),
-            limit,
-            consent: if is_found { Consent::Asked } else { Consent::Given },
-        };
-        let end = Box::pin(self.run_own_command(command)).await;
+        let consent = if is_found { Consent::Asked } else { Consent::Given };
+        let running = self.run_own_command(&check.command, check.title(when), limit, consent);
+        let end = Box::pin(running).await;
         if !is_found || self.cancel.is_cancelled() {
             return end;
         }

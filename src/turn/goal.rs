@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
-use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
+use super::own_calls::{CommandEnd, Consent, output_of};
 use super::{Conversation, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
@@ -335,13 +335,8 @@ impl Turn {
             0 => "before the work".to_owned(),
             slice => format!("after slice {slice}"),
         };
-        let end = self.run_own_command(OwnCommand {
-            line: command.to_owned(),
-            title: format!("Goal check ({when}): {}", escape_hidden(command)),
-            limit: CHECK_TIME,
-            consent: Consent::Asked,
-        });
-        match end.await {
+        let title = format!("Goal check ({when}): {}", escape_hidden(command));
+        match self.run_own_command(command, title, CHECK_TIME, Consent::Asked).await {
             CommandEnd::Ran(outcome) if outcome.is_success => ControlFlow::Break(GoalStatus::Met),
             CommandEnd::Ran(outcome) => {
                 ControlFlow::Continue(vec![last_lines(output_of(&outcome))])

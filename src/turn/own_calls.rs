@@ -23,17 +23,6 @@ use turnwright_types::update::COMMAND_TOOL;
 /// The reason why a command does not run once the turn is cancelled.
 const CANCELLED: &str = "the turn was cancelled";
 
-/// A command of ours.
-#[derive(Debug)]
-pub(super) struct OwnCommand {
-    pub(super) line: String,
-    /// The title of its card.
-    pub(super) title: String,
-    /// The longest time that the command may run, without the time for a question about it.
-    pub(super) limit: Duration,
-    pub(super) consent: Consent,
-}
-
 /// The consent of the user to a command of ours. Without a sandbox the user is asked each time, because it may run
 /// what the model has written. Rules that deny it, or ask about it, apply in any case.
 #[derive(Debug)]
@@ -76,15 +65,21 @@ impl Turn {
         id
     }
 
-    /// Runs a command of ours to its end, or to its limit.
-    pub(super) async fn run_own_command(&mut self, command: OwnCommand) -> CommandEnd {
+    /// Runs a command of ours to its end, or to its limit, which does not include the time of a question about it. Its
+    /// card has this title.
+    pub(super) async fn run_own_command(
+        &mut self,
+        line: &str,
+        title: String,
+        limit: Duration,
+        consent: Consent,
+    ) -> CommandEnd {
         let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else {
             return CommandEnd::NotRun("no command can be run here".to_owned());
         };
         if self.cancel.is_cancelled() {
             return CommandEnd::NotRun(CANCELLED.to_owned());
         }
-        let OwnCommand { line, title, limit, consent } = command;
         let seconds = limit.as_secs();
         // The limit is ours, so that the command does not go on in the background.
         let arguments = json!({ "command": line, "timeout": seconds * 2 });

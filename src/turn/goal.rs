@@ -26,9 +26,8 @@ const MAX_VAIN_SLICES: u32 = 3;
 const JOB_PATIENCE: Duration = Duration::from_secs(120);
 /// The time limit of the command that proves a goal.
 const CHECK_TIME: Duration = Duration::from_secs(600);
-/// The most lines of its output that the model is shown, and the most characters of a line.
-const MAX_LINES: usize = 20;
-const MAX_LINE_CHARS: usize = 400;
+/// The most bytes of its output that the model is shown: those at its end.
+const MAX_OUTPUT_BYTES: usize = 4_000;
 /// The most characters of a goal in a line for the model.
 const MAX_EXCERPT_CHARS: usize = 300;
 
@@ -339,7 +338,8 @@ impl Turn {
         match self.run_own_command(command, title, CHECK_TIME, Consent::Asked).await {
             CommandEnd::Ran(outcome) if outcome.is_success => ControlFlow::Break(GoalStatus::Met),
             CommandEnd::Ran(outcome) => {
-                ControlFlow::Continue(vec![last_lines(output_of(&outcome))])
+                let output = output_of(&outcome).trim_end();
+                ControlFlow::Continue(vec![text::suffix(output, MAX_OUTPUT_BYTES).to_owned()])
             }
             CommandEnd::TooSlow => {
                 let seconds = CHECK_TIME.as_secs();
@@ -354,13 +354,6 @@ impl Turn {
 
 fn paused(why: impl Into<String>) -> GoalStatus {
     GoalStatus::Paused(why.into())
-}
-
-fn last_lines(output: &str) -> String {
-    let lines: Vec<_> = output.lines().collect();
-    let first = lines.len().saturating_sub(MAX_LINES);
-    let shown = lines[first..].iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS));
-    shown.collect::<Vec<_>>().join("\n")
 }
 
 /// Reads the goal of a session on which no turn works.
@@ -493,14 +486,5 @@ mod tests {
         let expected = "The work on a goal has stopped; go on with it only if the user says so: \
                         make it fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
-    }
-
-    #[test]
-    fn the_end_of_an_output_is_bounded() {
-        let lines: Vec<_> = (1..=50).map(|number| format!("line {number}")).collect();
-        let shown = last_lines(&lines.join("\n"));
-        assert_eq!((shown.lines().count(), shown.lines().next()), (20, Some("line 31")));
-        assert_eq!(last_lines(&"é".repeat(999)).chars().count(), MAX_LINE_CHARS);
-        assert_eq!(last_lines(""), "");
     }
 }

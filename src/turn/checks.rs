@@ -274,7 +274,8 @@ impl Turn {
         TurnStep::Sample
     }
 
-    /// Runs a check as a command of ours.
+    /// Runs a check as a command of ours, and keeps what that has shown of a found one. Returns its end, which is none if
+    /// there is no such program.
     async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CommandEnd {
         let is_found = check.marker.is_some();
         let limit = if is_found && when == BEFORE { TIME_LIMIT_BEFORE } else { TIME_LIMIT };
@@ -285,24 +286,6 @@ impl Turn {
         if !is_found || self.cancel.is_cancelled() {
             return end;
         }
-        // Nobody has refused it if nobody was there.
-        let is_refused = self.rejected_count() > rejected && !self.conversation.work.alone;
-        self.note_found_run(&check.command, end, limit, is_refused).await
-    }
-
-    /// The number of calls that the user has rejected for the session.
-    fn rejected_count(&self) -> usize {
-        self.conversation.grants.lock().rejected_effects().count()
-    }
-
-    /// Keeps what the run of a found check has shown. Returns its end, which is none if there is no such program.
-    async fn note_found_run(
-        &self,
-        command: &str,
-        end: CommandEnd,
-        limit: Duration,
-        is_refused: bool,
-    ) -> CommandEnd {
         let mut shown = KnownCheck::default();
         let took = match &end {
             CommandEnd::Ran(outcome) if outcome.raw_output["exitCode"] != NOT_FOUND => {
@@ -312,8 +295,10 @@ impl Turn {
             // Every limit is longer than what counts as slow.
             CommandEnd::TooSlow => Some(limit),
             _ => {
-                shown.is_refused = is_refused;
-                self.conversation.told.drop_check(command);
+                // Nobody has refused it if nobody was there.
+                shown.is_refused =
+                    self.rejected_count() > rejected && !self.conversation.work.alone;
+                self.conversation.told.drop_check(&check.command);
                 None
             }
         };
@@ -321,10 +306,15 @@ impl Turn {
         if shown != KnownCheck::default()
             && let Some(book) = check_book(&self.conversation.env)
         {
-            let command = command.to_owned();
+            let command = check.command.clone();
             spawn_blocking(move || book.note(&command, shown)).await.ok();
         }
         if took.is_some() { end } else { CommandEnd::NotRun(String::new()) }
+    }
+
+    /// The number of calls that the user has rejected for the session.
+    fn rejected_count(&self) -> usize {
+        self.conversation.grants.lock().rejected_effects().count()
     }
 }
 

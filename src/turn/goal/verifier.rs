@@ -13,9 +13,7 @@ use crate::tools::{AGENT_TOOL, HelperRunner, HelperTask};
 use crate::turn::Turn;
 use crate::turn::room::handoff::stored_facts;
 use turnwright_store::{GoalRequirement, GoalState, GoalStatus};
-use turnwright_types::effect::{
-    CallView, PathScope, ResolvedPath, ToolKind, escape_hidden_line, fenced,
-};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, fenced};
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate, ToolCallStatus};
 use turnwright_workspace::helper_types::HelperType;
@@ -115,14 +113,8 @@ impl Turn {
             prompt.push_str(&format!("{number}. {}\n", requirement.text));
         }
         let (_, changed, _) = stored_facts(&self.conversation).await;
-        let roots = self.conversation.env.files.roots();
-        let mut files = Vec::new();
-        for (path, count) in changed {
-            let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
-            files.push(format!("{path} ({count})"));
-        }
-        if !files.is_empty() {
-            let files = files.join(", ");
+        if !changed.is_empty() {
+            let files = changed.join(", ");
             prompt.push_str(&format!("Files changed, with the number of calls: {files}\n"));
         }
         prompt + &self.last_results()

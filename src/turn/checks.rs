@@ -153,7 +153,7 @@ impl Turn {
             self.record_words(FOUND_CHECKS, &found);
             found
         };
-        found.retain(|check| !self.conversation.told.is_dropped_check(&check.command));
+        found.retain(|check| !self.conversation.told.dropped_checks().contains(&check.command));
         found.truncate(MAX_CHECKS.saturating_sub(configured.len()));
         found
     }
@@ -298,7 +298,7 @@ impl Turn {
                 // Nobody has refused it if nobody was there.
                 shown.is_refused =
                     self.rejected_count() > rejected && !self.conversation.work.alone;
-                self.conversation.told.drop_check(&check.command);
+                self.conversation.told.dropped_checks().insert(check.command.clone());
                 None
             }
         };

@@ -45,7 +45,7 @@ fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversa
     let marker = escape_hidden_line(&check.marker);
     let state = match known {
         Some(known) if known.is_refused => "refused".to_owned(),
-        _ if conversation.told.is_dropped_check(&check.command) => {
+        _ if conversation.told.dropped_checks().contains(&check.command) => {
             "left out in this session".to_owned()
         }
         Some(KnownCheck { last_ms: Some(millis), .. }) => {
@@ -57,7 +57,7 @@ fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversa
 }
 
 fn forget(conversation: &Conversation) -> String {
-    conversation.told.forget_dropped_checks();
+    conversation.told.dropped_checks().clear();
     let Some(book) = check_book(&conversation.env) else {
         return "There is no state folder, so nothing is known of the checks.".to_owned();
     };

@@ -164,9 +164,8 @@ pub(super) struct SpendingMeter {
     /// The work that the limits of the turn are for.
     scope: LimitScope,
     before: Amounts,
-    told: Vec<ReachedLimit>,
-    /// The limits of which the model was told, each with the part of it.
-    hinted: Vec<(ReachedLimit, f64)>,
+    /// The limits of which the user or the model was told, each with the part of it.
+    told: Vec<(ReachedLimit, f64)>,
     /// The part of a helper's spending that its session knows.
     shared: (Spending, Option<f64>),
 }
@@ -183,12 +182,10 @@ impl SpendingMeter {
             scope: LimitScope::Turn,
             before,
             told: Vec::new(),
-            hinted: Vec::new(),
             shared,
         };
-        meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
-        // An earlier turn was told of a limit that is nearly used up already.
-        while meter.take_hint(before).is_some() {}
+        meter.take_notices(before);
+        meter.take_hint(before);
         meter
     }
 
@@ -220,27 +217,27 @@ impl SpendingMeter {
     /// The limits that are now nearly used up, each once.
     fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
-        let near = self.used_beyond(NOTICE_SHARE, now);
-        let new: Vec<_> = near.filter(|limit| !self.told.contains(limit)).collect();
-        self.told.extend(&new);
-        let new = new.into_iter().filter(|limit| !full.contains(limit));
-        new.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
+        let new = self.take_new(NOTICE_SHARE, now);
+        let near = new.into_iter().filter(|limit| !full.contains(limit));
+        near.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
     }
 
     /// Words for the model about a limit of time or money of which a great part is used up now. Each is told once.
     pub(super) fn take_hint(&mut self, now: Amounts) -> Option<String> {
-        for (share, part, advice) in HINTS {
-            let new = self.used_beyond(share, now).find(|limit| {
-                let was_told = self.hinted.iter().any(|(told, at)| told == limit && *at >= share);
-                limit.resource != Resource::Requests && !was_told
-            });
-            if let Some(limit) = new {
-                self.hinted.push((limit, share));
-                let what = limit.description();
-                return Some(format!("[{part} of the {what} are used up: {advice}.]"));
-            }
-        }
-        None
+        let found = HINTS.map(|(share, part, advice)| {
+            let mut new = self.take_new(share, now).into_iter();
+            let limit = new.find(|limit| limit.resource != Resource::Requests)?;
+            Some(format!("[{part} of the {} are used up: {advice}.]", limit.description()))
+        });
+        found.into_iter().flatten().next()
+    }
+
+    /// The limits of which at least this share is used up now, unless that was told.
+    fn take_new(&mut self, share: f64, now: Amounts) -> Vec<ReachedLimit> {
+        let mut new: Vec<_> = self.used_beyond(share, now).collect();
+        new.retain(|limit| !self.told.contains(&(*limit, share)));
+        self.told.extend(new.iter().map(|limit| (*limit, share)));
+        new
     }
 
     /// The limits of which at least this share is used up.

@@ -71,10 +71,7 @@ impl Turn {
         Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default())
     }
 
-    pub(super) fn record_words<T>(&self, key: &str, words: &T)
-    where
-        T: Default + PartialEq + Serialize,
-    {
+    pub(super) fn record_words<T: Default + PartialEq + Serialize>(&self, key: &str, words: &T) {
         if *words != T::default() {
             let answers = &self.conversation.env.shared.process.outside;
             answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(words));

@@ -175,9 +175,7 @@ fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
     ControlFlow::Break(match answer.blocker.as_deref() {
         _ if answer.met && missing.is_empty() => GoalStatus::Met,
         Some("needs_user") => paused(format!("you are needed: {reason}")),
-        Some("impossible") => {
-            GoalStatus::Ended(format!("because it cannot be reached ({reason})"))
-        }
+        Some("impossible") => GoalStatus::Ended(format!("because it cannot be reached ({reason})")),
         _ => {
             if missing.is_empty() {
                 missing.push("the judge does not say that the goal is met".to_owned());

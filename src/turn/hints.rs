@@ -134,11 +134,6 @@ fn is_plain(word: &str) -> bool {
 
 /// The program or module that a command has not found.
 fn missing_name(text: &str) -> Option<&str> {
-    // Nearly all outputs have none of these words, and a search in all of the text takes far less time than one in each
-    // line.
-    if !NO_PROGRAM.iter().chain(&NO_MODULE).any(|words| text.contains(*words)) {
-        return None;
-    }
     text.lines().find_map(|line| {
         let program = NO_PROGRAM.iter().find_map(|end| line.trim_end().strip_suffix(*end));
         let name = match program.and_then(|before| before.rsplit(": ").next()) {

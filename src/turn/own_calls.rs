@@ -25,7 +25,7 @@ const CANCELLED: &str = "the turn was cancelled";
 
 /// The consent of the user to a command of ours. Without a sandbox the user is asked each time, because it may run
 /// what the model has written. Rules that deny it, or ask about it, apply in any case.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Consent {
     /// The same is needed as for a call of the model.
     Asked,
@@ -91,7 +91,7 @@ impl Turn {
         let mut is_late = false;
         let mut outcome = {
             let shown = view.clone();
-            let call = self.run_as_call(&consent, tool, arguments, ctx, shown, begins);
+            let call = self.run_as_call(consent, tool, arguments, ctx, shown, begins);
             let mut running = std::pin::pin!(call);
             let time_is_up = async {
                 if begun.await.is_err() {
@@ -142,7 +142,7 @@ impl Turn {
     /// Runs a command of ours under the session's rules.
     async fn run_as_call(
         &self,
-        consent: &Consent,
+        consent: Consent,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         ctx: ToolCtx,

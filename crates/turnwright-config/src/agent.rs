@@ -1,4 +1,5 @@
-//! `[agent]`: what the model is told of itself. `[goal]`: how long it works towards a goal, and which model judges that.
+//! `[agent]`: what the model is told of itself. `[goal]`: how long it works towards a goal, and which model judges
+//! that.
 
 use std::num::NonZeroU32;
 

@@ -59,13 +59,6 @@ pub(super) struct TurnChecks {
     pub(super) reviews: u32,
 }
 
-impl TurnChecks {
-    /// Those of a turn that begins after this number of changes of files.
-    pub(super) fn new(known_changes: u64) -> TurnChecks {
-        TurnChecks { ledger: Ledger::new(known_changes), ..TurnChecks::default() }
-    }
-}
-
 /// Returns true if tools of this kind edit files.
 pub(super) fn edits_files(kind: Option<ToolKind>) -> bool {
     matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))

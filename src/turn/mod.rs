@@ -209,6 +209,8 @@ impl Turn {
         );
         conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let known_changes = conversation.env.shared.checkpoint.change_count();
+        let mut checks = TurnChecks::default();
+        checks.ledger.ignore_changes(known_changes);
         let runner = conversation.runner(conversation.grants.clone());
         Turn {
             conversation,
@@ -222,7 +224,7 @@ impl Turn {
             loops: LoopDetector::new(known_changes),
             meter,
             steering: SteeringQueue::default(),
-            checks: TurnChecks::new(known_changes),
+            checks,
             hook_stops: 0,
             goal: None,
             last_hidden: None,

@@ -135,11 +135,6 @@ impl Turn {
 }
 
 impl Ledger {
-    /// Begins after this number of changes of files.
-    pub(super) fn new(known_changes: u64) -> Ledger {
-        Ledger { known_changes, ..Ledger::default() }
-    }
-
     /// Takes note of the number of changes of files by now. Returns true if there are new ones.
     pub(super) fn sync_changes(&mut self, changes: u64) -> bool {
         let is_new = self.known_changes != changes;

@@ -186,7 +186,8 @@ pub(super) struct FunctionDelta<'a> {
 
 impl FunctionDelta<'_> {
     pub(super) fn name(&self) -> &str {
-        self.name.text.trim()
+        // Servers of gpt-oss leave its marks in the name, as in `exec<|channel|>commentary`.
+        self.name.text.split("<|").next().unwrap_or_default().trim()
     }
 
     /// The arguments as text. They should be a string, but some servers send the object itself.

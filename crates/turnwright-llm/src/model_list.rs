@@ -25,6 +25,7 @@ const WINDOWS: &[(&str, u64)] = &[
     ("o4-mini", 200_000),
     ("claude-", 200_000),
     ("gemini-", 1_048_576),
+    ("deepseek-v4", 1_000_000),
     ("deepseek-", 131_072),
     ("kimi-k2", 262_144),
     ("qwen3-coder", 262_144),
@@ -286,6 +287,8 @@ mod tests {
     fn a_provider_prefix_does_not_matter_and_an_unknown_model_has_no_window() {
         assert_eq!(known_context_window("gpt-4o-mini"), Some(128_000));
         assert_eq!(known_context_window("openai/gpt-4o"), Some(128_000));
+        assert_eq!(known_context_window("deepseek-v4-flash"), Some(1_000_000));
+        assert_eq!(known_context_window("deepseek-chat"), Some(131_072));
         assert_eq!(known_context_window("my-own-model"), None);
     }
 }

@@ -355,6 +355,13 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         0,
     ),
     (
+        "Ollama (ollama#18107)",
+        500,
+        r#"{"error":{"message":"no user query found in messages","type":"api_error"}}"#,
+        0,
+        0,
+    ),
+    (
         "LM Studio",
         400,
         r#"{"error":"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 5000>= n_ctx: 4096). Try to load the model with a larger context length."}"#,

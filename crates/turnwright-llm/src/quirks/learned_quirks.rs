@@ -569,7 +569,8 @@ mod tests {
             ),
             (
                 404,
-                "This is not a chat model and thus not supported in the v1/chat/completions endpoint.",
+                "This is not a chat model and thus not supported in the v1/chat/completions \
+                 endpoint. Did you mean to use v1/completions?",
                 r#"{"responses":true}"#,
             ),
             (400, "something else", "nothing"),

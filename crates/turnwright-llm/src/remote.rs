@@ -430,7 +430,8 @@ impl LearningStream {
     /// Learns from a refusal; if that succeeds, the error becomes one that is retried at once.
     fn learn(&self, mut error: LlmError) -> LlmError {
         let candidates = self.learned_quirks.candidate_patches(&error, &self.quirks, self.media);
-        if let Some(patch) = candidates.first()
+        // The server may lack another protocol, and only a request would show it.
+        if let Some(patch) = candidates.iter().find(|patch| patch.responses.is_none())
             && self.learned_quirks.may_learn_from_stream()
             && let LlmError::InStream { kind, retry_after, .. } = &mut error
         {

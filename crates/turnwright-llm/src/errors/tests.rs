@@ -720,7 +720,11 @@ fn server_failures_are_recognised() {
             r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed","failed_generation":"<function=f>"}}"#,
         ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1013,"status_msg":"unknown error"}}"#),
-        ("LM Studio, which loads it with the next request", 400, r#"{"error":"Model is unloaded."}"#),
+        (
+            "LM Studio, which loads it with the next request",
+            400,
+            r#"{"error":"Model is unloaded."}"#,
+        ),
         ("a gateway", 200, r#"{"error":"Internal server error"}"#),
         ("a gateway", 200, r#"{"error":{"message":"Overloaded"}}"#),
         ("a gateway", 200, r#"{"error":{"message":"Stream idle timeout"}}"#),

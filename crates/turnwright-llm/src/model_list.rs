@@ -47,14 +47,14 @@ pub(super) struct ListedModel {
 }
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
-/// Mistral, LM Studio, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
+/// LM Studio, Mistral, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
 const WINDOW_POINTERS: [&str; 11] = [
     "/meta/n_ctx",
     "/max_model_len",
     "/context_length",
     "/context_window",
-    "/max_context_length",
     "/loaded_context_length",
+    "/max_context_length",
     "/max_input_tokens",
     "/model_info/max_input_tokens",
     "/limits/max_input_tokens",
@@ -241,6 +241,10 @@ mod tests {
                 None,
             ),
             (r#"{"id":"a","max_tokens":4096}"#, None),
+            (
+                r#"{"id":"a","max_context_length":131072,"loaded_context_length":4096}"#,
+                Some(4_096),
+            ),
             (r#"{"id":"a","context_window":128000,"max_tokens":4096}"#, Some(128_000)),
             (r#"{"id":"a","limits":{"max_input_tokens":8000}}"#, Some(8_000)),
             (

@@ -245,6 +245,10 @@ fn after_failure(
         ShownSoFar::AnswerText => {
             TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
         }
+        // The same request would often get the same answer.
+        ShownSoFar::ReasoningOrCards if matches!(error, LlmError::EmptyReply { .. }) => {
+            TurnStep::Continue(delay, format!("{what} Trying again."), Nudge::Wordless)
+        }
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
         }
@@ -584,7 +588,8 @@ mod tests {
             error: LlmError::EmptyReply { host: "h".to_owned(), what: "reasoning".to_owned() },
             shown: ShownSoFar::ReasoningOrCards,
         };
-        let TurnStep::Wait(Duration::ZERO, Some(why)) = after_sample(empty(), &mut budget, 0.5)
+        let TurnStep::Continue(Duration::ZERO, why, Nudge::Wordless) =
+            after_sample(empty(), &mut budget, 0.5)
         else {
             panic!("not asked again");
         };

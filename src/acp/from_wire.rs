@@ -1,6 +1,7 @@
 //! Converts wire types to domain types.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
@@ -8,6 +9,35 @@ use turnwright_types::message::{
     ATTACHED_PICTURE, Media, PromptPart, UNREAD_DOCUMENT, UserMessage,
 };
 use turnwright_workspace::files::{read_picture, usual_base64};
+
+/// The hosts by which Windows names the files of a WSL distribution.
+const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
+
+/// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
+/// of the distribution, or with a drive.
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    if !cfg!(target_os = "linux") {
+        return path;
+    }
+    let foreign = path.to_str().filter(|text| !text.starts_with('/') || text.starts_with("//"));
+    let Some(slashed) = foreign.map(|text| text.replace('\\', "/")) else { return path };
+    if let Some((host, share)) = slashed.strip_prefix("//").and_then(|rest| rest.split_once('/')) {
+        let is_wsl = WSL_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known));
+        let inside = share.split_once('/').map_or("", |(_, inside)| inside);
+        return if is_wsl { format!("/{inside}").into() } else { path };
+    }
+    match slashed.split_once(':') {
+        Some((drive, rest)) if is_drive(drive) && (rest.is_empty() || rest.starts_with('/')) => {
+            format!("/mnt/{}{rest}", drive.to_ascii_lowercase()).into()
+        }
+        None if slashed.starts_with('/') => slashed.into(),
+        _ => path,
+    }
+}
+
+fn is_drive(name: &str) -> bool {
+    matches!(name.as_bytes(), [letter] if letter.is_ascii_alphabetic())
+}
 
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
@@ -91,4 +121,36 @@ fn audio(mime: String, data: String) -> Result<Media, Error> {
 
 fn unsupported(what: &str) -> Error {
     Error::InvalidParams(format!("Prompts cannot contain {what}"))
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_as_an_editor_on_windows_writes_it_is_that_of_its_wsl_distribution() {
+        let table = [
+            (r"\home\me\a b", "/home/me/a b"),
+            (r"\\wsl.localhost\Ubuntu\home\me\ws", "/home/me/ws"),
+            (r"\\wsl$\Debian\home\me", "/home/me"),
+            ("//WSL.localhost/Ubuntu-24.04/home/me", "/home/me"),
+            (r"\\wsl.localhost\Ubuntu", "/"),
+            (r"C:\Users\me\ws", "/mnt/c/Users/me/ws"),
+            ("d:/ws", "/mnt/d/ws"),
+            ("D:", "/mnt/d"),
+            // These mean what they say.
+            ("/home/me/ws", "/home/me/ws"),
+            (r"/home/me/a\b", r"/home/me/a\b"),
+            (r"\\server\share", r"\\server\share"),
+            (r"a\b", r"a\b"),
+            ("c:x", "c:x"),
+            (r"\home:x", r"\home:x"),
+            ("file:///home/me", "file:///home/me"),
+            ("", ""),
+        ];
+        for (sent, expected) in table {
+            assert_eq!(folder(sent.into()), PathBuf::from(expected), "{sent}");
+        }
+    }
 }

@@ -203,6 +203,8 @@ const MAX_FOLDERS: usize = 2_000;
 const MAX_ENTRIES: usize = 2_000;
 /// The most skills.
 const MAX_SKILLS: usize = 100;
+/// Why a folder was skipped when there were so many.
+const TOO_MANY: &str = "there are 100 skills already, and no more are looked for from here on";
 /// How many bytes are read for the front matter.
 const FRONT_MATTER_BYTES: usize = 16 * 1024;
 /// The most characters of a description.
@@ -257,7 +259,11 @@ impl SkillScan<'_> {
 
     /// Visits a folder by its path without links.
     fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
-        let is_over = self.visited.len() >= MAX_FOLDERS || self.found.len() >= MAX_SKILLS;
+        let is_full = self.found.len() >= MAX_SKILLS;
+        if is_full && self.skipped.last().is_none_or(|(_, reason)| *reason != TOO_MANY) {
+            self.skipped.push((folder.to_path_buf(), TOO_MANY));
+        }
+        let is_over = is_full || self.visited.len() >= MAX_FOLDERS;
         if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
@@ -648,6 +654,20 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         assert!(scan(&places, &stop).is_empty());
+    }
+
+    #[test]
+    fn skills_beyond_the_limit_are_said_to_be_skipped_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        for number in 0..MAX_SKILLS + 2 {
+            let name = format!("skill-{number:03}");
+            put(&base.join(&name), &skill_text(&name, "x"));
+        }
+        let places = [ScannedFolder { folder: base.clone(), within: None }];
+        let (found, skipped) = scan_all(&places, &CancellationToken::new());
+        assert_eq!(found.len(), MAX_SKILLS);
+        assert_eq!(skipped, [(base.join("skill-100"), TOO_MANY)]);
     }
 
     #[test]

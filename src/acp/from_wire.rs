@@ -1,7 +1,7 @@
 //! Converts wire types to domain types.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
@@ -35,6 +35,18 @@ pub(super) fn folder(path: PathBuf) -> PathBuf {
     }
 }
 
+/// The address of a file that a client attaches. An editor on Windows names it like [`folder`].
+fn file_uri(uri: String) -> String {
+    let Some(place) = uri.strip_prefix("file://") else { return uri };
+    let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
+    let named = match plain.strip_prefix('/') {
+        Some(local) => local.to_owned(),
+        None => format!("//{plain}"),
+    };
+    let meant = folder(PathBuf::from(&named));
+    if meant == Path::new(&named) { uri } else { format!("file://{}", meant.display()) }
+}
+
 fn is_drive(name: &str) -> bool {
     matches!(name.as_bytes(), [letter] if letter.is_ascii_alphabetic())
 }
@@ -65,11 +77,11 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
         ContentBlock::Text(text) if text.text.is_empty() => {}
         ContentBlock::Text(text) => parts.push(PromptPart::Text(text.text)),
         ContentBlock::ResourceLink(link) => {
-            parts.push(PromptPart::Link { name: link.name, uri: link.uri });
+            parts.push(PromptPart::Link { name: link.name, uri: file_uri(link.uri) });
         }
         ContentBlock::Resource(resource) => match resource.resource {
             EmbeddedResourceResource::TextResourceContents(it) => {
-                parts.push(PromptPart::Resource { uri: it.uri, text: it.text });
+                parts.push(PromptPart::Resource { uri: file_uri(it.uri), text: it.text });
             }
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
@@ -86,7 +98,8 @@ const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
 /// Adds an attached binary file: a picture as such, a document to be read by its turn, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
-    let BlobResourceContents { uri, mime_type, blob: data, .. } = blob;
+    let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
+    let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
         let text = format!("{UNREAD_DOCUMENT}{data}");
@@ -151,6 +164,22 @@ mod tests {
         ];
         for (sent, expected) in table {
             assert_eq!(folder(sent.into()), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn an_attached_file_as_an_editor_on_windows_names_it_is_one_of_its_wsl_distribution() {
+        let table = [
+            ("file:///c%3A/Users/me/a%20b.rs#L1:2", "file:///mnt/c/Users/me/a%20b.rs#L1:2"),
+            ("file:///D:/ws/a.rs", "file:///mnt/d/ws/a.rs"),
+            ("file://wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file://wsl%24/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:///home/me/a%3Ab.rs", "file:///home/me/a%3Ab.rs"),
+            ("file://server/share/a.rs", "file://server/share/a.rs"),
+            ("zed:///agent/thread/1", "zed:///agent/thread/1"),
+        ];
+        for (sent, expected) in table {
+            assert_eq!(file_uri(sent.to_owned()), expected, "{sent}");
         }
     }
 }

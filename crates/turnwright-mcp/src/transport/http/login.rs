@@ -51,8 +51,8 @@ const MAX_CONNECTIONS: usize = 16;
 
 /// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand, or is the
 /// address of a metadata document; the scopes are requested instead of those that the server proposes. The browser is
-/// sent back to the `callback`, for clients that are registered with another one than ours; without a port, to any port.
-/// `show` receives the address that the user must open.
+/// sent back to the `callback`, for clients that are registered with another one than ours; without a port, to any free
+/// one. `show` receives the address that the user must open.
 ///
 /// # Errors
 /// If the login fails; the text is for the user.
@@ -670,7 +670,7 @@ mod tests {
             drop(listener);
             assert_eq!(open_callback(&fixed).await.unwrap().1.as_str(), fixed);
         }
-        for bad in ["3118", "https://localhost/", "http://a.example/callback", "http://localhost/?a"] {
+        for bad in ["3118", "https://localhost/", "http://a.example/", "http://localhost/?a"] {
             assert!(open_callback(bad).await.unwrap_err().contains("on this machine"), "{bad}");
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn initialize(
     reply: Responder<InitializeResponse>,
 ) {
     if let Some(version) = params.get_mut("protocolVersion")
-        && (version.is_string() || version.to_string() == "1.0")
+        && (version.is_string() || *version == json!(1.0))
     {
         *version = 1.into();
     }

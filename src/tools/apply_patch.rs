@@ -155,6 +155,7 @@ impl Tool for ApplyPatch {
 pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
     let files = &ctx.env.files;
     let mut unread = Vec::new();
+    let mut unshown = Vec::new();
     for step in &steps {
         if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
             return Err("Nothing was written: there is no permission for it.".into());
@@ -167,18 +168,26 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
         }
     }
     for number in 0..steps.len() {
-        if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
-            let name = steps[number].name.clone();
-            steps.truncate(number + 1);
-            let rest = roll_back(steps, files).await;
-            return Err(format!("{name} {error}. {rest}").into());
+        let name = steps[number].name.clone();
+        match execute_step(&mut steps[number], files, &ctx.cancel).await {
+            Ok(true) => {}
+            Ok(false) => unshown.push(name),
+            Err(error) => {
+                steps.truncate(number + 1);
+                let rest = roll_back(steps, files).await;
+                return Err(format!("{name} {error}. {rest}").into());
+            }
         }
     }
     delete_set_aside(&steps, files).await;
     for place in &unread {
         files.forget_seen(place);
     }
-    Ok(patch_outcome(&steps, &unread, files.roots()))
+    let mut outcome = patch_outcome(&steps, &unread, files.roots());
+    if !unshown.is_empty() {
+        outcome.append_note(edit_common::not_shown(&unshown.join(", ")));
+    }
+    Ok(outcome)
 }
 
 impl PatchStep {
@@ -345,18 +354,20 @@ async fn plan_update(
     Err(refusal.into())
 }
 
-/// Executes one step and updates it with the text that was really written.
+/// Executes one step and updates it with the text that was really written. Returns false if the editor has taken that
+/// and does not show it.
 async fn execute_step(
     step: &mut PatchStep,
     files: &Files,
     cancel: &CancellationToken,
-) -> Result<(), FileError> {
+) -> Result<bool, FileError> {
     match &mut step.action {
         PatchAction::Add(applied) => {
             let written = files.write(&step.target, None, &applied.text, cancel).await?;
             if let Some(now) = edit_common::editor_changes("", applied, &written) {
                 *applied = now;
             }
+            return Ok(written.is_confirmed);
         }
         PatchAction::Update { before, applied, to, is_moved } => {
             if let Some(to) = to {
@@ -369,6 +380,7 @@ async fn execute_step(
                 if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
                     *applied = now;
                 }
+                return Ok(written.is_confirmed);
             }
         }
         PatchAction::Delete { before, aside } => {
@@ -380,7 +392,7 @@ async fn execute_step(
             *aside = Some(files.set_aside(&step.target).await?);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Deletes the files that were only set aside.

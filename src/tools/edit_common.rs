@@ -120,6 +120,13 @@ pub(super) fn editor_changes(
     Some(AppliedEdits { text, changes: spots, line_counts: count, edits: sent.edits.clone() })
 }
 
+/// The note about files that the editor says it has written, and that do not have the text.
+pub(super) fn not_shown(names: &str) -> String {
+    format!(
+        "[The editor took the text of {names}, but it is not there yet: read before you go on.]"
+    )
+}
+
 /// How the edits were matched, in a few words.
 pub(super) fn match_summary(applied: &AppliedEdits) -> String {
     let all: Vec<_> = applied.edits.iter().map(matched).collect();

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::{array, slice};
 
 use lopdf::content::{Content, Operation};
-use lopdf::{
-    Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream, decode_text_string,
-};
+use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream};
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
@@ -38,15 +36,9 @@ pub(crate) fn open(bytes: &[u8]) -> Result<OpenedDocument<'static>, String> {
         return Err(crate::PASSWORD.to_owned());
     }
     let pages: Vec<_> = document.page_iter().collect();
-    let title = title(&document);
     let labels = vec![String::new(); pages.len()];
     let part = Box::new(move |index: usize| page_text(&document, pages[index]));
-    Ok(OpenedDocument { format: "PDF", unit: "page", title, labels, part })
-}
-
-fn title(document: &Document) -> Option<String> {
-    let facts = document.trailer.get_deref(b"Info", document).ok()?.as_dict().ok()?;
-    decode_text_string(facts.get_deref(b"Title", document).ok()?).ok()
+    Ok(OpenedDocument { format: "PDF", unit: "page", labels, part })
 }
 
 fn page_text(document: &Document, page: ObjectId) -> String {

@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 
 /// The archives that are attached as documents.
-const OFFICE_ENDINGS: [&str; 6] = ["docx", "xlsx", "pptx", "odt", "ods", "odp"];
+const OFFICE_ENDINGS: [&str; 3] = ["docx", "xlsx", "pptx"];
 
 /// How long to wait for the beginning of a pipe beside a prompt. A program that starts this one may leave a
 /// pipe open into which it never writes.

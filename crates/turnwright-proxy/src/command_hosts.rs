@@ -9,12 +9,10 @@ use turnwright_workspace::web::local_name_kind;
 
 use crate::hosts::{HostAccess, HostList, Target, registry_of};
 
-/// The most refused hosts that are remembered.
-const MAX_HOSTS: usize = 256;
+/// The most refused hosts that are remembered and reported.
+const MAX_REFUSED: usize = 8;
 /// The most questions that wait for the user. Further connections wait until there is room.
 const MAX_QUESTIONS: usize = 32;
-/// The most refused hosts that a report names.
-const MAX_NAMED: usize = 8;
 
 /// The verdict on a host by the rules and earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,18 +62,10 @@ impl HostRefusal {
                 "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \
                  \"https://{host}\""
             ),
-            HostRefusal::Address(kind) => {
-                // The settings cannot allow addresses of other kinds.
-                let listing = if matches!(kind, "a literal" | "a private") {
-                    "the user can list it in `network` of `[sandbox]`, and "
-                } else {
-                    ""
-                };
-                format!(
-                    "it is {kind} address; {listing}a server of this machine is reached with \"escalate\": \
-                     \"localhost:PORT\""
-                )
-            }
+            HostRefusal::Address(kind) => format!(
+                "it is {kind} address; the user can list the name of a private host in `network` of `[sandbox]`, and \
+                 a server of this machine is reached with \"escalate\": \"localhost:PORT\""
+            ),
         }
     }
 }
@@ -87,9 +77,9 @@ pub struct HostReport {
     pub for_user: String,
 }
 
-/// The hosts that were refused to a command, each with the last reason and the number of refusals.
+/// The hosts that were refused to a command, each with the last reason.
 #[derive(Debug, Default)]
-pub struct RefusedHosts(Mutex<BTreeMap<String, (HostRefusal, u32)>>);
+pub struct RefusedHosts(Mutex<BTreeMap<String, HostRefusal>>);
 
 /// The hosts of one command.
 pub struct CommandHosts {
@@ -171,7 +161,7 @@ impl CommandHosts {
         let listed = self.listed.access(target);
         let local_kind = match target.name() {
             Some(name) => local_name_kind(name),
-            // Only the settings can allow an address, because it does not show whose it is.
+            // It does not show whose it is.
             None => Some("a literal"),
         };
         if let (Some(kind), None) = (local_kind, listed) {
@@ -190,10 +180,8 @@ impl CommandHosts {
     pub(crate) fn note_refusal(&self, target: &Target, refusal: HostRefusal) {
         let host = target.to_string();
         let mut refused = self.refused.0.lock();
-        if refused.len() < MAX_HOSTS || refused.contains_key(&host) {
-            let (last, count) = refused.entry(host).or_insert((refusal, 0));
-            *last = refusal;
-            *count = count.saturating_add(1);
+        if refused.len() < MAX_REFUSED || refused.contains_key(&host) {
+            refused.insert(host, refusal);
         }
     }
 }
@@ -202,18 +190,9 @@ impl RefusedHosts {
     /// Reports the refused hosts, to the model with the reasons; `None` if there were none.
     pub fn report(&self) -> Option<HostReport> {
         let refused = self.0.lock();
-        let mut names = Vec::new();
-        let mut reasons = Vec::new();
-        for (host, (refusal, count)) in refused.iter().take(MAX_NAMED) {
-            let times = if *count == 1 { String::new() } else { format!(" ({count}×)") };
-            names.push(format!("{host}{times}"));
-            reasons.push(format!("{host}{times}: {}", refusal.reason(host)));
-        }
-        if refused.len() > MAX_NAMED {
-            let others = format!("{} more", refused.len() - MAX_NAMED);
-            names.push(others.clone());
-            reasons.push(others);
-        }
+        let names: Vec<_> = refused.keys().map(String::as_str).collect();
+        let reasons = refused.iter().map(|(host, why)| format!("{host}: {}", why.reason(host)));
+        let reasons: Vec<_> = reasons.collect();
         (!names.is_empty()).then(|| HostReport {
             for_model: format!("[sandbox: refused hosts: {}]", reasons.join(". ")),
             for_user: format!("[sandbox: refused hosts: {}]", names.join(", ")),
@@ -242,14 +221,8 @@ mod tests {
 
     #[test]
     fn a_denial_precedes_a_question_a_question_the_list_and_only_the_list_has_addresses() {
-        let listed = [
-            "denied.example",
-            "asked.example",
-            "listed.example",
-            "10.0.0.7",
-            "intern.corp",
-            "nexus:8081",
-        ];
+        let listed =
+            ["denied.example", "asked.example", "listed.example", "intern.corp", "nexus:8081"];
         let (hosts, _questions) = hosts(&listed, &["denied.example", "once.example"]);
         let named = Some(Ok(HostAccess::Named));
         let public = Some(Ok(HostAccess::Public));
@@ -260,7 +233,6 @@ mod tests {
             ("granted.example", public),
             ("once.example", public),
             ("unknown.example", None),
-            ("10.0.0.7", named),
             ("10.0.0.8", Some(Err(HostRefusal::Address("a literal")))),
             ("93.184.216.34", Some(Err(HostRefusal::Address("a literal")))),
             ("intern.corp", named),
@@ -290,16 +262,6 @@ mod tests {
         assert_eq!(hosts.refused().report(), None);
     }
 
-    #[test]
-    fn listing_is_proposed_only_where_it_helps() {
-        for (kind, expected) in [("a literal", true), ("a private", true), ("a link-local", false)]
-        {
-            let reason = HostRefusal::Address(kind).reason("a.example");
-            assert_eq!(reason.contains("list it"), expected, "{reason}");
-            assert!(reason.ends_with("with \"escalate\": \"localhost:PORT\""), "{reason}");
-        }
-    }
-
     #[tokio::test]
     async fn what_nobody_can_be_asked_about_is_refused_and_named() {
         let (hosts, questions) = hosts(&[], &[]);
@@ -312,10 +274,10 @@ mod tests {
         let report = hosts.refused().report().unwrap();
         assert_eq!(
             report.for_user,
-            "[sandbox: refused hosts: 10.0.0.1, a.example (2×), b.example:22, c.example, denied.example]"
+            "[sandbox: refused hosts: 10.0.0.1, a.example, b.example:22, c.example, denied.example]"
         );
         for part in [
-            "a.example (2×): it is not allowed, and nobody could be asked",
+            "a.example: it is not allowed, and nobody could be asked",
             "\"escalate\": \"https://b.example:22\"",
             "c.example: the user has refused it",
             "denied.example: a rule denies it",

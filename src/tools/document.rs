@@ -33,7 +33,7 @@ static READER_SLOTS: Semaphore = Semaphore::const_new(2);
 ///
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
-pub(crate) async fn read_document(
+pub(super) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {

@@ -113,15 +113,15 @@ impl CommandHosts {
     /// Returns the hosts to ask about together: the host in question and the undecided others of its registry. Empty if
     /// the host itself is decided.
     pub fn undecided(&self, question: &HostQuestion) -> Vec<String> {
-        let is_open = |target: &Target| self.decision(target).is_none();
-        if !is_open(&question.target) {
+        if self.decision(&question.target).is_some() {
             return Vec::new();
         }
         let host = question.target.to_string();
-        let others = registry_of(&host).filter(|other| {
-            *other != host && Target::parse(other, Some(443)).is_some_and(|target| is_open(&target))
+        let mut others: Vec<_> = registry_of(&host).filter(|other| *other != host).collect();
+        others.retain(|other| {
+            Target::parse(other, Some(443)).is_some_and(|target| self.decision(&target).is_none())
         });
-        std::iter::once(host.clone()).chain(others.map(str::to_owned)).collect()
+        std::iter::once(&*host).chain(others).map(str::to_owned).collect()
     }
 
     /// Stores the user's answer about hosts, which holds for this command only.

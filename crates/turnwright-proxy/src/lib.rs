@@ -23,12 +23,12 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use turnwright_types::secret::Secret;
 
 pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict, RefusedHosts};
 pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
 
 use dial::Dial;
-use turnwright_types::secret::Secret;
 
 /// The most connections that are open at the same time. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;

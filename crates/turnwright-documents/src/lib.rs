@@ -18,10 +18,6 @@ const MAX_UNPACKED_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 const PASSWORD: &str = "has a password; ask the user for a copy without it";
 
-/// The hint that is added after pages without text.
-const SCAN_HINT: &str = "[To read a page that is a picture, make an image of it, for example with \
-                         `pdftoppm -r 150 -png`, and read that.]\n";
-
 /// The text of a document, or of some of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DocumentText {
@@ -75,27 +71,16 @@ pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>
         text.push_str(part(number - 1).trim_end());
         text.push_str("\n\n");
         if text.len() > MAX_TEXT_BYTES {
+            text.push_str("[cut here: there is more text than 4 MiB]\n");
             break;
         }
     }
-    Ok(Some(DocumentText { about, text: tidy(&text) }))
-}
-
-/// Removes control characters and spaces at the ends of lines, and cuts a text that is too long.
-fn tidy(text: &str) -> String {
-    let mut tidied = String::new();
+    let mut shown = String::new();
     for line in text.lines() {
-        tidied.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
-        tidied.push('\n');
-        if tidied.len() > MAX_TEXT_BYTES {
-            tidied.push_str("[cut here: there is more text than 4 MiB]\n");
-            break;
-        }
+        shown.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
+        shown.push('\n');
     }
-    if tidied.contains(pdf::PICTURE) {
-        tidied.push_str(SCAN_HINT);
-    }
-    tidied
+    Ok(Some(DocumentText { about, text: shown }))
 }
 
 /// Parses a range of pages. An error explains the notation.

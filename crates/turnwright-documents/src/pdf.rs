@@ -11,7 +11,8 @@ use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Strea
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
 /// Replaces the text of a page that has none but draws a picture.
-pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned]";
+pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned. To read it, make an image of it, for example with \
+                                  `pdftoppm -r 150 -png`, and read that.]";
 const TOO_LARGE: &str = "[this page cannot be read: it unpacks to more than 64 MiB]";
 const UNREADABLE: &str =
     "\n[Text shown as \u{fffd} cannot be read: its font does not say which characters it has.]";

@@ -16,8 +16,8 @@ const JAVA_PROGRAMS: [&str; 10] =
     ["ant", "clj", "gradle", "gradlew", "java", "lein", "mvn", "mvnw", "sbt", "scala"];
 
 impl ConfinementBuilder<'_> {
-    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables. To be called
-    /// on a thread of the runtime.
+    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables. To be
+    /// called on a thread of the runtime.
     pub(super) fn proxy(
         &self,
         environment: &Environment,

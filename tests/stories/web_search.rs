@@ -38,7 +38,7 @@ fn searching(name: &str, server: &RawServer) -> TestAgentBuilder {
 }
 
 fn query() -> Value {
-    json!({ "query": "rust  async", "max_results": 3 })
+    json!({ "query": "rust  async" })
 }
 
 const URL: &str = "https://rust-lang.github.io/async-book/";
@@ -52,7 +52,7 @@ fn bearer() -> String {
 }
 
 fn plain(words: &str, count: &str) -> Value {
-    json!({ words: "rust async", count: 3 })
+    json!({ words: "rust async", count: 8 })
 }
 
 fn search_engines() -> Vec<Service> {
@@ -75,7 +75,7 @@ fn search_engines() -> Vec<Service> {
                 "page_age": "2026-01-02T00:00:00", "language": "en" }], "family_friendly": true } }),
             "GET",
             format!("x-subscription-token: {KEY}"),
-            json!({ "text_decorations": "false", "q": "rust+async", "count": "3" }),
+            json!({ "text_decorations": "false", "q": "rust+async", "count": "8" }),
         ),
         (
             "tavily",
@@ -93,7 +93,7 @@ fn search_engines() -> Vec<Service> {
                 "highlightScores": [0.4] }], "costDollars": { "total": 0.005 } }),
             "POST",
             format!("x-api-key: {KEY}"),
-            json!({ "query": "rust async", "numResults": 3, "contents": { "highlights": true } }),
+            json!({ "query": "rust async", "numResults": 8, "contents": { "highlights": true } }),
         ),
         (
             "perplexity",
@@ -132,7 +132,7 @@ fn services_of_providers() -> Vec<Service> {
                 "publish_date": "2026-01-02" }] }),
             "POST",
             bearer(),
-            json!({ "search_engine": "search-prime", "search_query": "rust async", "count": 3 }),
+            json!({ "search_engine": "search-prime", "search_query": "rust async", "count": 8 }),
         ),
         (
             "ollama",

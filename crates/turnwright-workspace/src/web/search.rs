@@ -18,6 +18,8 @@ use turnwright_types::text;
 
 /// The most bytes of an answer. The largest ones of these services have some hundred kilobytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// The most results that are taken; the services are asked for as many. SearXNG takes no number.
+const MAX_RESULTS: usize = 8;
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 400;
 
@@ -42,7 +44,7 @@ struct SearchBackend {
     /// The fields are the query of a GET, as opposed to the body of a POST.
     #[serde(default)]
     is_get: bool,
-    /// The fields of a request, with `WORDS` and `COUNT` for the words and the number of results.
+    /// The fields of a request, with `WORDS` for the words.
     request: Map<String, Value>,
     /// The place of the results in the answer.
     list: String,
@@ -50,14 +52,10 @@ struct SearchBackend {
 
 impl SearchBackend {
     /// The fields of a request.
-    fn request(&self, words: &str, count: usize) -> Map<String, Value> {
+    fn request(&self, words: &str) -> Map<String, Value> {
         let mut fields = self.request.clone();
-        for value in fields.values_mut() {
-            match value.as_str() {
-                Some("WORDS") => *value = words.into(),
-                Some("COUNT") => *value = count.into(),
-                _ => {}
-            }
+        for value in fields.values_mut().filter(|value| **value == "WORDS") {
+            *value = words.into();
         }
         fields
     }
@@ -66,11 +64,11 @@ impl SearchBackend {
     ///
     /// # Errors
     /// If the answer does not say for certain that there are none.
-    fn results(&self, answer: &Value, count: usize) -> Result<Vec<String>, String> {
+    fn results(&self, answer: &Value) -> Result<Vec<String>, String> {
         let name = &self.name;
         let list = answer.pointer(&self.list).and_then(Value::as_array);
         let found = list.into_iter().flatten().filter_map(read_result);
-        let results: Vec<_> = found.take(count).collect();
+        let results: Vec<_> = found.take(MAX_RESULTS).collect();
         // The search engines that SearXNG asks.
         let silent = answer["unresponsive_engines"].as_array().filter(|all| !all.is_empty());
         match list {
@@ -153,15 +151,10 @@ impl SearchService {
     ///
     /// # Errors
     /// Why there are none, as the end of a sentence.
-    pub async fn search(
-        &self,
-        web: &WebFetcher,
-        words: &str,
-        count: usize,
-    ) -> Result<Vec<String>, String> {
+    pub async fn search(&self, web: &WebFetcher, words: &str) -> Result<Vec<String>, String> {
         self.check_key()?;
         let limit = web.limits.total;
-        let answered = timeout(limit, web.ask_service(self, words, count)).await;
+        let answered = timeout(limit, web.ask_service(self, words)).await;
         let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
         let body = answer.map_err(|error| match error {
             FetchError::Blocked { host, what } => {
@@ -178,7 +171,7 @@ impl SearchService {
         let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
             format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
-        self.backend.results(&answer, count)
+        self.backend.results(&answer)
     }
 
     /// Checks what can be checked of the key before anything is sent.
@@ -216,7 +209,6 @@ impl WebFetcher {
         &self,
         service: &SearchService,
         words: &str,
-        count: usize,
     ) -> Result<FetchedBody, FetchError> {
         let backend = service.backend;
         let mut url = service.url.clone();
@@ -227,7 +219,7 @@ impl WebFetcher {
             self.get_or_build_client(&self.allowed_client, false).await
         };
         let client = built.map_err(|reason| request_failed(&url, reason))?;
-        let fields = backend.request(words, count);
+        let fields = backend.request(words);
         let mut request = if backend.is_get {
             for (name, value) in &fields {
                 let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -271,11 +263,11 @@ mod tests {
             { "url": format!("https://docs.rs/{}", "x".repeat(9_000)), "title": "no" },
             { "title": "no" },
             { "link": "http://b.docs.rs/", "title": "", "text": "é".repeat(1_000) },
-            { "url": "https://docs.rs/one-too-many" },
+            { "url": "https://docs.rs/alone" },
         ] });
-        let results = backend_of("exa").results(&answer, 2).unwrap();
+        let results = backend_of("exa").results(&answer).unwrap();
         assert_eq!(results[0], "A \\u{202e}title\nhttps://docs.rs/a\n2026-10-02\none … two");
-        assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 2);
+        assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 3);
         assert!(results[1].chars().count() < MAX_EXCERPT_CHARS + 30, "{}", results[1]);
         let odd = json!({ "url": null, "link": "https://docs.rs/n", "title": 7, "date": {},
                           "snippet": ["x", 3] });
@@ -300,7 +292,7 @@ mod tests {
             ("searxng", silent, "search engines did not answer"),
             ("searxng", json!({ "results": [], "unresponsive_engines": [] }), ""),
         ] {
-            match backend_of(name).results(&answer, 3) {
+            match backend_of(name).results(&answer) {
                 Ok(results) => assert!(results.is_empty() && expected.is_empty(), "{answer}"),
                 Err(why) => {
                     assert!(!expected.is_empty() && why.ends_with(expected), "{name}: {why}");

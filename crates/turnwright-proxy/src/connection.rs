@@ -85,10 +85,13 @@ async fn connect(
     proxy: &CommandProxy,
     hosts: &CommandHosts,
 ) -> Result<TcpStream, DialError> {
-    let access = hosts.admit(target).await.map_err(DialError::Refused)?;
-    (proxy.dial)(target.clone(), access).await.inspect_err(|error| {
-        if let DialError::Refused(refusal) = error {
-            hosts.note_refusal(target, *refusal);
+    let connected = match hosts.admit(target).await {
+        Ok(access) => (proxy.dial)(target.clone(), access).await,
+        Err(why) => Err(DialError::Refused(why)),
+    };
+    connected.inspect_err(|error| {
+        if let DialError::Refused(why) = error {
+            hosts.note_refusal(target, why);
         }
     })
 }
@@ -174,8 +177,7 @@ async fn forward(
 
 fn failure(target: &Target, error: &DialError) -> Response<Body> {
     match error {
-        DialError::Refused(refusal) => {
-            let why = refusal.reason(&target.to_string());
+        DialError::Refused(why) => {
             let text =
                 format!("turnwright: commands in the sandbox do not reach {target}: {why}.\n");
             explained(StatusCode::FORBIDDEN, text)

@@ -19,7 +19,7 @@ use turnwright_types::text;
 use turnwright_workspace::web::reserved_kind;
 use url::Url;
 
-use crate::command_hosts::HostRefusal;
+use crate::command_hosts::address_refusal;
 use crate::hosts::{HostAccess, Target};
 
 /// The time limit for an attempt to connect, and for the answer of a proxy.
@@ -37,7 +37,8 @@ static LOOKUPS: Semaphore = Semaphore::const_new(32);
 /// The reason why there is no connection to a host.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    Refused(HostRefusal),
+    /// The reason and the remedy.
+    Refused(String),
     /// The host was not found, or does not answer.
     Failed(String),
 }
@@ -77,7 +78,7 @@ fn allowed_addresses(
     let mut allowed = Vec::new();
     for address in found.take(MAX_ADDRESSES) {
         match refused_kind(address.ip(), access) {
-            Some(kind) => error = DialError::Refused(HostRefusal::Address(kind)),
+            Some(kind) => error = DialError::Refused(address_refusal(kind)),
             None => allowed.push(address),
         }
     }

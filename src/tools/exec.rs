@@ -245,7 +245,7 @@ impl Tool for Exec {
         };
         let proxy = confinement.proxy.take();
         let mut questions = proxy.as_ref().map(|_| HostQuestions::new(pass, ctx));
-        let hosts = questions.as_ref().map(|questions| Arc::clone(questions.hosts()));
+        let hosts = questions.as_ref().map(|questions| Arc::clone(&questions.hosts));
         confinement.refused_hosts = hosts.as_ref().map(|hosts| hosts.refused());
         // A recording has no questions of running commands.
         if ctx.env.is_alone || !(ctx.env.shared.rules.get().asks_about_hosts)() {
@@ -339,7 +339,7 @@ async fn wait_and_ask(
             () = live.follow(job) => return,
         };
         let Some(all) = questions else { continue };
-        let hosts = all.hosts().undecided(&question);
+        let hosts = all.hosts.undecided(&question);
         if hosts.is_empty() {
             continue;
         }

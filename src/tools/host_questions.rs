@@ -31,7 +31,7 @@ pub(crate) trait HostConsent: Debug + Send + Sync {
 
 /// The questions about the hosts of one command.
 pub(super) struct HostQuestions {
-    hosts: Arc<CommandHosts>,
+    pub(super) hosts: Arc<CommandHosts>,
     questions: mpsc::Receiver<HostQuestion>,
     asked: usize,
 }
@@ -48,10 +48,6 @@ impl HostQuestions {
         let (hosts, questions) =
             CommandHosts::new(listed, allowed, move |host| consent.verdict(host));
         HostQuestions { hosts: Arc::new(hosts), questions, asked: 0 }
-    }
-
-    pub(super) fn hosts(&self) -> &Arc<CommandHosts> {
-        &self.hosts
     }
 
     /// Waits for the next question. Never completes if there are no more questions.

@@ -113,8 +113,8 @@ async fn answer(
         let text =
             "The token in the variables of this command is missing, or of another command.\n";
         let mut response = explained(StatusCode::PROXY_AUTHENTICATION_REQUIRED, text);
-        let login = HeaderValue::from_static("Basic realm=\"sandbox\"");
-        response.headers_mut().insert(PROXY_AUTHENTICATE, login);
+        let realm = HeaderValue::from_static("Basic realm=\"sandbox\"");
+        response.headers_mut().insert(PROXY_AUTHENTICATE, realm);
         return Ok(response);
     }
     let mut host = match connect(&target, proxy, hosts).await {

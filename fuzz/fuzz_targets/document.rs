@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use turnwright_documents::extract;
 
-const BEGINNINGS: [&[u8]; 4] = [b"", b"%PDF-1.7\n", b"PK\x03\x04", b"{\"nbformat\":4,\"cells\":["];
+const BEGINNINGS: [&[u8]; 3] = [b"", b"%PDF-1.7\n", b"PK\x03\x04"];
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
@@ -16,6 +16,6 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(Some(read)) = extract(&document, pages) else { continue };
         assert!(!read.about.contains(char::is_control), "{:?}", read.about);
         assert!(!read.text.contains(|char: char| char.is_control() && !"\n\t".contains(char)));
-        assert!(read.text.len() < 6 << 20, "{}", read.text.len());
+        assert!(read.text.len() < 10 << 20, "{}", read.text.len());
     }
 });

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
-use turnwright_types::message::{
-    ATTACHED_PICTURE, Media, PromptPart, UNREAD_DOCUMENT, UserMessage,
-};
+use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{read_picture, usual_base64};
 
 /// The hosts by which Windows names the files of a WSL distribution.
@@ -96,14 +94,17 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
 /// The first bytes of a PDF and of an archive, in base64.
 const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
-/// Adds an attached binary file: a picture as such, a document to be read by its turn, anything else by a description.
+/// The text of an attached document, which the model gets as the path of a file.
+const DOCUMENT: &str =
+    "[a document, not shown; if it is a file on the disk, read_file reads its text]";
+
+/// Adds an attached binary file: a picture as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
     let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
-        let text = format!("{UNREAD_DOCUMENT}{data}");
-        return parts.push(PromptPart::Resource { uri, text });
+        return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
     }
     if let Ok(picture) = read_picture(data) {
         parts.push(PromptPart::Resource { uri, text: ATTACHED_PICTURE.to_owned() });

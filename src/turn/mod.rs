@@ -68,7 +68,6 @@ pub(crate) use conversation::{
 pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;
-pub(crate) use prompt::documents::leave_out_documents;
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,
@@ -246,7 +245,6 @@ impl Turn {
             }
         }
         self.wait_for_servers().await;
-        self.read_documents().await;
         self.add_project_context().await;
         self.log_prompt();
         if self.conversation.env.has_any_hooks() && Box::pin(self.run_first_hooks()).await {

@@ -105,7 +105,7 @@ fn text_of(bytes: &[u8]) -> String {
 
 #[test]
 fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
-    let hint = format!("{}\n\n{SCAN_HINT}", pdf::PICTURE);
+    let picture = format!("{}\n\n", pdf::PICTURE);
     for (content, expected) in [
         (
             "BT /F1 12 Tf 72 700 Td (Hello) Tj 0 -14 Td (second line) Tj 0 -40 Td (next) Tj ET",
@@ -122,7 +122,7 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
         ("/X Do", "in a form\n\n"),
         ("BT /F2 12 Tf <000100020003> Tj ET", "你好😀\n\n"),
         ("BT /F3 12 Tf <C4E3BAC3> Tj ET", "你好\n\n"),
-        ("/I Do", hint.as_str()),
+        ("/I Do", picture.as_str()),
         (" ", "[an empty page]\n\n"),
     ] {
         assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");
@@ -140,7 +140,7 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
 fn a_range_of_at_most_20_pages_is_read() {
     let bytes = pdf_of(&vec![stream("", b"BT /F1 9 Tf (x) Tj ET"); 5_000]);
     let first = extract(&bytes, None).unwrap().unwrap();
-    let about = "PDF, 5000 pages, here 1–20; for others set `pages`, titled “A title”";
+    let about = "PDF, 5000 pages, here 1–20; for others set `pages`";
     assert_eq!(first.about, about);
     assert!(first.text.contains("--- page 20 ---\nx\n") && !first.text.contains("page 21"));
     let last = extract(&bytes, Some("4999-")).unwrap().unwrap();
@@ -231,18 +231,10 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
          <mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback></w:p>",
     )]);
     let read = extract(&word, Some("3-4")).unwrap().unwrap();
-    assert_eq!(read.about, "office document");
+    assert_eq!(read.about, "Word document");
     assert_eq!(read.text, "One & two\t three\na \t你\nbox\n\n");
     let bomb = "<!DOCTYPE x [<!ENTITY lol \"lol\"><!ENTITY lol9 \"&lol;&lol;\">]><w:t>&lol9;</w:t>";
     assert_eq!(text_of(&archive(&[("word/document.xml", bomb)])), "&lol9;\n\n");
-    let content = "<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>\
-                   <text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
-                   b<text:line-break/>c<text:s/>d</text:p></office:text>";
-    let manifest = "META-INF/manifest.xml";
-    let open = archive(&[("content.xml", content), (manifest, "<manifest:manifest/>")]);
-    assert_eq!(text_of(&open), "Title\na\tb\nc d\n\n");
-    let locked = [("content.xml", content), (manifest, "<manifest:encryption-data/>")];
-    assert_eq!(extract(&archive(&locked), None), Err(PASSWORD.to_owned()));
 }
 
 #[test]
@@ -273,15 +265,9 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
-fn cells_of_a_notebook_are_read_with_their_outputs() {
-    let notebook = br#"{"nbformat":4,"cells":[{"cell_type":"code","source":["a\n","b"],"outputs":[
-        {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
-    let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
-    assert_eq!(text_of(notebook), expected);
-}
-
-#[test]
 fn other_files_are_no_documents() {
+    let open = extract(&archive(&[("content.xml", "<text:p>x</text:p>")]), None).unwrap_err();
+    assert!(open.starts_with("is an OpenDocument file; to read it, convert it"), "{open}");
     for bytes in [&archive(&[("a.txt", "x")])[..], b"PK\x03\x04", b"{\"a\":1}", b"", b"text"] {
         assert_eq!(extract(bytes, None), Ok(None), "{bytes:?}");
     }
@@ -292,10 +278,10 @@ fn a_range_is_read_in_each_form() {
     for (text, expected) in [
         ("3", Some(3..=3)),
         ("1-5", Some(1..=5)),
-        (" 2 – 4 ", Some(2..=4)),
+        (" 2 - 4 ", Some(2..=4)),
         ("7-", Some(7..=usize::MAX)),
-        ("-3", Some(1..=3)),
-        ("", Some(1..=usize::MAX)),
+        ("-3", None),
+        ("", None),
         ("0", None),
         ("5-1", None),
         ("1,2", None),

@@ -369,21 +369,27 @@ impl CallRunner {
         let is_bounded = self.is_bounded(&request);
         let question = call.question(&request, content, &policy, mode);
         self.env.notify_hooks("permission_prompt", &question.view.title);
-        let asking =
-            self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
-        let answered = unless_cancelled(cancel, asking).await;
-        let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
-        // The client says that the user has ended the turn. Its `session/cancel` may come later.
-        if matches!(answer, PermissionAnswer::Cancelled)
-            && !cancel.is_cancelled()
-            && !self.is_for_mcp_client
-        {
-            call.ctx.turn.cancel();
-        }
+        let question = PermissionRequest { is_bounded, ..question };
+        let answer = self.ask_client(question, &call.ctx).await;
         if cancel.is_cancelled() && !self.is_for_mcp_client {
             return Err(cancelled());
         }
         self.resolve(request, answer)
+    }
+
+    /// Waits for the answer to a question, and ends the turn if that is the answer.
+    async fn ask_client(&self, question: PermissionRequest, ctx: &ToolCtx) -> PermissionAnswer {
+        let asking = self.env.client.request_permission(question);
+        let answered = unless_cancelled(&ctx.cancel, asking).await;
+        let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
+        // The client says that the user has ended the turn. Its `session/cancel` may come later.
+        if matches!(answer, PermissionAnswer::Cancelled)
+            && !ctx.cancel.is_cancelled()
+            && !self.is_for_mcp_client
+        {
+            ctx.turn.cancel();
+        }
+        answer
     }
 
     fn resolve(

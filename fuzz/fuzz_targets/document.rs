@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use turnwright_documents::extract;
 
-const BEGINNINGS: [&[u8]; 3] = [b"", b"%PDF-1.7\n", b"PK\x03\x04"];
+const BEGINNINGS: [&[u8]; 4] = [b"", b"%PDF-1.7\n", b"PK\x03\x04", b"{\"nbformat\":4,\"cells\":["];
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };

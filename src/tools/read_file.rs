@@ -69,7 +69,7 @@ pub(super) struct ReadFile {
     limit: Option<i64>,
     #[serde(default)]
     show_line_numbers: Option<bool>,
-    /// Pages, slides or sheets of a document, such as 1-5
+    /// Pages, slides, sheets or cells of a document, such as 1-5
     #[serde(default)]
     pages: Option<String>,
 }
@@ -205,7 +205,7 @@ async fn find<'a>(
     let files = &ctx.env.files;
     let found = match files.read_window(target, window, &ctx.cancel).await {
         Ok(look) => {
-            let is_document = is_document_text(&look);
+            let is_document = is_document_text(&look, pages);
             match document(is_document, target, window, pages, ctx).await.transpose() {
                 None => text(name, target, look, window, files).await,
                 Some(read) => read,
@@ -221,13 +221,13 @@ async fn find<'a>(
     (name, target, found.unwrap_or_else(ReadResult::Failed))
 }
 
-/// Returns true if the text is that of a PDF, which may be written in ASCII.
-fn is_document_text(look: &ReadContent) -> bool {
+/// Returns true if the text is that of a PDF, which may be written in ASCII, or of a notebook of which cells are asked for.
+fn is_document_text(look: &ReadContent, pages: Option<&str>) -> bool {
     let start = match look {
         ReadContent::Whole(text) => text.text.as_str(),
         ReadContent::Excerpt(excerpt) => excerpt.lines.first().map_or("", |line| &line.text),
     };
-    is_pdf(start.as_bytes())
+    is_pdf(start.as_bytes()) || pages.is_some() && start.starts_with('{')
 }
 
 async fn binary(

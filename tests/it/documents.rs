@@ -58,6 +58,7 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
     fs::write(agent.path("bomb.pdf"), pdf("(Hello)", HOSTILE_MAP)).unwrap();
     fs::write(agent.path("broken.pdf"), b"%PDF-1.7\n\0\xff").unwrap();
     fs::write(agent.path("old.doc"), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0").unwrap();
+    fs::write(agent.path("a.ipynb"), r#"{"nbformat":4,"cells":[{"source":"x = 1"}]}"#).unwrap();
     let all = [
         json!({ "path": "bomb.pdf" }),
         json!({ "path": "a.pdf" }),
@@ -65,6 +66,8 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
         json!({ "path": "a.pdf", "pages": "all" }),
         json!({ "path": "broken.pdf" }),
         json!({ "path": "old.doc" }),
+        json!({ "path": "a.ipynb" }),
+        json!({ "path": "a.ipynb", "pages": "1" }),
         json!({ "paths": ["about.txt", "a.txt", "a.pdf"], "pages": "1-20" }),
     ];
     let results = cards::run_each(&mut agent, "read_file", &all);
@@ -75,7 +78,10 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
     assert!(results[3].contains("is a page or a range"), "{}", results[3]);
     assert!(results[4].contains("is a PDF that cannot be read: "), "{}", results[4]);
     assert!(results[5].contains("convert it"), "{}", results[5]);
+    assert!(results[6].contains("    1| {\"nbformat\""), "{}", results[6]);
+    assert!(results[7].contains("notebook, 1 cell | Lines: "), "{}", results[7]);
+    assert!(results[7].contains("\nx = 1\n"), "{}", results[7]);
     for part in ["    1| %PDF- begins a PDF\n", "--- page 1 ---\nNamed .txt\n", "\nHello\n"] {
-        assert!(results[6].contains(part), "{}", results[6]);
+        assert!(results[8].contains(part), "{}", results[8]);
     }
 }

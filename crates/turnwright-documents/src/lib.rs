@@ -1,4 +1,4 @@
-//! Reads the text of documents: PDF and office files. The content determines the format, not the name.
+//! Reads the text of documents: PDF, office files, and notebooks. The content determines the format, not the name.
 //!
 //! A hostile document can make this code panic, hang or use all memory, so call it only in a separate, limited process.
 
@@ -8,8 +8,9 @@ mod pdf;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// The most pages, slides or sheets that are read at once.
+/// The most pages, slides, sheets or cells that are read at once.
 const MAX_PARTS: usize = 20;
 /// The most bytes of text that are read at once.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
@@ -44,25 +45,37 @@ struct OpenedDocument<'a> {
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
 pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
-    let is_pdf = bytes.starts_with(b"%PDF-");
-    let opened = if is_pdf { Some(pdf::open(bytes)?) } else { office::open(bytes)? };
-    let Some(OpenedDocument { format, unit, labels, mut part }) = opened else { return Ok(None) };
+    let opened = if bytes.starts_with(b"%PDF-") {
+        Some(pdf::open(bytes)?)
+    } else if bytes.starts_with(b"PK") {
+        office::open(bytes)?
+    } else {
+        notebook(bytes)
+    };
+    let Some(document) = opened else { return Ok(None) };
     let range = pages.map_or(Ok(1..=usize::MAX), parse_range)?;
+    read(document, &range).map(Some)
+}
+
+fn read(
+    document: OpenedDocument<'_>,
+    range: &RangeInclusive<usize>,
+) -> Result<DocumentText, String> {
+    let OpenedDocument { format, unit, labels, mut part } = document;
     let count = labels.len();
-    let mut about = format.to_owned();
-    let mut first = 1;
-    if !unit.is_empty() {
-        first = *range.start();
-        about.push_str(&format!(", {count} {unit}{}", if count == 1 { "" } else { "s" }));
-    }
+    let first = if unit.is_empty() { 1 } else { *range.start() };
     if first > count {
         return Err(format!("has no {unit} {first}; it has {count}"));
     }
     let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
+    let mut about = format.to_owned();
+    let mut text = String::new();
+    if !unit.is_empty() {
+        about.push_str(&format!(", {count} {unit}{}", if count == 1 { "" } else { "s" }));
+    }
     if last - first + 1 < count {
         about.push_str(&format!(", here {first}–{last}; for others set `pages`"));
     }
-    let mut text = String::new();
     for number in first..=last {
         if !unit.is_empty() {
             let heading = format!("{unit} {number} {}", labels[number - 1]);
@@ -81,6 +94,34 @@ pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>
         shown.push('\n');
     }
     Ok(Some(DocumentText { about, text: shown }))
+}
+
+/// Opens a Jupyter notebook; `None` if the bytes are something else.
+fn notebook(bytes: &[u8]) -> Option<OpenedDocument<'static>> {
+    let mut notebook: Value = serde_json::from_slice(bytes).ok()?;
+    notebook.get("nbformat")?;
+    let Value::Array(cells) = notebook["cells"].take() else { return None };
+    let kinds = cells.iter().map(|cell| cell["cell_type"].as_str().unwrap_or_default());
+    let labels = kinds.map(str::to_owned).collect();
+    let part = Box::new(move |index: usize| {
+        let mut text = joined(&cells[index]["source"]);
+        for output in cells[index]["outputs"].as_array().into_iter().flatten() {
+            let printed = [&output["text"], &output["data"]["text/plain"], &output["evalue"]];
+            text.push_str("\n[output]\n");
+            text.extend(printed.map(joined));
+        }
+        text
+    });
+    Some(OpenedDocument { format: "notebook", unit: "cell", labels, part })
+}
+
+/// Returns a text that may be stored as a list of lines.
+fn joined(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
+        _ => String::new(),
+    }
 }
 
 /// Parses a range of pages. An error explains the notation.

@@ -14,33 +14,38 @@ const MAX_COLUMNS: usize = 256;
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
-const WORD_TEXT: &str = "word/document.xml";
-const OPEN_DOCUMENT: &str =
-    "is an OpenDocument file; to read it, convert it, for example with `soffice --headless --convert-to docx`";
-
 type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-/// Opens an office file; `None` if it is something else.
+/// Opens an office file; `None` if it is some other archive.
 pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return Ok(None) };
-    let (format, unit, parts) = if archive.index_for_name(WORD_TEXT).is_some() {
-        ("Word document", "", vec![(String::new(), WORD_TEXT.to_owned())])
+    let manifest = read(&mut archive, "META-INF/manifest.xml").unwrap_or_default();
+    if String::from_utf8_lossy(&manifest).contains("encryption-data") {
+        return Err(crate::PASSWORD.to_owned());
+    }
+    let is_word = archive.index_for_name("word/document.xml").is_some();
+    let is_open = !manifest.is_empty() && archive.index_for_name("content.xml").is_some();
+    let (format, unit, parts) = if is_word || is_open {
+        let path = if is_word { "word/document.xml" } else { "content.xml" };
+        ("office document", "", vec![(String::new(), path.to_owned())])
     } else if archive.index_for_name("xl/workbook.xml").is_some() {
         let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
         ("Excel workbook; its dates are numbers of days", "sheet", sheets)
     } else if archive.index_for_name("ppt/presentation.xml").is_some() {
         let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
         ("PowerPoint presentation", "slide", slides)
-    } else if archive.index_for_name("content.xml").is_some() {
-        return Err(OPEN_DOCUMENT.to_owned());
     } else {
         return Ok(None);
     };
     let strings = read(&mut archive, "xl/sharedStrings.xml").unwrap_or_default();
-    let strings = extract_text(&strings, &[]).replace('\n', " ");
+    let strings = extract_text(&strings, &[b"t"], &[]).replace('\n', " ");
     let labels = parts.iter().map(|(name, _)| name.clone()).collect();
     let part = Box::new(move |index: usize| match read(&mut archive, &parts[index].1) {
-        Ok(xml) => extract_text(&xml, &strings.split(END_OF_STRING).collect::<Vec<_>>()),
+        Ok(xml) if is_open => extract_text(&xml, &[b"p", b"h"], &[]),
+        Ok(xml) => {
+            let shared: Vec<_> = strings.split(END_OF_STRING).collect();
+            extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared)
+        }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
@@ -94,9 +99,9 @@ fn local_name(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
 }
 
-/// Returns true for tab stops, fallback content for older programs, and phonetic guides.
+/// Returns true for tab stops, fallback content for older programs, deleted text, and phonetic guides.
 fn is_left_out(name: &[u8]) -> bool {
-    matches!(local_name(name), b"tabs" | b"fallback" | b"rph")
+    matches!(local_name(name), b"tabs" | b"fallback" | b"tracked-changes" | b"rph")
 }
 
 /// Returns the value of the first attribute whose name has this ending.
@@ -105,12 +110,12 @@ fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// Returns the text, a line for each paragraph and table row, with tabs between cells. `shared` has the texts to which
-/// cells of a workbook refer.
-fn extract_text(xml: &[u8], shared: &[&str]) -> String {
+/// Returns the text, a line for each paragraph and table row, with tabs between cells. Only text in `elements` counts.
+/// `shared` has the texts to which cells of a workbook refer.
+fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut text = String::new();
-    let mut open_texts = 0_usize;
-    let mut open_cells = 0_usize;
+    let mut open = 0_usize;
+    let mut table_cells = 0_usize;
     let mut hidden = 0_usize;
     let mut column = 0_usize;
     let mut is_shared = false;
@@ -122,35 +127,43 @@ fn extract_text(xml: &[u8], shared: &[&str]) -> String {
             }
             Token::EndTag(tag) if is_left_out(&tag.name) => hidden = hidden.saturating_sub(1),
             _ if hidden > 0 => {}
-            Token::StartTag(tag) => match local_name(&tag.name) {
-                b"tab" => text.push('\t'),
-                b"br" | b"cr" => text.push('\n'),
-                b"t" | b"v" => open_texts += usize::from(!tag.self_closing),
-                b"tc" => open_cells += usize::from(!tag.self_closing),
-                b"c" if !tag.self_closing => {
-                    let missing = column_of(&tag).saturating_sub(column);
-                    text.push_str(&"\t".repeat(missing));
-                    column += missing;
-                    is_shared = attribute(&tag, b"t").is_some_and(|kind| kind == "s");
+            Token::StartTag(tag) => {
+                let name = local_name(&tag.name);
+                open += usize::from(!tag.self_closing && elements.contains(&name));
+                match name {
+                    b"tab" => text.push('\t'),
+                    b"br" | b"cr" | b"line-break" => text.push('\n'),
+                    b"s" => text.push(' '),
+                    b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
+                    b"tc" | b"table-cell" => table_cells += 1,
+                    b"c" if !tag.self_closing => {
+                        let missing = column_of(&tag).saturating_sub(column);
+                        text.push_str(&"\t".repeat(missing));
+                        column += missing;
+                        is_shared = attribute(&tag, b"t").is_some_and(|kind| kind == "s");
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
-            Token::EndTag(tag) => match local_name(&tag.name) {
-                b"t" | b"v" => open_texts = open_texts.saturating_sub(1),
-                b"p" => text.push(if open_cells > 0 { ' ' } else { '\n' }),
-                b"si" => text.push(END_OF_STRING),
-                b"tc" | b"c" => {
-                    text.push('\t');
-                    open_cells = open_cells.saturating_sub(1);
-                    column += 1;
+            }
+            Token::EndTag(tag) => {
+                let name = local_name(&tag.name);
+                open = open.saturating_sub(usize::from(elements.contains(&name)));
+                match name {
+                    b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
+                    b"si" => text.push(END_OF_STRING),
+                    b"tc" | b"table-cell" | b"c" => {
+                        text.push('\t');
+                        table_cells = table_cells.saturating_sub(1);
+                        column += 1;
+                    }
+                    b"tr" | b"table-row" | b"row" => {
+                        text.push('\n');
+                        column = 0;
+                    }
+                    _ => {}
                 }
-                b"tr" | b"row" => {
-                    text.push('\n');
-                    column = 0;
-                }
-                _ => {}
-            },
-            Token::String(words) if open_texts > 0 => {
+            }
+            Token::String(words) if open > 0 => {
                 let words = String::from_utf8_lossy(&words);
                 text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
             }

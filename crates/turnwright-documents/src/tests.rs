@@ -231,10 +231,18 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
          <mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback></w:p>",
     )]);
     let read = extract(&word, Some("3-4")).unwrap().unwrap();
-    assert_eq!(read.about, "Word document");
+    assert_eq!(read.about, "office document");
     assert_eq!(read.text, "One & two\t three\na \t你\nbox\n\n");
     let bomb = "<!DOCTYPE x [<!ENTITY lol \"lol\"><!ENTITY lol9 \"&lol;&lol;\">]><w:t>&lol9;</w:t>";
     assert_eq!(text_of(&archive(&[("word/document.xml", bomb)])), "&lol9;\n\n");
+    let content = "<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>\
+                   <text:h text:outline-level=\"1\">Title</text:h><text:p>a<text:tab/>\
+                   b<text:line-break/>c<text:s/>d</text:p></office:text>";
+    let manifest = "META-INF/manifest.xml";
+    let open = archive(&[("content.xml", content), (manifest, "<manifest:manifest/>")]);
+    assert_eq!(text_of(&open), "Title\na\tb\nc d\n\n");
+    let locked = [("content.xml", content), (manifest, "<manifest:encryption-data/>")];
+    assert_eq!(extract(&archive(&locked), None), Err(PASSWORD.to_owned()));
 }
 
 #[test]
@@ -265,9 +273,15 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
+fn cells_of_a_notebook_are_read_with_their_outputs() {
+    let notebook = br#"{"nbformat":4,"cells":[{"cell_type":"code","source":["a\n","b"],"outputs":[
+        {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
+    let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
+    assert_eq!(text_of(notebook), expected);
+}
+
+#[test]
 fn other_files_are_no_documents() {
-    let open = extract(&archive(&[("content.xml", "<text:p>x</text:p>")]), None).unwrap_err();
-    assert!(open.starts_with("is an OpenDocument file; to read it, convert it"), "{open}");
     for bytes in [&archive(&[("a.txt", "x")])[..], b"PK\x03\x04", b"{\"a\":1}", b"", b"text"] {
         assert_eq!(extract(bytes, None), Ok(None), "{bytes:?}");
     }

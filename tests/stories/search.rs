@@ -283,7 +283,7 @@ fn list_dir_leaves_out_ignored_entries_and_counts_them() {
         cards::run_each(&mut agent, "list_dir", &all),
         [
             "README.md (8 B)\nnode_modules/ (1 entry)\nsrc/\nsrc/main.rs (25 B)\n\
-             src/run.rs (41 B)\n[2 ignored entries not shown]\n",
+             src/run.rs (41 B)\n[3 hidden or ignored entries not shown]\n",
             "out.rs (14 B)\n",
             ".gitignore (13 B)\nREADME.md (8 B)\napp.log (4 B)\nbuild/\nnode_modules/\nsrc/\n",
         ]

@@ -7,9 +7,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::ProjectFile;
-use crate::SettingsSnapshot;
-use crate::jsonc;
 use crate::trust::{self, TrustStore};
+use crate::{SettingsSnapshot, jsonc};
 use turnwright_hooks::{Handler, HookScope, Script, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;

@@ -62,8 +62,8 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Makes git use the proxy in the variables even if the user's settings of git name another one, which a command does not
-/// reach. Continues the numbering of the settings that every command gets, or of those for signatures.
+/// Makes git use the proxy in the variables even if the user's settings of git name another one, which a command does
+/// not reach. Continues the numbering of the settings that every command gets, or of those for signatures.
 fn set_git_proxy(variables: &mut Vec<(&'static str, String)>) {
     let named = variables.iter().find(|(name, _)| *name == "HTTPS_PROXY");
     let Some(url) = named.map(|(_, url)| url.clone()) else { return };

@@ -125,6 +125,7 @@ impl Tool for ApplyPatch {
         for file in files {
             let Some(target) = targets.next() else { break };
             let to = renamed_to(&file).and_then(|_| targets.next());
+            check_new_name(&file)?;
             let step = plan_step(file, target, to, ctx).await?;
             bytes += step.bytes();
             if bytes > MAX_PATCHED_BYTES {
@@ -254,6 +255,15 @@ impl PatchStep {
                 &self.target
             }
         }
+    }
+}
+
+/// Refuses a new file whose path ends like that of a folder.
+fn check_new_name(file: &FilePatch) -> Result<(), ToolRefusal> {
+    let added = Some(file.path.as_str()).filter(|_| matches!(file.change, PatchOp::Add { .. }));
+    match added.or(renamed_to(file)).filter(|name| edit_common::names_folder(name)) {
+        Some(name) => Err(file_refusal(name, edit_common::NAMES_FOLDER)),
+        None => Ok(()),
     }
 }
 

@@ -100,6 +100,10 @@ impl Tool for WriteFile {
         };
         let before = match ctx.env.files.read_existing(target).await {
             Ok(text) => Some(text),
+            Err(FileError::NotFound) if edit_common::names_folder(&self.path) => {
+                let why = edit_common::NAMES_FOLDER;
+                return Err(format!("{} {why}. Nothing was written.", self.path).into());
+            }
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };

@@ -246,6 +246,39 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn equal_cells_and_rows_of_a_sheet_are_all_there() {
+    let content = "<table:table-row table:number-rows-repeated=\"2\">\
+                   <table:table-cell table:number-columns-repeated=\"2\"><text:p>1</text:p></table:table-cell>\
+                   <table:covered-table-cell/><table:table-cell><text:p>a<text:s text:c=\"3\"/>b</text:p>\
+                   </table:table-cell><table:table-cell table:number-columns-repeated=\"16380\"/></table:table-row>\
+                   <table:table-row table:number-rows-repeated=\"1048574\">\
+                   <table:table-cell table:number-columns-repeated=\"16384\"/></table:table-row>\
+                   <table:table-cell></table:table-row></table:table-cell>";
+    let sheet = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&sheet)), "1 \t1 \t\ta   b\n1 \t1 \t\ta   b\n\n");
+}
+
+#[test]
+fn notes_of_a_text_follow_it_and_how_words_are_said_is_left_out() {
+    let run = |text: &str| format!("<w:r><w:t>{text}</w:t></w:r>");
+    let text = format!(
+        "<w:p><w:ruby><w:rt>{}</w:rt><w:rubyBase>{}</w:rubyBase></w:ruby><w:r><w:t>a</w:t>\
+         <w:noBreakHyphen/><w:t>b</w:t></w:r></w:p>",
+        run("とう"),
+        run("東")
+    );
+    let note = |text: &str| format!("<w:footnote><w:p/></w:footnote><w:p>{}</w:p>", run(text));
+    let word = archive(&[
+        ("word/document.xml", &text),
+        ("word/footnotes.xml", &note("below")),
+        ("word/endnotes.xml", "<w:endnote><w:p/></w:endnote>"),
+        ("word/comments.xml", &note("really?")),
+    ]);
+    let expected = "東a-b\n\n--- footnotes ---\nbelow\n\n--- comments ---\nreally?\n\n";
+    assert_eq!(text_of(&word), expected);
+}
+
+#[test]
 fn sheets_and_slides_are_read_in_their_order() {
     let sheet = "<sheetData><row r=\"1\"><c r=\"A1\" t=\"s\"><v>0</v></c><c r=\"C1\" t=\"s\"><v>1</v></c>\
                  </row><row r=\"2\"><c r=\"A2\" s=\"1\"/><c r=\"B2\"><f>1+1</f><v>2</v></c>\

@@ -15,6 +15,9 @@ use crate::command_network;
 const JAVA_PROGRAMS: [&str; 10] =
     ["ant", "clj", "gradle", "gradlew", "java", "lein", "mvn", "mvnw", "sbt", "scala"];
 
+/// The variable with the number of settings that git takes from variables.
+const GIT_SETTINGS: &str = "GIT_CONFIG_COUNT";
+
 impl ConfinementBuilder<'_> {
     /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables. To be
     /// called on a thread of the runtime.
@@ -40,7 +43,50 @@ impl ConfinementBuilder<'_> {
             .inspect_err(|error| tracing::warn!(%error, "a command has no proxy"))
             .ok()?;
         variables.extend(proxy.variables(|name| environment.get(name)?.to_str()));
+        set_git_proxy(variables);
         self.remove_program_layers(profile);
         Some(proxy)
+    }
+}
+
+/// Makes git use the proxy in the variables even if the user's settings of git name another one, which a command does
+/// not reach. Continues the numbering of the settings that every command gets, or of those for signatures.
+fn set_git_proxy(variables: &mut Vec<(&'static str, String)>) {
+    let named = variables.iter().find(|(name, _)| *name == "HTTPS_PROXY");
+    let Some(url) = named.map(|(_, url)| url.clone()) else { return };
+    let is_signing = variables.iter().any(|(name, _)| *name == GIT_SETTINGS);
+    let [key, value, count] = if is_signing {
+        ["GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "8"]
+    } else {
+        ["GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "4"]
+    };
+    variables.retain(|(name, _)| *name != GIT_SETTINGS);
+    let own = [(key, "http.proxy".to_owned()), (value, url), (GIT_SETTINGS, count.to_owned())];
+    variables.extend(own);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_uses_the_proxy_whatever_proxy_its_settings_name() {
+        let proxy = ("HTTPS_PROXY", "http://tw:x@127.0.0.1:1".to_owned());
+        for (before, number) in [(None, 3), (Some((GIT_SETTINGS, "7".to_owned())), 7)] {
+            let mut variables: Vec<_> = before.into_iter().chain([proxy.clone()]).collect();
+            set_git_proxy(&mut variables);
+            let value = |wanted: &str| {
+                let mut found = variables.iter().filter(|(name, _)| *name == wanted);
+                let first = found.next().map(|(_, value)| value.clone()).unwrap_or_default();
+                assert!(found.next().is_none(), "{wanted}");
+                first
+            };
+            assert_eq!(value(GIT_SETTINGS), (number + 1).to_string());
+            assert_eq!(value(&format!("GIT_CONFIG_KEY_{number}")), "http.proxy");
+            assert_eq!(value(&format!("GIT_CONFIG_VALUE_{number}")), proxy.1);
+        }
+        let mut none = Vec::new();
+        set_git_proxy(&mut none);
+        assert!(none.is_empty());
     }
 }

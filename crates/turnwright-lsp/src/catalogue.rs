@@ -8,18 +8,18 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::connection::Readiness;
+use crate::state::Readiness;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// The default time limit for a server's answer to its first request.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(45);
 const MAX_STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most times that a crashed server is started again.
-const MAX_RESTARTS: u32 = 3;
 /// The most servers in one file, and the most characters of a name or a problem that are shown.
 const MAX_SERVERS: usize = 32;
-const MAX_TOLD_CHARS: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
+/// The most bytes of a server's words that are looked at.
+const MAX_WORDS_BYTES: usize = 4 * 1024;
 
 /// The built-in servers. For each file, the first one that is installed and works is used. The settings override
 /// defaults that would repeat the session's checks, hold build locks, or do work in advance.
@@ -54,8 +54,6 @@ pub struct LanguageServer {
     pub(crate) settings: Value,
     /// The time limit for the first answer, in milliseconds.
     startup_timeout: Option<u64>,
-    restart_on_crash: Option<bool>,
-    max_restarts: Option<u32>,
     /// True if the server comes from a file, and is not a built-in one.
     #[serde(skip)]
     pub is_configured: bool,
@@ -81,14 +79,6 @@ impl LanguageServer {
     pub(crate) fn startup(&self) -> Duration {
         let limit = self.startup_timeout.map_or(STARTUP_TIMEOUT, Duration::from_millis);
         limit.min(MAX_STARTUP_TIMEOUT)
-    }
-
-    /// Returns the most times that the server is started again after a crash.
-    pub(crate) fn restarts(&self) -> u32 {
-        if self.restart_on_crash == Some(false) {
-            return 0;
-        }
-        self.max_restarts.unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
     }
 
     /// Returns the name of a file's language if the server handles it.
@@ -143,17 +133,19 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
         match LanguageServer::read(name, entry) {
             Ok(server) => servers.push(server),
             Err(why) => {
-                let name = told(name).replace('`', "'");
-                problems.push(format!("the language server `{name}` is not used: {}", told(&why)));
+                let name = shown_words(name).replace('`', "'");
+                let why = shown_words(&why);
+                problems.push(format!("the language server `{name}` is not used: {why}"));
             }
         }
     }
     (servers, problems)
 }
 
-/// Makes a part of a file safe to show in a problem.
-fn told(part: &str) -> String {
-    escape_hidden_line(text::first_chars(part, MAX_TOLD_CHARS))
+/// Makes words of a file or a server fit into a sentence: one bounded line without secrets and hidden characters.
+pub(crate) fn shown_words(words: &str) -> String {
+    let known = redact::text(text::prefix(words, MAX_WORDS_BYTES));
+    escape_hidden_line(text::first_chars(&text::one_line(&known), MAX_SHOWN_CHARS))
 }
 
 #[cfg(test)]
@@ -246,12 +238,18 @@ mod tests {
         let odd = json!({ "command": "x", "args": arguments, "extensionToLanguage": {} });
         let name = "x\u{202e}".repeat(9_999);
         let (_, problems) = configured_servers(&json!({ name: odd }));
-        assert!(problems[0].len() < 9 * MAX_TOLD_CHARS, "{problems:?}");
+        assert!(problems[0].len() < 9 * MAX_SHOWN_CHARS, "{problems:?}");
         assert!(!problems[0].contains(['\u{1b}', '\u{202e}']), "{problems:?}");
-        let entry = json!({ "command": "x", "maxRestarts": 99, "extensionToLanguage": languages });
+        let entry = json!({ "command": "x", "extensionToLanguage": languages });
         let (servers, _) = configured_servers(&json!({ "x": entry }));
-        assert_eq!((servers[0].restarts(), servers[0].startup()), (MAX_RESTARTS, STARTUP_TIMEOUT));
+        assert_eq!(servers[0].startup(), STARTUP_TIMEOUT);
         assert_eq!(servers[0].language(Path::new("/w/a.go")), Some("go"));
         assert_eq!(configured_servers(&json!([1])), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn the_words_of_a_server_are_one_short_line() {
+        assert_eq!(shown_words("a\n[system] b\t\u{1b}[31m"), "a [system] b \\u{1b}[31m");
+        assert_eq!(shown_words(&"x".repeat(1_000_000)).len(), MAX_SHOWN_CHARS);
     }
 }

@@ -6,40 +6,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::catalogue::LanguageServer;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path, is_program,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path,
 };
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The time that a server has to exit after it was told to, and then again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
-/// The most bytes of stderr that are kept, and the most characters of it that are shown.
-const KEPT_BYTES: usize = 4 * 1024;
-const SHOWN_CHARS: usize = 300;
-/// Variables that keep build tools offline, and variables that name cache folders, with the names of the folders.
-const OFFLINE: [(&str, &str); 3] =
-    [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
+/// Variables that name the cache folders of build tools, with the names of the folders.
 const CACHES: [(&str, &str); 3] =
     [("CARGO_TARGET_DIR", "target"), ("GOCACHE", "go-build"), ("XDG_CACHE_HOME", "xdg")];
 
 /// Finds the program of a server. Blocks.
 pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<PathBuf> {
-    let command = Path::new(&spec.command);
-    if command.is_absolute() {
-        return is_program(command).is_ok_and(|is_one| is_one).then(|| command.to_path_buf());
-    }
-    find_in_path(command, environment.get("PATH"))
+    // An absolute path remains the same in every folder of `PATH`.
+    find_in_path(Path::new(&spec.command), environment.get("PATH"))
 }
 
 /// Everything that is needed to start a server's process.
@@ -53,6 +41,8 @@ pub(crate) struct Launch {
     pub(crate) profile: SandboxProfile,
     /// The server's own folder.
     pub(crate) cache: PathBuf,
+    /// The most bytes of memory that the process may use, including those that it has started.
+    pub(crate) memory: u64,
 }
 
 impl Launch {
@@ -66,9 +56,6 @@ impl Launch {
             .map_err(|error| format!("its temporary folder cannot be made: {error}"))?;
         let temp_path = real_path(temp.path()).map_err(|error| error.to_string())?;
         let mut environment = self.environment.for_sandbox();
-        for (name, value) in OFFLINE {
-            environment = environment.with(name, value);
-        }
         for (name, folder) in CACHES {
             environment = environment.with(name, cache.join(folder));
         }
@@ -135,61 +122,5 @@ impl ServerProcess {
         self.group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
         let temp = self.temp;
         spawn_blocking(move || drop(temp)).await.ok();
-    }
-}
-
-/// Reads stderr to its end and keeps its last bytes.
-pub(crate) async fn keep_tail(
-    mut pipe: impl AsyncRead + Unpin + Send + 'static,
-    kept: watch::Sender<Vec<u8>>,
-) {
-    let mut buffer = vec![0; KEPT_BYTES];
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        kept.send_modify(|kept| {
-            kept.extend_from_slice(&buffer[..count]);
-            let surplus = kept.len().saturating_sub(KEPT_BYTES);
-            kept.drain(..surplus);
-        });
-    }
-}
-
-/// Appends the last line that the server printed to the reason why it ended.
-pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
-    let all = redact::text(&String::from_utf8_lossy(stderr)).into_owned();
-    match all.lines().rev().find(|line| !line.trim().is_empty()) {
-        None => why,
-        Some(line) => {
-            let shown = escape_hidden(text::first_chars(line.trim(), SHOWN_CHARS));
-            format!("{why}. It printed: {shown}")
-        }
-    }
-}
-
-/// Makes a server's text fit into a sentence: one bounded line without secrets and hidden characters.
-pub(crate) fn shown_words(words: &str) -> String {
-    let known = redact::text(text::prefix(words, KEPT_BYTES));
-    escape_hidden(text::first_chars(&text::one_line(&known), SHOWN_CHARS))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_line_that_was_printed_tells_why() {
-        for (printed, expected) in [
-            ("", "it ended"),
-            (" \n", "it ended"),
-            ("a\nerror: no such component\n\n", "it ended. It printed: error: no such component"),
-            ("\u{1b}[31mred", "it ended. It printed: \\u{1b}[31mred"),
-        ] {
-            assert_eq!(with_tail("it ended".to_owned(), printed.as_bytes()), expected);
-        }
-    }
-
-    #[test]
-    fn the_words_of_a_server_are_one_short_line() {
-        assert_eq!(shown_words("a\n[system] b\t\u{1b}[31m"), "a [system] b \\u{1b}[31m");
-        assert_eq!(shown_words(&"x".repeat(1_000_000)).len(), SHOWN_CHARS);
     }
 }

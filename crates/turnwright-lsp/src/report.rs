@@ -1,8 +1,11 @@
-//! Compares the errors of a file before and after an edit, and reports the new ones. Their places are ignored, because
-//! an edit moves all text below it.
+//! Compares the errors that a source finds in a file before and after an edit, and reports the new ones. Their places
+//! are ignored, because an edit moves all text below it.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::protocol::{Encoding, MAX_ERRORS, Problem};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -13,6 +16,23 @@ use turnwright_types::text;
 const MAX_TOLD: usize = 10;
 /// The reason why nothing is known if the list of earlier errors was cut off.
 const TOO_MANY: &str = "it had more errors before than are compared";
+
+/// A source of errors in files. The only sources today are the servers that this agent starts. The draft of the Agent
+/// Client Protocol that lets an agent ask an editor's servers (`lsp/request`) could be another.
+pub(crate) trait DiagnosticSource: Send + Sync {
+    /// Returns the unit of columns in the positions of the source.
+    fn encoding(&self) -> Encoding;
+
+    /// Finds the errors of a file with exactly this text. `is_saved` is true if this is the text on the disk, and not
+    /// an earlier one. Fails with a reason, as part of a sentence, if they are not known by the deadline.
+    fn errors<'a>(
+        &'a self,
+        file: &'a Path,
+        text: &'a str,
+        is_saved: bool,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Problem>, String>>;
+}
 
 /// The number of occurrences of each error in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,19 +50,6 @@ impl ErrorCounts {
     /// Returns true if there may be more errors than were counted.
     fn is_cut_off(&self) -> bool {
         self.0.values().sum::<usize>() >= MAX_ERRORS
-    }
-
-    /// Returns the errors of a later text that this text does not have.
-    pub(crate) fn news<'a>(&self, problems: &'a [Problem]) -> Vec<&'a Problem> {
-        let mut known = self.0.clone();
-        let mut new = Vec::new();
-        for problem in problems {
-            match known.get_mut(&kind(problem)) {
-                Some(left) if *left > 0 => *left -= 1,
-                _ => new.push(problem),
-            }
-        }
-        new
     }
 }
 
@@ -75,7 +82,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Compares the errors of a text with those before the change. `before` is `None` if they are not known.
+    /// Finds the errors of a text that it did not have before a change. `before` is `None` if those are not known.
     pub(crate) fn compare(
         before: Option<&ErrorCounts>,
         now: &[Problem],
@@ -85,7 +92,14 @@ impl Finding {
         if before.is_some_and(ErrorCounts::is_cut_off) && !now.is_empty() {
             return Finding::NotKnown(TOO_MANY.to_owned());
         }
-        let new = before.unwrap_or(&ErrorCounts::default()).news(now);
+        let mut known = before.cloned().unwrap_or_default().0;
+        let mut new = Vec::new();
+        for problem in now {
+            match known.get_mut(&kind(problem)) {
+                Some(left) if *left > 0 => *left -= 1,
+                _ => new.push(problem),
+            }
+        }
         if new.is_empty() {
             return Finding::NoNewErrors;
         }
@@ -121,15 +135,14 @@ impl FileReport {
             Finding::NewErrors { count, told, may_be_older } => {
                 let unknown = "; the errors before the edit are not known";
                 let caveat = if *may_be_older { unknown } else { "" };
-                let mut text = format!("[{server}: {} in {file}{caveat}]", new_errors(*count));
-                for line in told {
-                    text.push_str(&format!("\n{line}"));
-                }
+                let first = format!("[{server}: {} in {file}{caveat}]", new_errors(*count));
+                let mut lines = vec![first];
+                lines.extend_from_slice(told);
                 let more = count - told.len();
                 if more > 0 {
-                    text.push_str(&format!("\n… and {more} more"));
+                    lines.push(format!("… and {more} more"));
                 }
-                text
+                lines.join("\n")
             }
         }
     }

@@ -1,0 +1,206 @@
+//! The state of a server: the documents that it has open, the errors that it has published for them, and the progress
+//! that it reports.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::protocol::{Problem, errors_in, path_of};
+use turnwright_types::hash::std_hash;
+
+/// The most progress tokens that are tracked.
+const MAX_PROGRESS: usize = 64;
+/// Errors published without a version are taken for those of the latest text if no others follow within this time.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// When another file has changed, older errors count only if no newer ones come within this time.
+const DEPENDENT_TIME: Duration = Duration::from_secs(1);
+/// A server that has reported no progress within this time is assumed to have loaded the project.
+const QUIET_START: Duration = Duration::from_secs(3);
+
+/// The way in which a server indicates that it has loaded the project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Readiness {
+    /// The server answers only once the project is loaded, so nothing has to be waited for.
+    #[default]
+    AtOnce,
+    /// The progress that the server reports has ended.
+    Progress,
+    /// The server reports that it is quiescent, as rust-analyzer does.
+    Quiescence,
+}
+
+/// A document that is open in the server.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) path: PathBuf,
+    pub(crate) version: i64,
+    /// The hash of the document's text.
+    pub(crate) hash: u64,
+    /// The errors that the server has published for this text.
+    pub(crate) published: Option<Published>,
+}
+
+/// The errors that a server has published.
+#[derive(Debug)]
+pub(crate) struct Published {
+    at: Instant,
+    /// The time from which these errors count, unless others replace them before.
+    settled: Instant,
+    errors: Vec<Problem>,
+}
+
+/// The state of a server, as known from the messages in both directions.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    /// The open documents, the most recently used one last.
+    pub(crate) documents: Vec<Document>,
+    /// The version of the text that was sent last. No two texts have the same version, even of different documents.
+    pub(crate) last_version: i64,
+    /// True if the server has registered to be asked for diagnostics.
+    pub(crate) wants_pulls: bool,
+    /// The time when the server was last used, and the time when a new text was last sent.
+    pub(crate) used: Instant,
+    pub(crate) changed: Instant,
+    started: Instant,
+    /// Hashes of the tokens of all progress that has not ended; `None` if none was reported yet.
+    progress: Option<HashSet<u64>>,
+    is_quiescent: bool,
+}
+
+impl ServerState {
+    pub(crate) fn new() -> ServerState {
+        let now = Instant::now();
+        ServerState {
+            documents: Vec::new(),
+            last_version: 0,
+            wants_pulls: false,
+            used: now,
+            changed: now,
+            started: now,
+            progress: None,
+            is_quiescent: false,
+        }
+    }
+
+    /// Returns true if the server has loaded the project.
+    pub(crate) fn is_ready(&self, readiness: Readiness) -> bool {
+        match (readiness, &self.progress) {
+            (Readiness::AtOnce, _) => true,
+            (Readiness::Progress, Some(running)) => running.is_empty(),
+            (Readiness::Progress, None) => self.started.elapsed() > QUIET_START,
+            (Readiness::Quiescence, _) => self.is_quiescent,
+        }
+    }
+
+    pub(crate) fn handle_notification(&mut self, method: &str, params: &Value) {
+        match method {
+            "textDocument/publishDiagnostics" => self.take_errors(params),
+            "$/progress" => self.take_progress(params),
+            "experimental/serverStatus" => self.is_quiescent = params["quiescent"] == true,
+            _ => {}
+        }
+    }
+
+    fn take_progress(&mut self, params: &Value) {
+        let token = std_hash(params["token"].to_string());
+        let running = self.progress.get_or_insert_default();
+        match params["value"]["kind"].as_str() {
+            Some("begin") if running.len() < MAX_PROGRESS => {
+                running.insert(token);
+            }
+            Some("end") => {
+                running.remove(&token);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores published errors, except those of files that are not open and those of earlier texts.
+    fn take_errors(&mut self, params: &Value) {
+        let Some(path) = params["uri"].as_str().and_then(path_of) else { return };
+        let mut open = self.documents.iter_mut();
+        let Some(document) = open.find(|document| document.path == path) else { return };
+        let Some(errors) = errors_in(&params["diagnostics"]) else { return };
+        let at = Instant::now();
+        let settled = match params["version"].as_i64() {
+            Some(version) if version == document.version => at,
+            Some(_) => return,
+            None => at + QUIET_TIME,
+        };
+        document.published = Some(Published { at, settled, errors });
+    }
+
+    /// Returns a document if it still has the text of this version.
+    pub(crate) fn document(&self, file: &Path, version: i64) -> Option<&Document> {
+        let mut open = self.documents.iter();
+        open.find(|document| document.path == file && document.version == version)
+    }
+
+    /// Returns the errors published for a text, and the time from which they count. Those of a saved text may change
+    /// when another file does.
+    pub(crate) fn published(
+        &self,
+        file: &Path,
+        version: i64,
+        is_saved: bool,
+    ) -> Option<(Instant, &[Problem])> {
+        let Published { at, settled, errors } = self.document(file, version)?.published.as_ref()?;
+        let may_depend = is_saved && *at < self.changed;
+        let counts = if may_depend { self.changed + DEPENDENT_TIME } else { *settled };
+        Some((counts, errors.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::protocol::uri;
+
+    #[test]
+    fn only_published_errors_of_the_last_text_of_an_open_document_are_kept() {
+        let path = PathBuf::from(if cfg!(windows) { "C:\\w\\a" } else { "/w/a" });
+        let start = json!({ "line": 0, "character": 0 });
+        let publish = |path: &Path, version: Value, message: &str| {
+            let range = json!({ "start": start, "end": start });
+            let diagnostics = json!([{ "range": range, "message": message }]);
+            json!({ "uri": uri(path), "version": version, "diagnostics": diagnostics })
+        };
+        let mut state = ServerState::new();
+        state.take_errors(&publish(&path, json!(2), "not open"));
+        state.documents.push(Document { path: path.clone(), version: 2, hash: 0, published: None });
+        for ignored in [json!(1), json!(3)] {
+            state.take_errors(&publish(&path, ignored, "of another text"));
+        }
+        state.take_errors(&publish(&path.with_file_name("b"), json!(2), "of another file"));
+        assert_eq!(state.published(&path, 2, true), None);
+        state.take_errors(&publish(&path, json!(2), "right"));
+        state.take_errors(&publish(&path, json!(1), "late"));
+        let (settled, errors) = state.published(&path, 2, true).unwrap();
+        assert!(settled <= Instant::now() && errors[0].message == "right");
+        state.take_errors(&publish(&path, Value::Null, "without a version"));
+        assert!(state.published(&path, 2, true).unwrap().0 > Instant::now());
+        // Another file has changed since, and new errors because of that may be published soon.
+        state.changed = Instant::now() + Duration::from_secs(9);
+        assert_eq!(state.published(&path, 2, true).unwrap().0, state.changed + DEPENDENT_TIME);
+        assert!(state.published(&path, 2, false).unwrap().0 < state.changed);
+        assert_eq!(state.published(&path, 1, false), None);
+    }
+
+    #[test]
+    fn readiness_follows_what_the_server_says() {
+        let mut state = ServerState::new();
+        let progress = |kind: &str| json!({ "token": 1, "value": { "kind": kind } });
+        assert!(state.is_ready(Readiness::AtOnce) && !state.is_ready(Readiness::Progress));
+        state.take_progress(&progress("begin"));
+        assert!(!state.is_ready(Readiness::Progress));
+        state.take_progress(&progress("end"));
+        assert!(state.is_ready(Readiness::Progress) && !state.is_ready(Readiness::Quiescence));
+    }
+}

@@ -118,8 +118,6 @@ impl Tool for ApplyPatch {
             }
         }
         let mut steps = Vec::new();
-        let mut content = Vec::new();
-        let mut room = edit_common::MAX_CARD_BYTES;
         let mut bytes = 0_usize;
         let mut targets = targets.iter();
         for file in files {
@@ -132,10 +130,9 @@ impl Tool for ApplyPatch {
                             patches. Nothing was written."
                     .into());
             }
-            content.push(step_diff(&step, ctx.env.files.roots(), &mut room));
             steps.push(step);
         }
-        Ok((steps, content))
+        Ok(with_diffs(steps, ctx.env.files.roots()))
     }
 
     fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {
@@ -437,7 +434,17 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
     }
 }
 
-pub(super) fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
+/// Adds the changes that the user is shown and asked about.
+pub(super) fn with_diffs(
+    steps: Vec<PatchStep>,
+    roots: &Roots,
+) -> (Vec<PatchStep>, Vec<CallContent>) {
+    let mut room = edit_common::MAX_CARD_BYTES;
+    let content = steps.iter().map(|step| step_diff(step, roots, &mut room)).collect();
+    (steps, content)
+}
+
+fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
     let path = roots.client_path(step.place());
     let mut content = match &step.action {
         PatchAction::Add(applied) => {

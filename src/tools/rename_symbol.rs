@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::apply_patch::{PatchStep, run_steps, step_diff};
+use super::apply_patch::{PatchStep, run_steps, with_diffs};
 use super::arguments::{PATH, ShownArgument};
 use super::symbols::{NO_SERVER, shown};
 use super::{
@@ -54,7 +54,7 @@ impl Tool for RenameSymbol {
     type Preview = Vec<PatchStep>;
 
     fn is_offered(offer: &OfferContext) -> bool {
-        offer.has_places
+        offer.can_find_symbols
     }
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
@@ -67,7 +67,7 @@ impl Tool for RenameSymbol {
         let symbol = (self.symbol.as_str(), self.line);
         // Calls are planned before they are approved, and again when a session is loaded. So ask a server only if the
         // session has already started one.
-        let languages = site.env.languages().filter(|languages| languages.has_places());
+        let languages = site.env.languages().filter(|languages| languages.can_find_symbols());
         let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),
             Some(languages) => {
@@ -106,8 +106,6 @@ impl Tool for RenameSymbol {
         }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();
-        let mut content = Vec::new();
-        let mut room = edit_common::MAX_CARD_BYTES;
         for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
@@ -129,11 +127,9 @@ impl Tool for RenameSymbol {
                     shown(&name)
                 )),
             });
-            let step = applying.await.map_err(|error| error.to_string())??;
-            content.push(step_diff(&step, roots, &mut room));
-            steps.push(step);
+            steps.push(applying.await.map_err(|error| error.to_string())??);
         }
-        Ok((steps, content))
+        Ok(with_diffs(steps, roots))
     }
 
     fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {

@@ -52,7 +52,7 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
     type Preview = ();
 
     fn is_offered(offer: &OfferContext) -> bool {
-        offer.has_places
+        offer.can_find_symbols
     }
 
     fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {

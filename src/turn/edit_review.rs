@@ -100,7 +100,7 @@ mod tests {
         let unknown = report("/w/a.go", Finding::NotKnown("late".to_owned()));
         let fine = report("/w/b.go", Finding::NoNewErrors);
         let told = vec!["2:1: m".to_owned()];
-        let broken = Finding::NewErrors { count: 1, told, may_be_older: false };
+        let broken = Finding::NewErrors { count: 1, told };
         assert_eq!(words_about(std::slice::from_ref(&fine), cwd), ClosingWords::default());
         let words = words_about(&[unknown.clone(), fine.clone()], cwd);
         let notice = "No language server has checked the latest version of a.go yet.";

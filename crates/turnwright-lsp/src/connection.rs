@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -14,14 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::framing::{FrameReader, frame};
 use crate::state::ServerState;
 use turnwright_rpc::{
-    Params, ParsedLine, PendingRequests, RequestError, RequestId, RpcError, RpcMessage, parse_line,
-    write_response,
+    OutboxDrain, Params, ParsedLine, Peer, RequestError, RequestId, RpcError, RpcMessage,
+    message_queue, parse_line,
 };
 
-/// The most messages that wait to be sent. The connection is closed if the server falls further behind.
-const MAX_QUEUED_MESSAGES: usize = 256;
-/// The most requests that wait for a response.
-const MAX_REQUESTS: usize = 64;
+/// A server that takes no message within this time is taken for broken.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of messages after which reading pauses, so that a server cannot keep this program busy.
 const MAX_BURST: u32 = 1_000;
 const BURST_PAUSE: Duration = Duration::from_millis(100);
@@ -29,20 +27,14 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_SETTINGS: usize = 256;
 
 /// The connection to a server.
+#[derive(Debug)]
 pub(crate) struct Connection {
-    outgoing: mpsc::Sender<Vec<u8>>,
-    pending: PendingRequests,
+    peer: Peer,
     pub(crate) state: watch::Sender<ServerState>,
     settings: Value,
     folders: Value,
     /// Cancelled when the connection ends.
     pub(crate) ended: CancellationToken,
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Connection")
-    }
 }
 
 /// Connects to a server. The returned task ends when the server closes one of its pipes, when the connection is closed,
@@ -53,10 +45,9 @@ pub(crate) fn connect(
     settings: Value,
     folders: Value,
 ) -> (Arc<Connection>, JoinSet<()>) {
-    let (outgoing, frames) = mpsc::channel(MAX_QUEUED_MESSAGES);
+    let (outbox, messages) = message_queue(|_, _| None, None);
     let connection = Arc::new(Connection {
-        outgoing,
-        pending: PendingRequests::new(1, MAX_REQUESTS),
+        peer: Peer::with_withdrawal(outbox, "$/cancelRequest", "id"),
         state: watch::Sender::new(ServerState::new()),
         settings,
         folders,
@@ -67,7 +58,7 @@ pub(crate) fn connect(
     tasks.spawn(async move {
         tokio::select! {
             () = shared.read(FrameReader::new(output)) => {}
-            () = write(frames, input) => {}
+            () = write(messages, input) => {}
             () = shared.ended.cancelled() => {}
         }
         shared.close();
@@ -76,10 +67,13 @@ pub(crate) fn connect(
 }
 
 /// Writes messages to the server.
-async fn write(mut frames: mpsc::Receiver<Vec<u8>>, mut input: impl AsyncWrite + Unpin) {
-    while let Some(frame) = frames.recv().await {
-        if let Err(error) = input.write_all(&frame).await {
-            return tracing::debug!(%error, "a language server has closed its input");
+async fn write(mut messages: OutboxDrain, mut input: impl AsyncWrite + Unpin) {
+    while let Some(lines) = messages.next().await {
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let frames = lines.map(frame).collect::<Vec<_>>().concat();
+        let written = timeout(WRITE_TIMEOUT, input.write_all(&frames)).await;
+        if !matches!(written, Ok(Ok(()))) {
+            return tracing::debug!("a language server does not read its input");
         }
     }
 }
@@ -87,7 +81,7 @@ async fn write(mut frames: mpsc::Receiver<Vec<u8>>, mut input: impl AsyncWrite +
 impl Connection {
     /// Fails all pending and later requests.
     pub(crate) fn close(&self) {
-        self.pending.fail_all();
+        self.peer.fail_all();
         self.ended.cancel();
     }
 
@@ -98,13 +92,7 @@ impl Connection {
         params: Value,
         limit: Duration,
     ) -> Result<Value, RequestError> {
-        let id = self.pending.next_id();
-        let receiver = self.pending.register(id, None)?;
-        let _withdrawal = Withdrawal { connection: self, id };
-        self.call(Some(id), method, params);
-        let answered = timeout(limit, receiver).await.map_err(|_| RequestError::TimedOut(limit))?;
-        let response = answered.map_err(|_| RequestError::ConnectionClosed)?;
-        let result = response.map_err(RequestError::ErrorResponse)?;
+        let result = self.peer.request(method, &params, limit).await?;
         let reading = spawn_blocking(move || serde_json::from_str(result.get()).ok());
         reading.await.ok().flatten().ok_or_else(|| {
             let unread = RpcError::internal_error("its answer cannot be read".to_owned());
@@ -112,32 +100,14 @@ impl Connection {
         })
     }
 
-    pub(crate) fn notify(&self, method: &str, params: Value) {
-        self.call(None, method, params);
-    }
-
-    /// Sends a request or notification. Null parameters are left out, because some servers refuse them.
-    fn call(&self, id: Option<u64>, method: &str, params: Value) {
-        let mut message = json!({ "jsonrpc": "2.0", "method": method });
-        if let Some(id) = id {
-            message["id"] = id.into();
-        }
-        if !params.is_null() {
-            message["params"] = params;
-        }
-        self.send(message.to_string().as_bytes());
-    }
-
-    fn send(&self, message: &[u8]) {
-        if self.outgoing.try_send(frame(message)).is_err() && !self.ended.is_cancelled() {
-            tracing::debug!("a language server does not read its input");
-            self.close();
-        }
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        self.peer.outbox().notify(method, params);
     }
 
     async fn read<R: AsyncRead + Unpin>(self: &Arc<Self>, mut frames: FrameReader<R>) {
         let mut burst = 0;
         loop {
+            self.peer.outbox().wait_for_read_capacity().await;
             let bytes = match frames.next().await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return,
@@ -156,9 +126,7 @@ impl Connection {
     fn handle_message(&self, message: &[u8]) {
         match parse_line(message) {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                if let Ok(id) = id.to_string().parse() {
-                    self.pending.complete(id, result);
-                }
+                self.peer.complete(&id, result);
             }
             ParsedLine::Message(RpcMessage::Notification { method, params }) => {
                 if let Ok(params) = params.read() {
@@ -189,10 +157,7 @@ impl Connection {
             }
             _ => Err(RpcError::method_not_found(method)),
         };
-        let mut message = Vec::new();
-        if write_response(&mut message, id, result.as_ref()).is_ok() {
-            self.send(&message);
-        }
+        self.peer.outbox().respond(id, result.as_ref());
     }
 
     fn register(&self, registrations: &Value, is_on: bool) -> Value {
@@ -213,20 +178,6 @@ fn configuration(settings: &Value, params: &Value) -> Value {
         names.fold(settings, |at, name| &at[name]).clone()
     });
     found.collect()
-}
-
-/// Cancels a request on drop, unless it was answered.
-struct Withdrawal<'a> {
-    connection: &'a Connection,
-    id: u64,
-}
-
-impl Drop for Withdrawal<'_> {
-    fn drop(&mut self) {
-        if self.connection.pending.give_up(self.id) {
-            self.connection.notify("$/cancelRequest", json!({ "id": self.id }));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -287,10 +238,10 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_answered_once_withdrawn_when_it_is_late_and_fails_with_the_connection() {
         let (connection, _tasks, mut frames, mut output) = connected();
-        let asking = connection.request("x", Value::Null, Duration::from_secs(9));
+        let asking = connection.request("x", json!({}), Duration::from_secs(9));
         let answering = async {
             let request = next(&mut frames).await;
-            assert_eq!(request, json!({ "jsonrpc": "2.0", "method": "x", "id": request["id"] }));
+            assert_eq!((&request["method"], &request["params"]), (&json!("x"), &json!({})));
             say(&mut output, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": 5 })).await;
         };
         let (answer, ()) = tokio::join!(asking, answering);

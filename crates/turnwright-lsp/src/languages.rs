@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +36,8 @@ const MAX_EDITED: usize = 50;
 /// The most occurrences of a name at which a server is asked about it, and the time limit for all of them together.
 const MAX_TRIES: usize = 5;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a server has to publish the errors of other files after the last change.
+const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 const STARTING: &str = "it is still starting";
 
 /// Decides which servers may run in a session, and in which sandbox. The methods block.
@@ -80,6 +82,8 @@ struct Shared {
 struct State {
     started: Vec<Started>,
     edited: Vec<Edited>,
+    /// The time when files were last changed.
+    changed: Option<Instant>,
 }
 
 /// A server that was started for the files below a folder.
@@ -173,12 +177,17 @@ impl LanguageServers {
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
         let deadline = Instant::now() + limit;
         let mut due = Vec::new();
+        let mut changed = None;
         self.0.state.send_modify(|state| {
+            changed = state.changed;
             for edited in state.edited.iter_mut().filter(|edited| edited.is_due) {
                 edited.is_due = false;
                 due.push(edited.file.clone());
             }
         });
+        if let Some(changed) = changed {
+            sleep_until(changed + DEPENDENT_TIME).await;
+        }
         let mut reports = Vec::new();
         for file in due {
             reports.extend(self.report(&file, false, deadline).await);
@@ -196,13 +205,12 @@ impl LanguageServers {
         let text = read_text(&before.path).await.ok()?;
         let started = self.use_server(&before.path).await?;
         let may_wait = !is_edit || started.since.elapsed() < START_TIME;
-        let finding = match started.ready_server(may_wait, deadline).await {
-            Ok(server) => {
-                refresh(&server, &before.path).await;
-                self.compare(server.as_ref(), before, &text, is_edit, deadline).await
-            }
-            Err(why) => Finding::NotKnown(why),
+        let comparing = async {
+            let server = started.ready_server(may_wait, deadline).await?;
+            refresh(&server, &before.path).await;
+            self.compare(server.as_ref(), before, &text, is_edit, deadline).await
         };
+        let finding = comparing.await.unwrap_or_else(Finding::NotKnown);
         let server = started.spec.name.clone();
         Some(FileReport { server, file: before.path.clone(), finding })
     }
@@ -214,30 +222,23 @@ impl LanguageServers {
         text: &str,
         is_edit: bool,
         deadline: Instant,
-    ) -> Finding {
+    ) -> Result<Finding, String> {
         let old_errors = match &before.errors {
-            ErrorsBefore::Counted(counts) => Some(counts.clone()),
+            ErrorsBefore::Counted(counts) => counts.clone(),
             ErrorsBefore::OfText(old) => {
-                // Leave the rest of the time for the errors of the new text, which matter more.
-                let half = Instant::now() + (deadline - Instant::now()) / 2;
-                let errors = source.errors(&before.path, old, false, half).await;
-                errors.ok().map(|errors| ErrorCounts::of(&errors))
+                ErrorCounts::of(&source.errors(&before.path, old, deadline).await?)
             }
         };
-        let errors = match source.errors(&before.path, text, true, deadline).await {
-            Ok(errors) => errors,
-            Err(why) => return Finding::NotKnown(why),
-        };
-        // A review is the new beginning. The errors before the first edit are those before the turn.
-        let known = if is_edit { old_errors.clone() } else { Some(ErrorCounts::of(&errors)) };
+        let errors = source.errors(&before.path, text, deadline).await?;
         self.0.state.send_modify(|state| {
             let mut all = state.edited.iter_mut();
-            let edited = all.find(|edited| edited.file == *before);
-            if let (Some(edited), Some(known)) = (edited, known) {
+            if let Some(edited) = all.find(|edited| edited.file == *before) {
+                // A review is a new beginning. The errors before the first edit are those before the turn.
+                let known = if is_edit { old_errors.clone() } else { ErrorCounts::of(&errors) };
                 edited.file.errors = ErrorsBefore::Counted(known);
             }
         });
-        Finding::compare(old_errors.as_ref(), &errors, source.encoding(), text)
+        Ok(Finding::compare(&old_errors, &errors, source.encoding(), text))
     }
 
     /// Forgets the edits of the previous turn.
@@ -251,6 +252,7 @@ impl LanguageServers {
         if events.is_empty() {
             return;
         }
+        self.0.state.send_modify(|state| state.changed = Some(Instant::now()));
         for started in &self.0.state.borrow().started {
             if let Phase::Ready(server) = &*started.phase.borrow() {
                 server.note_events(&events);
@@ -331,7 +333,7 @@ impl LanguageServers {
         let starting = Instant::now() + started.spec.startup();
         let server = started.ready_server(true, starting).await?;
         refresh(&server, file).await;
-        server.show(file, &text, true);
+        server.show(file, &text);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let name = &server.spec.name;
         let mut end = Err(format!("{name} finds nothing"));
@@ -468,7 +470,7 @@ async fn refresh(server: &Server, except: &Path) {
     for file in server.shown_files().into_iter().filter(|file| file.as_path() != except) {
         match read_text(&file).await {
             Ok(text) => {
-                server.show(&file, &text, true);
+                server.show(&file, &text);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => server.close_deleted(&file),
             Err(_) => {}

@@ -23,13 +23,12 @@ pub(crate) trait DiagnosticSource: Send + Sync {
     /// Returns the unit of columns in the positions of the source.
     fn encoding(&self) -> Encoding;
 
-    /// Finds the errors of a file with exactly this text. `is_saved` is true if this is the text on the disk, and not
-    /// an earlier one. Fails with a reason, as part of a sentence, if they are not known by the deadline.
+    /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
+    /// known by the deadline.
     fn errors<'a>(
         &'a self,
         file: &'a Path,
         text: &'a str,
-        is_saved: bool,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Problem>, String>>;
 }
@@ -74,25 +73,23 @@ pub enum Finding {
         count: usize,
         /// The first new errors, each with its line and column.
         told: Vec<String>,
-        /// True if the errors before the change are not known, so that the reported ones may be older.
-        may_be_older: bool,
     },
     /// The reason why nothing is known, as part of a sentence.
     NotKnown(String),
 }
 
 impl Finding {
-    /// Finds the errors of a text that it did not have before a change. `before` is `None` if those are not known.
+    /// Finds the errors of a text that it did not have before a change.
     pub(crate) fn compare(
-        before: Option<&ErrorCounts>,
+        before: &ErrorCounts,
         now: &[Problem],
         encoding: Encoding,
         text: &str,
     ) -> Finding {
-        if before.is_some_and(ErrorCounts::is_cut_off) && !now.is_empty() {
+        if before.is_cut_off() && !now.is_empty() {
             return Finding::NotKnown(TOO_MANY.to_owned());
         }
-        let mut known = before.cloned().unwrap_or_default().0;
+        let mut known = before.0.clone();
         let mut new = Vec::new();
         for problem in now {
             match known.get_mut(&kind(problem)) {
@@ -104,11 +101,8 @@ impl Finding {
             return Finding::NoNewErrors;
         }
         let first = new.iter().take(MAX_TOLD);
-        Finding::NewErrors {
-            count: new.len(),
-            told: first.map(|problem| line(problem, encoding, text)).collect(),
-            may_be_older: before.is_none(),
-        }
+        let told = first.map(|problem| line(problem, encoding, text)).collect();
+        Finding::NewErrors { count: new.len(), told }
     }
 }
 
@@ -132,11 +126,8 @@ impl FileReport {
             Finding::NotKnown(why) => {
                 format!("[{server}: not known yet if {file} has new errors: {why}]")
             }
-            Finding::NewErrors { count, told, may_be_older } => {
-                let unknown = "; the errors before the edit are not known";
-                let caveat = if *may_be_older { unknown } else { "" };
-                let first = format!("[{server}: {} in {file}{caveat}]", new_errors(*count));
-                let mut lines = vec![first];
+            Finding::NewErrors { count, told } => {
+                let mut lines = vec![format!("[{server}: {} in {file}]", new_errors(*count))];
                 lines.extend_from_slice(told);
                 let more = count - told.len();
                 if more > 0 {
@@ -187,10 +178,10 @@ mod tests {
         FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), finding }
     }
 
-    fn compare(before: Option<&[Problem]>, now: &[Problem]) -> String {
-        let counts = before.map(ErrorCounts::of);
+    fn compare(before: &[Problem], now: &[Problem]) -> String {
+        let counts = ErrorCounts::of(before);
         let text = "\u{1f600}abc\n".repeat(40);
-        let finding = Finding::compare(counts.as_ref(), now, Encoding::Utf16, &text);
+        let finding = Finding::compare(&counts, now, Encoding::Utf16, &text);
         report(finding).for_model("a.rs")
     }
 
@@ -199,32 +190,27 @@ mod tests {
         let old = problem(3, "E1", "old");
         let moved = problem(9, "E1", "old");
         let none = "[s: no new errors in a.rs]";
-        assert_eq!(compare(Some(slice::from_ref(&old)), slice::from_ref(&moved)), none);
-        assert_eq!(compare(Some(slice::from_ref(&old)), &[]), none);
-        assert_eq!(
-            compare(Some(slice::from_ref(&old)), &[old.clone(), moved.clone()]),
-            "[s: 1 new error in a.rs]\n10:3: E1: old"
-        );
-        assert_eq!(
-            compare(None, &[old.clone(), problem(1, "", "x")]),
-            "[s: 2 new errors in a.rs; the errors before the edit are not known]\n4:3: E1: old\n2:3: x"
-        );
-        assert_eq!(compare(None, &[]), none);
+        let before = slice::from_ref(&old);
+        assert_eq!(compare(before, slice::from_ref(&moved)), none);
+        assert_eq!(compare(before, &[]), none);
+        let two = [old.clone(), moved, problem(1, "", "x")];
+        let told = "[s: 2 new errors in a.rs]\n10:3: E1: old\n2:3: x";
+        assert_eq!(compare(before, &two), told);
     }
 
     #[test]
     fn errors_that_were_cut_off_are_not_compared() {
         let many: Vec<_> = (0..200).map(|line| problem(line, "", &format!("m{line}"))).collect();
         let unknown = report(Finding::NotKnown(TOO_MANY.to_owned())).for_model("a.rs");
-        assert_eq!(compare(Some(&many), &many), unknown);
-        assert_eq!(compare(Some(&many), &[problem(1, "", "x")]), unknown);
-        assert_eq!(compare(Some(&many), &[]), "[s: no new errors in a.rs]");
+        assert_eq!(compare(&many, &many), unknown);
+        assert_eq!(compare(&many, &[problem(1, "", "x")]), unknown);
+        assert_eq!(compare(&many, &[]), "[s: no new errors in a.rs]");
     }
 
     #[test]
     fn a_flood_is_cut_and_three_outcomes_have_three_texts() {
         let many: Vec<_> = (0..30).map(|line| problem(line, "", &format!("m{line}"))).collect();
-        let told = compare(Some(&[]), &many);
+        let told = compare(&[], &many);
         assert!(told.starts_with("[s: 30 new errors in a.rs]\n1:3: m0\n"), "{told}");
         assert!(told.ends_with("\n10:3: m9\n… and 20 more"), "{told}");
         let unknown = report(Finding::NotKnown("it is still starting".to_owned()));
@@ -234,6 +220,6 @@ mod tests {
         );
         assert_eq!(unknown.for_user(), "s: nothing known yet: it is still starting");
         assert_eq!(report(Finding::NoNewErrors).for_user(), "s: no new errors");
-        assert!(compare(Some(&[]), &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
+        assert!(compare(&[], &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
     }
 }

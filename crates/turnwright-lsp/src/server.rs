@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{copy, sink};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{LanguageServer, shown_words};
@@ -18,7 +18,7 @@ use crate::connection::{Connection, connect};
 use crate::process::{Launch, ServerProcess};
 use crate::protocol::{DELETED, Encoding, Problem, errors_in, uri};
 use crate::report::DiagnosticSource;
-use crate::state::{Document, ServerState};
+use crate::state::Document;
 use turnwright_rpc::RequestError;
 use turnwright_types::hash::std_hash;
 
@@ -32,7 +32,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const STATE_PAUSE: Duration = Duration::from_millis(20);
 /// The error codes after which a request is repeated: content modified, and cancelled by the server.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+/// The longest wait for an answer. Most waits end before, at the deadline of the call.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 pub(crate) const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
@@ -96,7 +97,6 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
         end = working => end,
     };
     // Another process may take over from here on.
-    let may_exit = end.is_ok();
     phase.send_modify(|current| {
         let has_worked = matches!(current, Phase::Ready(_));
         *current = match end {
@@ -104,12 +104,9 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
             Err(why) => Phase::Failed { why, has_worked },
         };
     });
-    if may_exit {
-        connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
-        connection.notify("exit", Value::Null);
-    }
-    process.stop().await;
+    // A server exits when its input is closed.
     connection.close();
+    process.stop().await;
 }
 
 /// Waits until nobody has used the server for some time.
@@ -142,10 +139,10 @@ async fn initialize(
     let answer = answer.map_err(|error| {
         format!("it could not be initialised: {}", shown_words(&error.to_string()))
     })?;
-    connection.notify("initialized", json!({}));
+    connection.notify("initialized", &json!({}));
     if spec.settings.is_object() {
         let settings = json!({ "settings": spec.settings });
-        connection.notify("workspace/didChangeConfiguration", settings);
+        connection.notify("workspace/didChangeConfiguration", &settings);
     }
     let capabilities = &answer["capabilities"];
     let sync = &capabilities["textDocumentSync"];
@@ -176,7 +173,7 @@ impl Server {
     }
 
     /// Sends a text to the server unless the server already has it. Returns the version of the text.
-    pub(crate) fn show(&self, file: &Path, text: &str, is_saved: bool) -> i64 {
+    pub(crate) fn show(&self, file: &Path, text: &str) -> i64 {
         let mut version = 0;
         self.connection.state.send_modify(|state| {
             state.used = Instant::now();
@@ -186,12 +183,8 @@ impl Server {
             let document = match known {
                 Some(known) if known.hash == hash => known,
                 known => {
-                    state.changed = Instant::now();
                     state.last_version += 1;
                     self.send_text(file, text, state.last_version, known.is_some());
-                    if is_saved && self.is_told_saves {
-                        self.notify_of(file, "textDocument/didSave");
-                    }
                     let path = file.to_path_buf();
                     Document { path, version: state.last_version, hash, published: None }
                 }
@@ -212,21 +205,24 @@ impl Server {
         let mut document = json!({ "uri": uri(file), "version": version });
         if is_open {
             let params = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
-            return self.connection.notify("textDocument/didChange", params);
+            self.connection.notify("textDocument/didChange", &params);
+            if self.is_told_saves {
+                self.notify_of(file, "textDocument/didSave");
+            }
+        } else {
+            document["languageId"] = self.spec.language(file).into();
+            document["text"] = text.into();
+            self.connection.notify("textDocument/didOpen", &json!({ "textDocument": document }));
         }
-        document["languageId"] = self.spec.language(file).into();
-        document["text"] = text.into();
-        self.connection.notify("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
     fn notify_of(&self, file: &Path, method: &str) {
-        self.connection.notify(method, json!({ "textDocument": { "uri": uri(file) } }));
+        self.connection.notify(method, &json!({ "textDocument": { "uri": uri(file) } }));
     }
 
     /// Tells the server which files have changed, with the events of the protocol.
     pub(crate) fn note_events(&self, events: &[Value]) {
-        let params = json!({ "changes": events });
-        self.connection.notify("workspace/didChangeWatchedFiles", params);
+        self.connection.notify("workspace/didChangeWatchedFiles", &json!({ "changes": events }));
     }
 
     /// Closes the document of a file that was deleted.
@@ -238,73 +234,61 @@ impl Server {
         });
     }
 
-    /// Waits until the server has loaded the project.
-    async fn wait_until_ready(&self, deadline: Instant) -> Result<(), String> {
-        let readiness = self.spec.readiness;
-        let loaded = self.wait_for(deadline, |state| state.is_ready(readiness).then_some(()));
-        loaded.await.ok_or_else(|| LOADING.to_owned())
-    }
-
-    /// Waits until `find` finds something in the state of the server. Returns `None` at the deadline and after the end
-    /// of the server.
-    async fn wait_for<T>(
+    /// Waits for an answer of the server until the deadline. An error is part of a sentence.
+    async fn wait_until<T>(
         &self,
         deadline: Instant,
-        find: impl Fn(&ServerState) -> Option<T>,
-    ) -> Option<T> {
+        answer: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        let waiting = timeout_at(deadline, answer);
+        match self.connection.ended.run_until_cancelled(waiting).await {
+            Some(Ok(answer)) => Ok(answer),
+            None => Err("it has just ended".to_owned()),
+            Some(Err(_)) if self.is_ready() => Err(TOO_LATE.to_owned()),
+            Some(Err(_)) => Err(LOADING.to_owned()),
+        }
+    }
+
+    /// Waits until the server has loaded the project.
+    async fn loaded(&self) {
+        while !self.is_ready() {
+            sleep(STATE_PAUSE).await;
+        }
+    }
+
+    /// Finds the errors of a text that the server was shown.
+    async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
+        self.loaded().await;
+        let state = &self.connection.state;
+        let wants_pulls = state.borrow().wants_pulls;
+        if self.can_pull || wants_pulls {
+            let mut errors = self.pull(file).await?;
+            errors.extend(state.borrow().published(file, version).unwrap_or_default());
+            return Ok(errors);
+        }
         loop {
-            let found = find(&self.connection.state.borrow());
-            let is_over = Instant::now() >= deadline || self.connection.ended.is_cancelled();
-            if found.is_some() || is_over {
-                return found;
+            if let Some(errors) = state.borrow().published(file, version) {
+                return Ok(errors);
             }
             sleep(STATE_PAUSE).await;
         }
     }
 
     /// Asks the server for the errors of a document.
-    async fn pull(&self, file: &Path, deadline: Instant) -> Option<Vec<Problem>> {
+    async fn pull(&self, file: &Path) -> Result<Vec<Problem>, String> {
         loop {
-            let left = deadline.checked_duration_since(Instant::now())?;
             let params = json!({ "textDocument": { "uri": uri(file) } });
-            match self.connection.request("textDocument/diagnostic", params, left).await {
-                Ok(report) => return errors_in(&report["items"]),
+            match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
+                Ok(report) => {
+                    let errors = errors_in(&report["items"]);
+                    return errors.ok_or_else(|| "its answer cannot be read".to_owned());
+                }
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
                 }
-                Err(_) => return None,
+                Err(error) => return Err(shown_words(&error.to_string())),
             }
         }
-    }
-
-    /// Returns the errors of a text that the server was shown; `None` if they are not known by the deadline.
-    async fn errors_of_version(
-        &self,
-        file: &Path,
-        version: i64,
-        is_saved: bool,
-        deadline: Instant,
-    ) -> Option<Vec<Problem>> {
-        let connection = &self.connection;
-        let wants_pulls = connection.state.borrow().wants_pulls;
-        let mut errors = if self.can_pull || wants_pulls {
-            let mut pulled = self.pull(file, deadline).await?;
-            if let Some((_, pushed)) = connection.state.borrow().published(file, version, is_saved)
-            {
-                pulled.extend_from_slice(pushed);
-            }
-            pulled
-        } else {
-            let publication = self.wait_for(deadline, |state| {
-                let (settled, errors) = state.published(file, version, is_saved)?;
-                (settled <= Instant::now()).then(|| errors.to_vec())
-            });
-            publication.await?
-        };
-        errors.sort();
-        errors.dedup();
-        // Another call may have shown a newer text in the meantime.
-        connection.state.borrow().document(file, version).is_some().then_some(errors)
     }
 
     /// Sends a request and waits for its result until the deadline. An error is part of a sentence.
@@ -314,13 +298,11 @@ impl Server {
         params: Value,
         deadline: Instant,
     ) -> Result<Value, String> {
-        self.wait_until_ready(deadline).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let answer = self.connection.request(method, params, left).await;
-        answer.map_err(|error| match error {
-            RequestError::TimedOut(_) => TOO_LATE.to_owned(),
-            other => other.to_string(),
-        })
+        let answer = self.wait_until(deadline, async {
+            self.loaded().await;
+            self.connection.request(method, params, MAX_WAIT).await
+        });
+        answer.await?.map_err(|error| shown_words(&error.to_string()))
     }
 }
 
@@ -333,14 +315,16 @@ impl DiagnosticSource for Server {
         &'a self,
         file: &'a Path,
         text: &'a str,
-        is_saved: bool,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Problem>, String>> {
         Box::pin(async move {
-            let version = self.show(file, text, is_saved);
-            self.wait_until_ready(deadline).await?;
-            let errors = self.errors_of_version(file, version, is_saved, deadline).await;
-            errors.ok_or_else(|| TOO_LATE.to_owned())
+            let version = self.show(file, text);
+            let mut errors = self.wait_until(deadline, self.errors_of(file, version)).await??;
+            errors.sort();
+            errors.dedup();
+            // Another call may have shown a newer text in the meantime.
+            let is_same = self.connection.state.borrow().document(file, version).is_some();
+            is_same.then_some(errors).ok_or_else(|| "the file was changed again".to_owned())
         })
     }
 }
@@ -421,36 +405,36 @@ mod tests {
     async fn errors_of_an_earlier_text_are_never_those_of_a_later_one() {
         let sync = json!({ "textDocumentSync": { "change": 2, "save": { "includeText": false } } });
         let (server, mut peer, _tasks) = started(&sync).await;
-        let old = server.show(&file(), "a\n\u{e4}b", false);
+        let old = server.show(&file(), "a\n\u{e4}b");
         assert_eq!(peer.next().await["params"]["textDocument"]["languageId"], "python");
-        let new = server.show(&file(), "new", true);
+        let new = server.show(&file(), "new");
         assert_ne!(old, new);
         let change = peer.next().await["params"].take();
         assert_eq!(change["textDocument"]["version"], new);
         assert_eq!(change["contentChanges"], json!([{ "text": "new" }]));
         assert_eq!(peer.next().await["method"], "textDocument/didSave");
         peer.publish(&json!(old), "stale").await;
-        let early = server.errors(&file(), "new", true, almost_now()).await;
+        let early = server.errors(&file(), "new", almost_now()).await;
         assert_eq!(early, Err(TOO_LATE.to_owned()));
         peer.publish(&json!(new), "right").await;
-        let found = server.errors(&file(), "new", true, soon()).await.unwrap();
+        let found = server.errors(&file(), "new", soon()).await.unwrap();
         assert_eq!(found[0].message, "right");
         // The earlier text is no longer open.
-        assert_eq!(server.errors_of_version(&file(), old, false, almost_now()).await, None);
-        assert_eq!(server.show(&file(), "new", true), new);
-        server.show(&file(), "newest", false);
+        assert_eq!(server.connection.state.borrow().published(&file(), old), None);
+        assert_eq!(server.show(&file(), "new"), new);
+        server.show(&file(), "newest");
         peer.publish(&Value::Null, "without a version").await;
-        let found = server.errors(&file(), "newest", false, soon()).await.unwrap();
+        let found = server.errors(&file(), "newest", soon()).await.unwrap();
         assert_eq!(found[0].message, "without a version");
     }
 
     #[tokio::test]
     async fn a_busy_server_is_asked_again_and_one_that_has_ended_knows_nothing() {
         let (server, mut peer, _tasks) = started(&json!({ "diagnosticProvider": {} })).await;
-        server.show(&file(), "text", false);
+        server.show(&file(), "text");
         assert_eq!(peer.next().await["method"], "textDocument/didOpen");
         let path = file();
-        let asking = server.errors(&path, "text", false, soon());
+        let asking = server.errors(&path, "text", soon());
         let answering = async {
             for code in RETRIED_CODES {
                 let request = peer.next().await;
@@ -464,14 +448,14 @@ mod tests {
         let (errors, ()) = tokio::join!(asking, answering);
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
-        assert!(server.errors(&path, "text", false, soon()).await.is_err());
+        assert!(server.errors(&path, "text", soon()).await.is_err());
     }
 
     #[tokio::test]
     async fn the_number_of_open_documents_is_bounded() {
         let (server, mut peer, _tasks) = started(&json!({ "textDocumentSync": 1 })).await;
         for number in 0..=MAX_DOCUMENTS {
-            server.show(&file().with_file_name(format!("{number}.py")), "text", false);
+            server.show(&file().with_file_name(format!("{number}.py")), "text");
             assert_eq!(peer.next().await["method"], "textDocument/didOpen");
         }
         let closed = peer.next().await;

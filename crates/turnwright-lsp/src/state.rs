@@ -16,8 +16,6 @@ use turnwright_types::hash::std_hash;
 const MAX_PROGRESS: usize = 64;
 /// Errors published without a version are taken for those of the latest text if no others follow within this time.
 const QUIET_TIME: Duration = Duration::from_millis(250);
-/// When another file has changed, older errors count only if no newer ones come within this time.
-const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 /// A server that has reported no progress within this time is assumed to have loaded the project.
 const QUIET_START: Duration = Duration::from_secs(3);
 
@@ -48,7 +46,6 @@ pub(crate) struct Document {
 /// The errors that a server has published.
 #[derive(Debug)]
 pub(crate) struct Published {
-    at: Instant,
     /// The time from which these errors count, unless others replace them before.
     settled: Instant,
     errors: Vec<Problem>,
@@ -63,9 +60,8 @@ pub(crate) struct ServerState {
     pub(crate) last_version: i64,
     /// True if the server has registered to be asked for diagnostics.
     pub(crate) wants_pulls: bool,
-    /// The time when the server was last used, and the time when a new text was last sent.
+    /// The time when the server was last used.
     pub(crate) used: Instant,
-    pub(crate) changed: Instant,
     started: Instant,
     /// Hashes of the tokens of all progress that has not ended; `None` if none was reported yet.
     progress: Option<HashSet<u64>>,
@@ -74,14 +70,12 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new() -> ServerState {
-        let now = Instant::now();
         ServerState {
             documents: Vec::new(),
             last_version: 0,
             wants_pulls: false,
-            used: now,
-            changed: now,
-            started: now,
+            used: Instant::now(),
+            started: Instant::now(),
             progress: None,
             is_quiescent: false,
         }
@@ -126,13 +120,12 @@ impl ServerState {
         let mut open = self.documents.iter_mut();
         let Some(document) = open.find(|document| document.path == path) else { return };
         let Some(errors) = errors_in(&params["diagnostics"]) else { return };
-        let at = Instant::now();
         let settled = match params["version"].as_i64() {
-            Some(version) if version == document.version => at,
+            Some(version) if version == document.version => Instant::now(),
             Some(_) => return,
-            None => at + QUIET_TIME,
+            None => Instant::now() + QUIET_TIME,
         };
-        document.published = Some(Published { at, settled, errors });
+        document.published = Some(Published { settled, errors });
     }
 
     /// Returns a document if it still has the text of this version.
@@ -141,18 +134,10 @@ impl ServerState {
         open.find(|document| document.path == file && document.version == version)
     }
 
-    /// Returns the errors published for a text, and the time from which they count. Those of a saved text may change
-    /// when another file does.
-    pub(crate) fn published(
-        &self,
-        file: &Path,
-        version: i64,
-        is_saved: bool,
-    ) -> Option<(Instant, &[Problem])> {
-        let Published { at, settled, errors } = self.document(file, version)?.published.as_ref()?;
-        let may_depend = is_saved && *at < self.changed;
-        let counts = if may_depend { self.changed + DEPENDENT_TIME } else { *settled };
-        Some((counts, errors.as_slice()))
+    /// Returns the errors that the server has published for a text.
+    pub(crate) fn published(&self, file: &Path, version: i64) -> Option<Vec<Problem>> {
+        let published = self.document(file, version)?.published.as_ref()?;
+        (published.settled <= Instant::now()).then(|| published.errors.clone())
     }
 }
 
@@ -179,18 +164,14 @@ mod tests {
             state.take_errors(&publish(&path, ignored, "of another text"));
         }
         state.take_errors(&publish(&path.with_file_name("b"), json!(2), "of another file"));
-        assert_eq!(state.published(&path, 2, true), None);
+        assert_eq!(state.published(&path, 2), None);
         state.take_errors(&publish(&path, json!(2), "right"));
         state.take_errors(&publish(&path, json!(1), "late"));
-        let (settled, errors) = state.published(&path, 2, true).unwrap();
-        assert!(settled <= Instant::now() && errors[0].message == "right");
+        assert_eq!(state.published(&path, 2).unwrap()[0].message, "right");
+        assert_eq!(state.published(&path, 1), None);
+        // Others may still follow.
         state.take_errors(&publish(&path, Value::Null, "without a version"));
-        assert!(state.published(&path, 2, true).unwrap().0 > Instant::now());
-        // Another file has changed since, and new errors because of that may be published soon.
-        state.changed = Instant::now() + Duration::from_secs(9);
-        assert_eq!(state.published(&path, 2, true).unwrap().0, state.changed + DEPENDENT_TIME);
-        assert!(state.published(&path, 2, false).unwrap().0 < state.changed);
-        assert_eq!(state.published(&path, 1, false), None);
+        assert_eq!(state.published(&path, 2), None);
     }
 
     #[test]

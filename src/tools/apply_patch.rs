@@ -132,7 +132,8 @@ impl Tool for ApplyPatch {
             }
             steps.push(step);
         }
-        Ok(with_diffs(steps, ctx.env.files.roots()))
+        let content = step_diffs(&steps, ctx.env.files.roots());
+        Ok((steps, content))
     }
 
     fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {
@@ -434,14 +435,10 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
     }
 }
 
-/// Adds the changes that the user is shown and asked about.
-pub(super) fn with_diffs(
-    steps: Vec<PatchStep>,
-    roots: &Roots,
-) -> (Vec<PatchStep>, Vec<CallContent>) {
+/// The changes that the user is shown and asked about.
+pub(super) fn step_diffs(steps: &[PatchStep], roots: &Roots) -> Vec<CallContent> {
     let mut room = edit_common::MAX_CARD_BYTES;
-    let content = steps.iter().map(|step| step_diff(step, roots, &mut room)).collect();
-    (steps, content)
+    steps.iter().map(|step| step_diff(step, roots, &mut room)).collect()
 }
 
 fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
@@ -482,7 +479,6 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
     let mut total = LineCounts::default();
     let mut lines = String::new();
     let mut room = line_changes::MAX_SHOWN_LINES;
-    let mut card = edit_common::MAX_CARD_BYTES;
     for step in steps {
         let (verb, applied) = match &step.action {
             PatchAction::Add(applied) => ("Added", Some(applied)),
@@ -527,7 +523,7 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
         view: Some(CallView { title, kind: ApplyPatch::KIND, locations }),
-        content: steps.iter().map(|step| step_diff(step, roots, &mut card)).collect(),
+        content: step_diffs(steps, roots),
         images: Vec::new(),
     }
 }

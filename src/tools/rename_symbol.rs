@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::apply_patch::{PatchStep, run_steps, with_diffs};
+use super::apply_patch::{PatchStep, run_steps, step_diffs};
 use super::arguments::{PATH, ShownArgument};
 use super::symbols::{NO_SERVER, shown};
 use super::{
@@ -129,7 +129,8 @@ impl Tool for RenameSymbol {
             });
             steps.push(applying.await.map_err(|error| error.to_string())??);
         }
-        Ok(with_diffs(steps, roots))
+        let content = step_diffs(&steps, roots);
+        Ok((steps, content))
     }
 
     fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {

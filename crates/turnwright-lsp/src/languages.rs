@@ -40,13 +40,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 const STARTING: &str = "it is still starting";
 
-/// Decides which servers may run in a session, and in which sandbox. The methods block.
+/// Decides which servers may run in a session, and in which sandbox.
 pub trait LanguageGate: std::fmt::Debug + Send + Sync {
-    /// Returns true if this server may be started for the project in this folder of the session.
-    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool;
-
-    /// Returns the sandbox profile for the session's servers; `None` if there is no sandbox, so that no server starts.
-    fn profile(&self) -> Option<SandboxProfile>;
+    /// Returns the sandbox profile for this server; `None` if there is no sandbox, or if the server may not be started
+    /// for the project in this folder of the session. Blocks.
+    fn profile(&self, server: &LanguageServer, folder: &Path) -> Option<SandboxProfile>;
 }
 
 /// The environment that a session provides for its servers.
@@ -420,10 +418,6 @@ impl LanguageSite {
     /// Prepares the launch of a server for a file; `None` if it may not or cannot be started. Blocks.
     fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
         let folder = self.folders.iter().find(|folder| file.starts_with(folder))?;
-        // This comes first because it nearly always settles the matter.
-        if !self.gate.permits(spec, folder) {
-            return None;
-        }
         let program = find_program(spec, &self.environment)?;
         // A program inside the project may not stand in for a built-in server that the user has installed.
         let real = real_path(&program).ok()?;
@@ -435,7 +429,7 @@ impl LanguageSite {
             program,
             root: spec.root(file, folder)?,
             environment: self.environment.clone(),
-            profile: self.gate.profile()?,
+            profile: self.gate.profile(spec, folder)?,
             cache: self.cache.join(folder_name(&spec.name)),
             memory: self.memory,
         })

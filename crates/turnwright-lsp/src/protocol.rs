@@ -27,17 +27,13 @@ pub(crate) const CHANGED: u8 = 2;
 pub(crate) const DELETED: u8 = 3;
 
 /// A position between two characters, with line and column counted from 0.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) character: u32,
 }
 
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(crate) struct Range {
     pub(crate) start: Position,
     pub(crate) end: Position,
@@ -99,7 +95,7 @@ fn narrow(number: usize) -> u32 {
 }
 
 /// An error that a server has found.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     pub(crate) range: Range,
     pub(crate) code: String,

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::ProjectFile;
-use crate::trust::{self, TrustStore};
+use super::{ProjectFile, project_servers};
+use crate::trust::TrustStore;
 use crate::{SettingsSnapshot, jsonc};
 use turnwright_lsp::{LanguageServer, configured_servers, find_program, known_servers};
 use turnwright_types::effect::escape_hidden_line;
@@ -35,21 +35,9 @@ pub(super) fn find(
     if settings.values.lsp.mode() == LspMode::Off {
         return (None, Vec::new());
     }
-    let content = match trust::read_project_file(folder, LANGUAGE_FILE) {
-        Ok(None) => return (None, Vec::new()),
-        Ok(Some(content)) => content,
-        Err(why) => {
-            problems.push(format!("{LANGUAGE_FILE} {why} and is ignored"));
-            return (None, Vec::new());
-        }
-    };
-    let (servers, of_entries) = match jsonc::parse(&content) {
-        Ok(value) => configured_servers(&value),
-        Err(why) => {
-            problems.push(format!("{LANGUAGE_FILE} is invalid ({why}) and is ignored"));
-            return (None, Vec::new());
-        }
-    };
+    let parsed = project_servers::read(folder, LANGUAGE_FILE, jsonc::parse, problems);
+    let Some((content, value)) = parsed else { return (None, Vec::new()) };
+    let (servers, of_entries) = configured_servers(&value);
     problems.extend(of_entries.into_iter().map(|problem| format!("{LANGUAGE_FILE}: {problem}")));
     let is_trusted = trust.is_trusted(folder, LANGUAGE_FILE, content.as_bytes());
     let requests = servers.iter().map(|server| {

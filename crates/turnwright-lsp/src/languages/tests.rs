@@ -53,11 +53,7 @@ async fn only_text_of_bounded_length_is_read() {
 struct Closed;
 
 impl LanguageGate for Closed {
-    fn permits(&self, _: &LanguageServer, _: &Path) -> bool {
-        false
-    }
-
-    fn profile(&self) -> Option<SandboxProfile> {
+    fn profile(&self, _: &LanguageServer, _: &Path) -> Option<SandboxProfile> {
         None
     }
 }

@@ -10,18 +10,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::catalogue::{LanguageServer, known_servers};
-use crate::process::{Launch, find_program};
-use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, file_edits, places, uri};
-use crate::report::{DiagnosticSource, ErrorCounts, FileReport, Finding};
+use crate::process::{LanguageSite, Launch};
+use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
+use crate::report::{DiagnosticSource, FileReport, Finding};
 use crate::server::{LOADING, Phase, Server, run};
-use turnwright_sandbox::SandboxProfile;
 use turnwright_types::file_change::{FileChange, FileState};
-use turnwright_workspace::exec::Environment;
-use turnwright_workspace::{nofollow, real_path};
+use turnwright_workspace::nofollow;
 
 /// The most servers of a session that run at the same time.
 const MAX_RUNNING: usize = 3;
@@ -39,30 +35,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a server has to publish the errors of other files after the last change.
 const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 const STARTING: &str = "it is still starting";
-
-/// Decides which servers may run in a session, and in which sandbox.
-pub trait LanguageGate: std::fmt::Debug + Send + Sync {
-    /// Returns the sandbox profile for this server; `None` if there is no sandbox, or if the server may not be started
-    /// for the project in this folder of the session. Blocks.
-    fn profile(&self, server: &LanguageServer, folder: &Path) -> Option<SandboxProfile>;
-}
-
-/// The environment that a session provides for its servers.
-#[derive(Debug)]
-pub struct LanguageSite {
-    /// The folders of the session, as real paths.
-    pub folders: Vec<PathBuf>,
-    pub environment: Environment,
-    /// The folder below which servers may write.
-    pub cache: PathBuf,
-    /// The most bytes of memory that one server may use, including the processes that it has started.
-    pub memory: u64,
-    /// The user's servers, which take precedence over the built-in ones.
-    pub configured: Vec<LanguageServer>,
-    pub gate: Arc<dyn LanguageGate>,
-    pub stop: CancellationToken,
-    pub tracker: TaskTracker,
-}
 
 /// The servers of a session. Clones share them.
 #[derive(Clone, Debug)]
@@ -115,7 +87,7 @@ pub struct FileBefore {
 enum ErrorsBefore {
     /// Those of this text, which the server has not been asked for yet.
     OfText(Arc<str>),
-    Counted(ErrorCounts),
+    Known(Vec<Problem>),
 }
 
 impl LanguageServers {
@@ -136,9 +108,7 @@ impl LanguageServers {
         self.use_server(file).await?;
         let errors = match read_text(file).await {
             Ok(text) => ErrorsBefore::OfText(text.into()),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                ErrorsBefore::Counted(ErrorCounts::default())
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => ErrorsBefore::Known(Vec::new()),
             Err(_) => return None,
         };
         let before = FileBefore { path: file.to_path_buf(), errors };
@@ -222,18 +192,16 @@ impl LanguageServers {
         deadline: Instant,
     ) -> Result<Finding, String> {
         let old_errors = match &before.errors {
-            ErrorsBefore::Counted(counts) => counts.clone(),
-            ErrorsBefore::OfText(old) => {
-                ErrorCounts::of(&source.errors(&before.path, old, deadline).await?)
-            }
+            ErrorsBefore::Known(errors) => errors.clone(),
+            ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
         };
         let errors = source.errors(&before.path, text, deadline).await?;
         self.0.state.send_modify(|state| {
             let mut all = state.edited.iter_mut();
             if let Some(edited) = all.find(|edited| edited.file == *before) {
                 // A review is a new beginning. The errors before the first edit are those before the turn.
-                let known = if is_edit { old_errors.clone() } else { ErrorCounts::of(&errors) };
-                edited.file.errors = ErrorsBefore::Counted(known);
+                let known = if is_edit { &old_errors } else { &errors };
+                edited.file.errors = ErrorsBefore::Known(known.clone());
             }
         });
         Ok(Finding::compare(&old_errors, &errors, source.encoding(), text))
@@ -392,7 +360,7 @@ impl LanguageServers {
         let (sender, phase) = watch::channel(Phase::Starting);
         let new = Started {
             spec: Arc::clone(&launch.spec),
-            root: launch.root.clone(),
+            root: launch.program.workdir.clone(),
             phase,
             since: Instant::now(),
             restarts,
@@ -411,28 +379,6 @@ impl LanguageServers {
             }
         });
         started
-    }
-}
-
-impl LanguageSite {
-    /// Prepares the launch of a server for a file; `None` if it may not or cannot be started. Blocks.
-    fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
-        let folder = self.folders.iter().find(|folder| file.starts_with(folder))?;
-        let program = find_program(spec, &self.environment)?;
-        // A program inside the project may not stand in for a built-in server that the user has installed.
-        let real = real_path(&program).ok()?;
-        if !spec.is_configured && self.folders.iter().any(|folder| real.starts_with(folder)) {
-            return None;
-        }
-        Some(Launch {
-            spec: Arc::clone(spec),
-            program,
-            root: spec.root(file, folder)?,
-            environment: self.environment.clone(),
-            profile: self.gate.profile(spec, folder)?,
-            cache: self.cache.join(folder_name(&spec.name)),
-            memory: self.memory,
-        })
     }
 }
 
@@ -481,12 +427,6 @@ fn file_event(change: &FileChange) -> Option<Value> {
         _ => CHANGED,
     };
     Some(json!({ "uri": uri(&change.path), "type": event }))
-}
-
-/// Returns the name of a server's folder, without characters that have a meaning in paths.
-fn folder_name(server: &str) -> String {
-    let chars = server.chars().take(64);
-    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
 async fn read_text(file: &Path) -> io::Result<String> {

@@ -5,7 +5,7 @@
 //!   server       one running server: its start and its end, its documents, and the errors of each text
 //!   state        what is known of a server: its open documents, published errors and progress
 //!   connection   requests, responses and notifications; `framing` has the frames of messages
-//!   process      the process of a server, in the sandbox
+//!   process      the process of a server, and the session that it runs in
 //!   catalogue    the built-in servers, and those of `.lsp.json`
 //!   report       compares errors, and reports the new ones; has the trait of those that find them
 //!   protocol     positions, errors and edits as the protocol defines them
@@ -21,7 +21,7 @@ mod server;
 mod state;
 
 pub use catalogue::{LanguageServer, configured_servers, known_servers};
-pub use languages::{FileBefore, LanguageGate, LanguageServers, LanguageSite};
-pub use process::find_program;
+pub use languages::{FileBefore, LanguageServers};
+pub use process::{LanguageGate, LanguageSite, find_program};
 pub use protocol::FileEdits;
 pub use report::{FileReport, Finding};

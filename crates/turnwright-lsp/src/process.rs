@@ -1,5 +1,5 @@
-//! The process of a server: always in the sandbox, without network, and without write access to the project. The
-//! process may write only to its own cache folder and to a temporary folder.
+//! The process of a server, and the session that it runs in: always in the sandbox, without network, and without write
+//! access to the project. The process may write only to its own cache folder and to a temporary folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::catalogue::LanguageServer;
 use turnwright_sandbox::{Network, SandboxProfile};
@@ -30,31 +32,58 @@ pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<
     find_in_path(Path::new(&spec.command), environment.get("PATH"))
 }
 
-/// Everything that is needed to start a server's process.
+/// Decides which servers may run in a session, and in which sandbox.
+pub trait LanguageGate: std::fmt::Debug + Send + Sync {
+    /// Returns the sandbox profile for this server; `None` if there is no sandbox, or if the server may not be started
+    /// for the project in this folder of the session. Blocks.
+    fn profile(&self, server: &LanguageServer, folder: &Path) -> Option<SandboxProfile>;
+}
+
+/// The environment that a session provides for its servers.
+#[derive(Debug)]
+pub struct LanguageSite {
+    /// The folders of the session, as real paths.
+    pub folders: Vec<PathBuf>,
+    pub environment: Environment,
+    /// The folder below which servers may write.
+    pub cache: PathBuf,
+    /// The most bytes of memory that one server may use, including the processes that it has started.
+    pub memory: u64,
+    /// The user's servers, which take precedence over the built-in ones.
+    pub configured: Vec<LanguageServer>,
+    pub gate: Arc<dyn LanguageGate>,
+    pub stop: CancellationToken,
+    pub tracker: TaskTracker,
+}
+
+/// A server's process, ready to be started.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) spec: Arc<LanguageServer>,
-    pub(crate) program: PathBuf,
-    pub(crate) root: PathBuf,
-    pub(crate) environment: Environment,
-    /// The sandbox profile of the session's servers. Its writable paths are replaced before the start.
-    pub(crate) profile: SandboxProfile,
-    /// The server's own folder.
-    pub(crate) cache: PathBuf,
+    pub(crate) program: PipedProgram,
+    pub(crate) temp: PrivateTempFolder,
     /// The most bytes of memory that the process may use, including those that it has started.
     pub(crate) memory: u64,
 }
 
-impl Launch {
-    /// Makes the server's folders and the description of its process. Blocks.
-    fn prepare(self) -> Result<(PipedProgram, PrivateTempFolder), String> {
+impl LanguageSite {
+    /// Prepares the process of a server for a file; `None` if it may not or cannot be started. Blocks.
+    pub(crate) fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
+        let folder = self.folders.iter().find(|folder| file.starts_with(folder))?;
+        let program = find_program(spec, &self.environment)?;
+        // A program inside the project may not stand in for a built-in server that the user has installed.
+        let real = real_path(&program).ok()?;
+        if !spec.is_configured && self.folders.iter().any(|folder| real.starts_with(folder)) {
+            return None;
+        }
+        let workdir = spec.root(file, folder)?;
+        let profile = self.gate.profile(spec, folder)?;
         turnwright_sandbox::namespace_support();
-        std::fs::create_dir_all(&self.cache)
-            .map_err(|error| format!("its folder cannot be made: {}", io_error_text(&error)))?;
-        let cache = real_path(&self.cache).map_err(|error| error.to_string())?;
-        let temp = PrivateTempFolder::create()
-            .map_err(|error| format!("its temporary folder cannot be made: {error}"))?;
-        let temp_path = real_path(temp.path()).map_err(|error| error.to_string())?;
+        let own = self.cache.join(folder_name(&spec.name));
+        std::fs::create_dir_all(&own).ok()?;
+        let cache = real_path(&own).ok()?;
+        let temp = PrivateTempFolder::create().ok()?;
+        let temp_path = real_path(temp.path()).ok()?;
         let mut environment = self.environment.for_sandbox();
         for (name, folder) in CACHES {
             environment = environment.with(name, cache.join(folder));
@@ -62,26 +91,32 @@ impl Launch {
         for name in ["TMPDIR", "TMP", "TEMP"] {
             environment = environment.with(name, temp_path.clone());
         }
-        for (name, value) in &self.spec.environment {
+        for (name, value) in &spec.environment {
             environment = environment.with(name, value);
         }
-        let profile = SandboxProfile {
+        let sandbox = Some(SandboxProfile {
             writable: vec![cache, temp_path],
             read_only: Vec::new(),
             caches: Vec::new(),
             layers: Vec::new(),
             network: Network::Off,
-            ..self.profile
-        };
-        let words = self.spec.arguments.iter().map(OsString::from);
-        let program = PipedProgram {
-            command_line: std::iter::once(self.program.into_os_string()).chain(words).collect(),
-            workdir: self.root,
-            environment,
-            sandbox: Some(profile),
-        };
-        Ok((program, temp))
+            ..profile
+        });
+        let words = spec.arguments.iter().map(OsString::from);
+        let command_line = std::iter::once(program.into_os_string()).chain(words).collect();
+        Some(Launch {
+            spec: Arc::clone(spec),
+            program: PipedProgram { command_line, workdir, environment, sandbox },
+            temp,
+            memory: self.memory,
+        })
     }
+}
+
+/// Returns the name of a server's folder, without characters that have a meaning in paths.
+fn folder_name(server: &str) -> String {
+    let chars = server.chars().take(64);
+    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
 /// A running server process. On drop, it and all processes that it has started are killed.
@@ -89,6 +124,7 @@ impl Launch {
 pub(crate) struct ServerProcess {
     group: ProcessGroup,
     temp: PrivateTempFolder,
+    memory: u64,
 }
 
 impl ServerProcess {
@@ -97,18 +133,15 @@ impl ServerProcess {
     /// # Errors
     /// Returns the reason, as part of a sentence, if the process cannot be started.
     pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
-        let preparing = spawn_blocking(move || launch.prepare());
-        let (program, temp) =
-            preparing.await.map_err(|_| "it could not be prepared".to_owned())??;
-        let (group, pipes) = ProcessGroup::start_piped(&program)
+        let (group, pipes) = ProcessGroup::start_piped(&launch.program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
-        Ok((ServerProcess { group, temp }, pipes))
+        Ok((ServerProcess { group, temp: launch.temp, memory: launch.memory }, pipes))
     }
 
     /// Waits until the process has ended or uses too much memory. Returns the reason, as part of a sentence.
-    pub(crate) async fn ended(&mut self, memory: u64) -> String {
-        let too_much = self.group.memory_above(Some(memory));
+    pub(crate) async fn ended(&mut self) -> String {
+        let too_much = self.group.memory_above(Some(self.memory));
         tokio::select! {
             bytes = too_much => {
                 format!("it held {} of memory, more than it may", text::format_bytes(bytes))
@@ -122,5 +155,16 @@ impl ServerProcess {
         self.group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
         let temp = self.temp;
         spawn_blocking(move || drop(temp)).await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_server_has_no_path_in_its_name() {
+        assert_eq!(folder_name("../a b/c"), "---a-b-c");
+        assert_eq!(folder_name(&"x".repeat(999)).len(), 64);
     }
 }

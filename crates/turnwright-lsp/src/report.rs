@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::protocol::{Encoding, MAX_ERRORS, Problem};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 
 /// The most errors of a file that are listed.
@@ -31,29 +30,6 @@ pub(crate) trait DiagnosticSource: Send + Sync {
         text: &'a str,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Problem>, String>>;
-}
-
-/// The number of occurrences of each error in a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ErrorCounts(HashMap<u64, usize>);
-
-impl ErrorCounts {
-    pub(crate) fn of(problems: &[Problem]) -> ErrorCounts {
-        let mut counts = ErrorCounts::default();
-        for problem in problems {
-            *counts.0.entry(kind(problem)).or_default() += 1;
-        }
-        counts
-    }
-
-    /// Returns true if there may be more errors than were counted.
-    fn is_cut_off(&self) -> bool {
-        self.0.values().sum::<usize>() >= MAX_ERRORS
-    }
-}
-
-fn kind(problem: &Problem) -> u64 {
-    std_hash((&problem.code, &problem.message))
 }
 
 /// The report of a server about a file that was changed.
@@ -81,18 +57,21 @@ pub enum Finding {
 impl Finding {
     /// Finds the errors of a text that it did not have before a change.
     pub(crate) fn compare(
-        before: &ErrorCounts,
+        before: &[Problem],
         now: &[Problem],
         encoding: Encoding,
         text: &str,
     ) -> Finding {
-        if before.is_cut_off() && !now.is_empty() {
+        if before.len() >= MAX_ERRORS && !now.is_empty() {
             return Finding::NotKnown(TOO_MANY.to_owned());
         }
-        let mut known = before.0.clone();
+        let mut known: HashMap<_, usize> = HashMap::new();
+        for problem in before {
+            *known.entry((&problem.code, &problem.message)).or_default() += 1;
+        }
         let mut new = Vec::new();
         for problem in now {
-            match known.get_mut(&kind(problem)) {
+            match known.get_mut(&(&problem.code, &problem.message)) {
                 Some(left) if *left > 0 => *left -= 1,
                 _ => new.push(problem),
             }
@@ -179,9 +158,8 @@ mod tests {
     }
 
     fn compare(before: &[Problem], now: &[Problem]) -> String {
-        let counts = ErrorCounts::of(before);
         let text = "\u{1f600}abc\n".repeat(40);
-        let finding = Finding::compare(&counts, now, Encoding::Utf16, &text);
+        let finding = Finding::compare(before, now, Encoding::Utf16, &text);
         report(finding).for_model("a.rs")
     }
 

@@ -64,8 +64,7 @@ pub(crate) struct Server {
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
 pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: CancellationToken) {
     let spec = Arc::clone(&launch.spec);
-    let root = launch.root.clone();
-    let memory = launch.memory;
+    let root = launch.program.workdir.clone();
     let (mut process, pipes) = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
         Some(Ok(started)) => started,
         Some(Err(why)) => {
@@ -93,7 +92,7 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
-        why = process.ended(memory) => Err(why),
+        why = process.ended() => Err(why),
         end = working => end,
     };
     // Another process may take over from here on.

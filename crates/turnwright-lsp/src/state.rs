@@ -39,16 +39,9 @@ pub(crate) struct Document {
     pub(crate) version: i64,
     /// The hash of the document's text.
     pub(crate) hash: u64,
-    /// The errors that the server has published for this text.
-    pub(crate) published: Option<Published>,
-}
-
-/// The errors that a server has published.
-#[derive(Debug)]
-pub(crate) struct Published {
-    /// The time from which these errors count, unless others replace them before.
-    settled: Instant,
-    errors: Vec<Problem>,
+    /// The errors that the server has published for this text, and the time from which they count, unless others
+    /// replace them before.
+    pub(crate) published: Option<(Vec<Problem>, Instant)>,
 }
 
 /// The state of a server, as known from the messages in both directions.
@@ -125,7 +118,7 @@ impl ServerState {
             Some(_) => return,
             None => Instant::now() + QUIET_TIME,
         };
-        document.published = Some(Published { settled, errors });
+        document.published = Some((errors, settled));
     }
 
     /// Returns a document if it still has the text of this version.
@@ -136,8 +129,8 @@ impl ServerState {
 
     /// Returns the errors that the server has published for a text.
     pub(crate) fn published(&self, file: &Path, version: i64) -> Option<Vec<Problem>> {
-        let published = self.document(file, version)?.published.as_ref()?;
-        (published.settled <= Instant::now()).then(|| published.errors.clone())
+        let (errors, settled) = self.document(file, version)?.published.as_ref()?;
+        (*settled <= Instant::now()).then(|| errors.clone())
     }
 }
 

@@ -1,6 +1,14 @@
 //! Tests of the look-up of names, files and servers.
 
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
 use super::*;
+use crate::process::LanguageGate;
+use turnwright_sandbox::SandboxProfile;
+use turnwright_workspace::exec::{Environment, PipedProgram};
+use turnwright_workspace::real_path;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 #[test]
 fn a_name_is_found_as_a_whole_word_on_its_line() {
@@ -20,12 +28,6 @@ fn a_name_is_found_as_a_whole_word_on_its_line() {
         assert_eq!(occurrences(text, symbol, line), expected, "{symbol} {line:?}");
     }
     assert_eq!(occurrences(&"a ".repeat(99), "a", None).len(), MAX_TRIES);
-}
-
-#[test]
-fn the_folder_of_a_server_has_no_path_in_its_name() {
-    assert_eq!(folder_name("../a b/c"), "---a-b-c");
-    assert_eq!(folder_name(&"x".repeat(999)).len(), 64);
 }
 
 #[tokio::test]
@@ -74,11 +76,13 @@ async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
     });
     let launch = |root: &str| Launch {
         spec: Arc::clone(&servers.specs()[0]),
-        program: PathBuf::new(),
-        root: root.into(),
-        environment: environment.clone(),
-        profile: SandboxProfile::default(),
-        cache: PathBuf::new(),
+        program: PipedProgram {
+            command_line: Vec::new(),
+            workdir: root.into(),
+            environment: environment.clone(),
+            sandbox: Some(SandboxProfile::default()),
+        },
+        temp: PrivateTempFolder::create().unwrap(),
         memory: 1,
     };
     // Two calls may notice at the same time that a server is missing, before its task has begun.

@@ -58,8 +58,8 @@ impl Turn {
 /// Words the reports for the model and the user. Missing results are mentioned to the user only, because the model
 /// cannot do anything about them.
 fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
-    let with_errors: Vec<_> = reports.iter().filter(|report| report.new_errors() > 0).collect();
-    if with_errors.is_empty() {
+    let count: usize = reports.iter().map(FileReport::new_errors).sum();
+    if count == 0 {
         let unknown =
             reports.iter().filter(|report| matches!(report.finding, Finding::NotKnown(_)));
         let names: Vec<_> = unknown.map(|report| name(report, cwd)).collect();
@@ -67,12 +67,12 @@ fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
         let notice = format!("No language server has checked the latest version of {named} yet.");
         return ClosingWords { notice: (!names.is_empty()).then_some(notice), request: None };
     }
-    let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
     let errors = if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") };
     let mut request = "Language servers were asked after your edits. This is new since the turn began; correct what \
                        your edits have caused, or say why it stays:\n"
         .to_owned();
-    for report in with_errors.iter().take(MAX_FILES) {
+    let with_errors = reports.iter().filter(|report| report.new_errors() > 0);
+    for report in with_errors.take(MAX_FILES) {
         request.push_str(&format!("{}\n", report.for_model(&name(report, cwd))));
     }
     ClosingWords {

@@ -301,7 +301,7 @@ impl LanguageServers {
         refresh(&server, file).await;
         server.show(file, &text);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let name = &server.spec.name;
+        let name = &started.spec.name;
         let mut end = Err(format!("{name} finds nothing"));
         for byte in places {
             params["textDocument"] = json!({ "uri": uri(file) });

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     peer: Peer,
     pub(crate) state: watch::Sender<ServerState>,
     settings: Value,
-    folders: Value,
+    pub(crate) folders: Value,
     /// Cancelled when the connection ends.
     pub(crate) ended: CancellationToken,
 }

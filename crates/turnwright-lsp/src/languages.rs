@@ -32,7 +32,7 @@ const MAX_EDITED: usize = 50;
 /// The most occurrences of a name at which a server is asked about it, and the time limit for all of them together.
 const MAX_TRIES: usize = 5;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that a server has to publish the errors of other files after the last change.
+/// The time that a server has to publish the errors of a file after a change of another one.
 const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 const STARTING: &str = "it is still starting";
 
@@ -52,7 +52,7 @@ struct Shared {
 struct State {
     started: Vec<Started>,
     edited: Vec<Edited>,
-    /// The time when files were last changed.
+    /// The time of the last change of a file on which another edited file may depend.
     changed: Option<Instant>,
 }
 
@@ -218,7 +218,12 @@ impl LanguageServers {
         if events.is_empty() {
             return;
         }
-        self.0.state.send_modify(|state| state.changed = Some(Instant::now()));
+        self.0.state.send_modify(|state| {
+            let mut edited = state.edited.iter();
+            if edited.any(|edited| changes.iter().any(|change| change.path != edited.file.path)) {
+                state.changed = Some(Instant::now());
+            }
+        });
         for started in &self.0.state.borrow().started {
             if let Phase::Ready(server) = &*started.phase.borrow() {
                 server.note_events(&events);

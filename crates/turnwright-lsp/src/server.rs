@@ -76,13 +76,13 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     let folders = json!([{ "uri": uri(&root), "name": name }]);
     let (connection, mut tasks) =
-        connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders.clone());
+        connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders);
     let mut stderr = pipes.stderr;
     tasks.spawn(async move {
         copy(&mut stderr, &mut sink()).await.ok();
     });
     let working = async {
-        let server = initialize(&spec, &connection, &root, &folders).await?;
+        let server = initialize(&spec, &connection, &root).await?;
         phase.send_replace(Phase::Ready(Arc::new(server)));
         tokio::select! {
             () = connection.ended.cancelled() => Err("it closed its connection".to_owned()),
@@ -124,18 +124,17 @@ async fn initialize(
     spec: &Arc<LanguageServer>,
     connection: &Arc<Connection>,
     root: &Path,
-    folders: &Value,
 ) -> Result<Server, String> {
     let params = json!({
         "processId": null,
         "clientInfo": { "name": "turnwright", "version": env!("CARGO_PKG_VERSION") },
         "rootUri": uri(root),
-        "workspaceFolders": folders,
+        "workspaceFolders": connection.folders,
         "initializationOptions": spec.options,
         "capabilities": client_capabilities()
     });
-    let answer = connection.request("initialize", params, spec.startup()).await;
-    let answer = answer.map_err(|error| {
+    let asking = connection.request("initialize", params, spec.startup());
+    let answer = asking.await.map_err(|error| {
         format!("it could not be initialised: {}", shown_words(&error.to_string()))
     })?;
     connection.notify("initialized", &json!({}));
@@ -382,8 +381,7 @@ mod tests {
             peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             assert_eq!(peer.next().await["method"], "initialized");
         };
-        let (server, ()) =
-            tokio::join!(initialize(&spec, &connection, &root, &Value::Null), answering);
+        let (server, ()) = tokio::join!(initialize(&spec, &connection, &root), answering);
         (server.unwrap(), peer, tasks)
     }
 

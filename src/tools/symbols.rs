@@ -122,15 +122,17 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
 /// Returns the lines of a file; no lines unless the model may read the file without a question. `None` for a file that
 /// is not looked at.
 async fn read_lines(path: &Path, ctx: &ToolCtx) -> Option<(ResolvedPath, Vec<String>)> {
-    if ctx.env.files.roots().leads_elsewhere(path) {
+    let files = &ctx.env.files;
+    if files.roots().leads_elsewhere(path) {
         return None;
     }
-    let target = ctx.env.files.resolve(path).await.ok()?;
-    let Ok(file) = ctx.env.files.read(&target).await else { return Some((target, Vec::new())) };
-    if !edit_common::may_quote(&ctx.env, &target, &file).await {
-        return Some((target, Vec::new()));
+    let target = files.resolve(path).await.ok()?;
+    let mut shown = Vec::new();
+    if let Ok(file) = files.read(&target).await
+        && edit_common::may_quote(&ctx.env, &target, &file).await
+    {
+        let lines = file.text.lines().map(|line| text::first_chars(line.trim(), MAX_LINE_CHARS));
+        shown.extend(lines.map(escape_hidden));
     }
-    let lines = file.text.lines();
-    let shown = lines.map(|line| escape_hidden(text::first_chars(line.trim(), MAX_LINE_CHARS)));
-    Some((target, shown.collect()))
+    Some((target, shown))
 }

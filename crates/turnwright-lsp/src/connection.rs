@@ -68,8 +68,8 @@ pub(crate) fn connect(
 
 /// Writes messages to the server.
 async fn write(mut messages: OutboxDrain, mut input: impl AsyncWrite + Unpin) {
-    while let Some(lines) = messages.next().await {
-        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    while let Some(batch) = messages.next().await {
+        let lines = batch.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let frames = lines.map(frame).collect::<Vec<_>>().concat();
         let written = timeout(WRITE_TIMEOUT, input.write_all(&frames)).await;
         if !matches!(written, Ok(Ok(()))) {
@@ -129,7 +129,7 @@ impl Connection {
                 self.peer.complete(&id, result);
             }
             ParsedLine::Message(RpcMessage::Notification { method, params }) => {
-                if let Ok(params) = params.read() {
+                if let Ok(params) = params.read::<Value>() {
                     self.state.send_modify(|state| state.handle_notification(&method, &params));
                 }
             }

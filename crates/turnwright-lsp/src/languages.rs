@@ -328,7 +328,7 @@ impl LanguageServers {
         spawn_blocking(move || servers.find_server(&file)).await.ok().flatten()
     }
 
-    /// Blocks.
+    /// Does the same. Blocks.
     fn find_server(&self, file: &Path) -> Option<Started> {
         for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
             let mut restarts = 0;

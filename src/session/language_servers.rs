@@ -77,8 +77,8 @@ impl SessionHost {
     /// The mode of the settings, and the known servers that are installed. Blocks.
     pub(crate) fn installed_language_servers(&self) -> (LspMode, Vec<String>) {
         let mode = self.config().snapshot().values.lsp.mode();
-        let mut servers = known_servers();
-        servers.retain(|server| find_program(server, &self.environment).is_some());
-        (mode, servers.into_iter().map(|server| server.name).collect())
+        let known = known_servers().iter();
+        let found = known.filter(|server| find_program(server, &self.environment).is_some());
+        (mode, found.map(|server| server.name.clone()).collect())
     }
 }

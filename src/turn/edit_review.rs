@@ -41,8 +41,8 @@ impl Turn {
             return ClosingWords::default();
         };
         // A helper's edits are reviewed by the turn that started the helper.
-        let is_due = languages.has_unreviewed() && self.says_done() && !self.is_helper();
-        if !is_due || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
+        let may_review = self.says_done() && !self.is_helper();
+        if !may_review || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
             return ClosingWords::default();
         }
         let asking = languages.review(TIME_LIMIT);

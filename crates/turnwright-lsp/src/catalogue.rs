@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -20,10 +21,6 @@ const MAX_SERVERS: usize = 32;
 const MAX_SHOWN_CHARS: usize = 200;
 /// The most bytes of a server's words that are looked at.
 const MAX_WORDS_BYTES: usize = 4 * 1024;
-
-/// The built-in servers. For each file, the first one that is installed and works is used. The settings override
-/// defaults that would repeat the session's checks, hold build locks, or do work in advance.
-const KNOWN: &str = include_str!("servers.json");
 
 /// A server that can be started, as `.lsp.json` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -116,13 +113,18 @@ impl LanguageServer {
     }
 }
 
-/// Returns the built-in servers.
-pub fn known_servers() -> Vec<LanguageServer> {
-    let (mut servers, _) = configured_servers(&serde_json::from_str(KNOWN).unwrap_or_default());
-    for server in &mut servers {
-        server.is_configured = false;
-    }
-    servers
+/// Returns the built-in servers. For each file, the first one that is installed and works is used. Their settings
+/// override defaults that would repeat the session's checks, hold build locks, or do work in advance.
+pub fn known_servers() -> &'static [LanguageServer] {
+    static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
+        let file: Value = serde_json::from_str(include_str!("servers.json")).unwrap_or_default();
+        let (mut servers, _) = configured_servers(&file);
+        for server in &mut servers {
+            server.is_configured = false;
+        }
+        servers
+    });
+    &KNOWN
 }
 
 /// Returns the servers in a file, and a sentence about each entry that cannot be used.
@@ -159,7 +161,8 @@ mod tests {
 
     #[test]
     fn all_known_servers_are_understood() {
-        let (servers, problems) = configured_servers(&serde_json::from_str(KNOWN).unwrap());
+        let file: Value = serde_json::from_str(include_str!("servers.json")).unwrap();
+        let (servers, problems) = configured_servers(&file);
         assert_eq!((servers.len(), problems), (10, Vec::new()));
         assert!(known_servers().iter().all(|server| !server.is_configured));
         assert_eq!(known_servers()[0].readiness, Readiness::Quiescence);

@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -43,8 +43,6 @@ pub struct LanguageServers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     site: LanguageSite,
-    /// All servers, in order of precedence. Read on first use.
-    specs: OnceLock<Vec<Arc<LanguageServer>>>,
     state: watch::Sender<State>,
 }
 
@@ -93,14 +91,7 @@ enum ErrorsBefore {
 impl LanguageServers {
     pub fn new(site: LanguageSite) -> LanguageServers {
         let state = watch::Sender::default();
-        LanguageServers(Arc::new(Shared { site, specs: OnceLock::new(), state }))
-    }
-
-    fn specs(&self) -> &[Arc<LanguageServer>] {
-        self.0.specs.get_or_init(|| {
-            let configured = self.0.site.configured.iter().cloned();
-            configured.chain(known_servers()).map(Arc::new).collect()
-        })
+        LanguageServers(Arc::new(Shared { site, state }))
     }
 
     /// Notes a file that is about to be edited, and starts its server; `None` if there is no server for it.
@@ -135,11 +126,6 @@ impl LanguageServers {
         self.report(before, true, deadline).await
     }
 
-    /// Returns true if a file was edited since the last review.
-    pub fn has_unreviewed(&self) -> bool {
-        self.0.state.borrow().edited.iter().any(|edited| edited.is_due)
-    }
-
     /// Reports the errors that the turn has caused in all files that were edited since the last review. No error is
     /// reported twice.
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
@@ -153,7 +139,7 @@ impl LanguageServers {
                 due.push(edited.file.clone());
             }
         });
-        if let Some(changed) = changed {
+        if let Some(changed) = changed.filter(|_| !due.is_empty()) {
             sleep_until(changed + DEPENDENT_TIME).await;
         }
         let mut reports = Vec::new();
@@ -195,16 +181,23 @@ impl LanguageServers {
             ErrorsBefore::Known(errors) => errors.clone(),
             ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
         };
+        if is_edit {
+            self.remember(before, &old_errors);
+        }
         let errors = source.errors(&before.path, text, deadline).await?;
+        if !is_edit {
+            self.remember(before, &errors);
+        }
+        Ok(Finding::compare(&old_errors, &errors, source.encoding(), text))
+    }
+
+    /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.
+    fn remember(&self, before: &FileBefore, errors: &[Problem]) {
         self.0.state.send_modify(|state| {
-            let mut all = state.edited.iter_mut();
-            if let Some(edited) = all.find(|edited| edited.file == *before) {
-                // A review is a new beginning. The errors before the first edit are those before the turn.
-                let known = if is_edit { &old_errors } else { &errors };
-                edited.file.errors = ErrorsBefore::Known(known.clone());
+            for edited in state.edited.iter_mut().filter(|edited| edited.file == *before) {
+                edited.file.errors = ErrorsBefore::Known(errors.to_vec());
             }
         });
-        Ok(Finding::compare(&old_errors, &errors, source.encoding(), text))
     }
 
     /// Forgets the edits of the previous turn.
@@ -330,7 +323,8 @@ impl LanguageServers {
 
     /// Does the same. Blocks.
     fn find_server(&self, file: &Path) -> Option<Started> {
-        for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
+        let specs = self.0.site.configured.iter().chain(known_servers());
+        for spec in specs.filter(|spec| spec.language(file).is_some()) {
             let mut restarts = 0;
             if let Some(known) = self.find_started(spec, file) {
                 restarts = match &*known.phase.borrow() {
@@ -349,10 +343,10 @@ impl LanguageServers {
         None
     }
 
-    fn find_started(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Started> {
+    fn find_started(&self, spec: &LanguageServer, file: &Path) -> Option<Started> {
         let state = self.0.state.borrow();
         let mut all = state.started.iter();
-        let found = all.find(|started| started.spec == *spec && file.starts_with(&started.root));
+        let found = all.find(|started| *started.spec == *spec && file.starts_with(&started.root));
         found.cloned()
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct Launch {
 
 impl LanguageSite {
     /// Prepares the process of a server for a file; `None` if it may not or cannot be started. Blocks.
-    pub(crate) fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
+    pub(crate) fn prepare(&self, spec: &LanguageServer, file: &Path) -> Option<Launch> {
         let folder = self.folders.iter().find(|folder| file.starts_with(folder))?;
         let program = find_program(spec, &self.environment)?;
         // A program inside the project may not stand in for a built-in server that the user has installed.
@@ -105,7 +105,7 @@ impl LanguageSite {
         let words = spec.arguments.iter().map(OsString::from);
         let command_line = std::iter::once(program.into_os_string()).chain(words).collect();
         Some(Launch {
-            spec: Arc::clone(spec),
+            spec: Arc::new(spec.clone()),
             program: PipedProgram { command_line, workdir, environment, sandbox },
             temp,
             memory: self.memory,

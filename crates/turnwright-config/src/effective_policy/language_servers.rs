@@ -73,12 +73,11 @@ pub fn language_trust(
     let environment = Environment::scrubbed(settings.config.inherited.iter().cloned(), &[]);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_NAMES);
     let names: Vec<_> = entries.map(|entry| folder.join(entry.file_name())).collect();
-    let mut servers = known_servers();
-    servers.retain(|server| {
+    let suitable = known_servers().iter().filter(|server| {
         names.iter().any(|name| server.is_about(name))
             && find_program(server, &environment).is_some()
     });
-    let requests: Vec<_> = servers.into_iter().map(|server| server.name).collect();
+    let requests: Vec<_> = suitable.map(|server| server.name.clone()).collect();
     (!requests.is_empty()).then(|| ProjectFile {
         name: LANGUAGE_TRUST,
         text: TRUSTED.to_owned(),

@@ -75,7 +75,7 @@ async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
         tracker: TaskTracker::new(),
     });
     let launch = |root: &str| Launch {
-        spec: Arc::clone(&servers.specs()[0]),
+        spec: Arc::new(known_servers()[0].clone()),
         program: PipedProgram {
             command_line: Vec::new(),
             workdir: root.into(),

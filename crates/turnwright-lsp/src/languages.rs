@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{LanguageSite, Launch};
 use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
-use crate::report::{DiagnosticSource, FileReport, Finding};
+use crate::report::{DiagnosticSource, FileReport, new_errors};
 use crate::server::{LOADING, Phase, Server, run};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::nofollow;
@@ -164,9 +164,9 @@ impl LanguageServers {
             refresh(&server, &before.path).await;
             self.compare(server.as_ref(), before, &text, is_edit, deadline).await
         };
-        let finding = comparing.await.unwrap_or_else(Finding::NotKnown);
+        let new_errors = comparing.await;
         let server = started.spec.name.clone();
-        Some(FileReport { server, file: before.path.clone(), finding })
+        Some(FileReport { server, file: before.path.clone(), new_errors })
     }
 
     async fn compare(
@@ -176,7 +176,7 @@ impl LanguageServers {
         text: &str,
         is_edit: bool,
         deadline: Instant,
-    ) -> Result<Finding, String> {
+    ) -> Result<Vec<String>, String> {
         let old_errors = match &before.errors {
             ErrorsBefore::Known(errors) => errors.clone(),
             ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
@@ -188,7 +188,7 @@ impl LanguageServers {
         if !is_edit {
             self.remember(before, &errors);
         }
-        Ok(Finding::compare(&old_errors, &errors, source.encoding(), text))
+        new_errors(&old_errors, &errors, source.encoding(), text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.

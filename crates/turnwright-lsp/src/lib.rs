@@ -24,4 +24,4 @@ pub use catalogue::{LanguageServer, configured_servers, known_servers};
 pub use languages::{FileBefore, LanguageServers};
 pub use process::{LanguageGate, LanguageSite, find_program};
 pub use protocol::FileEdits;
-pub use report::{FileReport, Finding};
+pub use report::{FileReport, counted_errors};

@@ -38,51 +38,75 @@ pub struct FileReport {
     /// The name of the server.
     pub server: String,
     pub file: PathBuf,
-    pub finding: Finding,
+    /// The new errors, each with its line and column, or the reason why they are not known, as part of a sentence.
+    pub new_errors: Result<Vec<String>, String>,
 }
 
-/// The result of comparing a file's errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    NoNewErrors,
-    NewErrors {
-        count: usize,
-        /// The first new errors, each with its line and column.
-        told: Vec<String>,
-    },
-    /// The reason why nothing is known, as part of a sentence.
-    NotKnown(String),
-}
-
-impl Finding {
-    /// Finds the errors of a text that it did not have before a change.
-    pub(crate) fn compare(
-        before: &[Problem],
-        now: &[Problem],
-        encoding: Encoding,
-        text: &str,
-    ) -> Finding {
-        if before.len() >= MAX_ERRORS && !now.is_empty() {
-            return Finding::NotKnown(TOO_MANY.to_owned());
-        }
-        let mut known: HashMap<_, usize> = HashMap::new();
-        for problem in before {
-            *known.entry((&problem.code, &problem.message)).or_default() += 1;
-        }
-        let mut new = Vec::new();
-        for problem in now {
-            match known.get_mut(&(&problem.code, &problem.message)) {
-                Some(left) if *left > 0 => *left -= 1,
-                _ => new.push(problem),
+impl FileReport {
+    /// Returns the text for the model, which calls the file `name`.
+    pub fn for_model(&self, name: &str) -> String {
+        let server = escape_hidden_line(&self.server);
+        let file = escape_hidden_line(name);
+        match &self.new_errors {
+            Err(why) => format!("[{server}: not known yet if {file} has new errors: {why}]"),
+            Ok(errors) => {
+                let count = errors.len();
+                let mut lines = vec![format!("[{server}: {} in {file}]", counted_errors(count))];
+                lines.extend(errors.iter().take(MAX_TOLD).cloned());
+                if count > MAX_TOLD {
+                    lines.push(format!("… and {} more", count - MAX_TOLD));
+                }
+                lines.join("\n")
             }
         }
-        if new.is_empty() {
-            return Finding::NoNewErrors;
-        }
-        let first = new.iter().take(MAX_TOLD);
-        let told = first.map(|problem| line(problem, encoding, text)).collect();
-        Finding::NewErrors { count: new.len(), told }
     }
+
+    /// Returns the line for the user.
+    pub fn for_user(&self) -> String {
+        let said = match &self.new_errors {
+            Err(why) => format!("nothing known yet: {why}"),
+            Ok(errors) => counted_errors(errors.len()),
+        };
+        text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
+    }
+
+    /// Returns the number of new errors; 0 if they are not known.
+    pub fn count(&self) -> usize {
+        self.new_errors.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// Formats a number of new errors.
+pub fn counted_errors(count: usize) -> String {
+    match count {
+        0 => "no new errors".to_owned(),
+        1 => "1 new error".to_owned(),
+        _ => format!("{count} new errors"),
+    }
+}
+
+/// Finds the errors of a text that it did not have before a change. Fails if the list of earlier errors was cut off.
+pub(crate) fn new_errors(
+    before: &[Problem],
+    now: &[Problem],
+    encoding: Encoding,
+    text: &str,
+) -> Result<Vec<String>, String> {
+    if before.len() >= MAX_ERRORS && !now.is_empty() {
+        return Err(TOO_MANY.to_owned());
+    }
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for problem in before {
+        *known.entry((&problem.code, &problem.message)).or_default() += 1;
+    }
+    let mut new = Vec::new();
+    for problem in now {
+        match known.get_mut(&(&problem.code, &problem.message)) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ => new.push(line(problem, encoding, text)),
+        }
+    }
+    Ok(new)
 }
 
 /// Formats an error with its line and column, counted from 1.
@@ -93,51 +117,6 @@ fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
     let line = start.line.saturating_add(1);
     let code = if problem.code.is_empty() { String::new() } else { format!("{}: ", problem.code) };
     escape_hidden(&format!("{line}:{column}: {code}{}", problem.message))
-}
-
-impl FileReport {
-    /// Returns the text for the model, which calls the file `name`.
-    pub fn for_model(&self, name: &str) -> String {
-        let server = escape_hidden_line(&self.server);
-        let file = escape_hidden_line(name);
-        match &self.finding {
-            Finding::NoNewErrors => format!("[{server}: no new errors in {file}]"),
-            Finding::NotKnown(why) => {
-                format!("[{server}: not known yet if {file} has new errors: {why}]")
-            }
-            Finding::NewErrors { count, told } => {
-                let mut lines = vec![format!("[{server}: {} in {file}]", new_errors(*count))];
-                lines.extend_from_slice(told);
-                let more = count - told.len();
-                if more > 0 {
-                    lines.push(format!("… and {more} more"));
-                }
-                lines.join("\n")
-            }
-        }
-    }
-
-    /// Returns the line for the user.
-    pub fn for_user(&self) -> String {
-        let said = match &self.finding {
-            Finding::NoNewErrors => "no new errors".to_owned(),
-            Finding::NotKnown(why) => format!("nothing known yet: {why}"),
-            Finding::NewErrors { count, .. } => new_errors(*count),
-        };
-        text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
-    }
-
-    /// Returns the number of new errors; 0 if it is not known.
-    pub fn new_errors(&self) -> usize {
-        match self.finding {
-            Finding::NewErrors { count, .. } => count,
-            Finding::NoNewErrors | Finding::NotKnown(_) => 0,
-        }
-    }
-}
-
-fn new_errors(count: usize) -> String {
-    if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") }
 }
 
 #[cfg(test)]
@@ -153,14 +132,13 @@ mod tests {
         Problem { range: Range { start, end: start }, code, message: message.to_owned() }
     }
 
-    fn report(finding: Finding) -> FileReport {
-        FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), finding }
+    fn report(new_errors: Result<Vec<String>, String>) -> FileReport {
+        FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), new_errors }
     }
 
     fn compare(before: &[Problem], now: &[Problem]) -> String {
         let text = "\u{1f600}abc\n".repeat(40);
-        let finding = Finding::compare(before, now, Encoding::Utf16, &text);
-        report(finding).for_model("a.rs")
+        report(new_errors(before, now, Encoding::Utf16, &text)).for_model("a.rs")
     }
 
     #[test]
@@ -179,7 +157,7 @@ mod tests {
     #[test]
     fn errors_that_were_cut_off_are_not_compared() {
         let many: Vec<_> = (0..200).map(|line| problem(line, "", &format!("m{line}"))).collect();
-        let unknown = report(Finding::NotKnown(TOO_MANY.to_owned())).for_model("a.rs");
+        let unknown = report(Err(TOO_MANY.to_owned())).for_model("a.rs");
         assert_eq!(compare(&many, &many), unknown);
         assert_eq!(compare(&many, &[problem(1, "", "x")]), unknown);
         assert_eq!(compare(&many, &[]), "[s: no new errors in a.rs]");
@@ -191,13 +169,13 @@ mod tests {
         let told = compare(&[], &many);
         assert!(told.starts_with("[s: 30 new errors in a.rs]\n1:3: m0\n"), "{told}");
         assert!(told.ends_with("\n10:3: m9\n… and 20 more"), "{told}");
-        let unknown = report(Finding::NotKnown("it is still starting".to_owned()));
+        let unknown = report(Err("it is still starting".to_owned()));
         assert_eq!(
             unknown.for_model("a.rs"),
             "[s: not known yet if a.rs has new errors: it is still starting]"
         );
         assert_eq!(unknown.for_user(), "s: nothing known yet: it is still starting");
-        assert_eq!(report(Finding::NoNewErrors).for_user(), "s: no new errors");
+        assert_eq!(report(Ok(Vec::new())).for_user(), "s: no new errors");
         assert!(compare(&[], &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
     }
 }

@@ -109,25 +109,21 @@ impl Tool for RenameSymbol {
         for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
+            let file = shown(&name);
             if edit_common::is_closed(&ctx.env, &target) {
-                let closed = shown(&name);
-                let why = format!("{closed} is closed to language servers. Nothing was changed.");
+                let why = format!("{file} is closed to language servers. Nothing was changed.");
                 return Err(why.into());
             }
-            let before = match ctx.env.files.read(&target).await {
-                Ok(before) => before,
-                Err(error) => {
-                    return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
-                }
-            };
-            let applying = spawn_blocking(move || match edits.apply(&before.text) {
-                Some(after) => Ok(PatchStep::replacing(name, target, before, after)),
-                None => Err(format!(
-                    "{} is not what the language server has seen. Nothing was changed.",
-                    shown(&name)
-                )),
+            let read = ctx.env.files.read(&target).await;
+            let before = read.map_err(|error| format!("{file} {error}. Nothing was changed."))?;
+            let applying = spawn_blocking(move || {
+                let after = edits.apply(&before.text)?;
+                Some(PatchStep::replacing(name, target, before, after))
             });
-            steps.push(applying.await.map_err(|error| error.to_string())??);
+            let step = applying.await.ok().flatten();
+            steps.push(step.ok_or_else(|| {
+                format!("{file} is not what the language server has seen. Nothing was changed.")
+            })?);
         }
         let content = step_diffs(&steps, roots);
         Ok((steps, content))

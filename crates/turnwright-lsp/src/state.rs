@@ -1,7 +1,6 @@
 //! The state of a server: the documents that it has open, the errors that it has published for them, and the progress
 //! that it reports.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,10 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::protocol::{Problem, errors_in, path_of};
-use turnwright_types::hash::std_hash;
 
-/// The most progress tokens that are tracked.
-const MAX_PROGRESS: usize = 64;
 /// Errors published without a version are taken for those of the latest text if no others follow within this time.
 const QUIET_TIME: Duration = Duration::from_millis(250);
 /// A server that has reported no progress within this time is assumed to have loaded the project.
@@ -56,8 +52,8 @@ pub(crate) struct ServerState {
     /// The time when the server was last used.
     pub(crate) used: Instant,
     started: Instant,
-    /// Hashes of the tokens of all progress that has not ended; `None` if none was reported yet.
-    progress: Option<HashSet<u64>>,
+    /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
+    running_tasks: Option<u32>,
     is_quiescent: bool,
 }
 
@@ -69,16 +65,16 @@ impl ServerState {
             wants_pulls: false,
             used: Instant::now(),
             started: Instant::now(),
-            progress: None,
+            running_tasks: None,
             is_quiescent: false,
         }
     }
 
     /// Returns true if the server has loaded the project.
     pub(crate) fn is_ready(&self, readiness: Readiness) -> bool {
-        match (readiness, &self.progress) {
+        match (readiness, self.running_tasks) {
             (Readiness::AtOnce, _) => true,
-            (Readiness::Progress, Some(running)) => running.is_empty(),
+            (Readiness::Progress, Some(running)) => running == 0,
             (Readiness::Progress, None) => self.started.elapsed() > QUIET_START,
             (Readiness::Quiescence, _) => self.is_quiescent,
         }
@@ -94,15 +90,10 @@ impl ServerState {
     }
 
     fn take_progress(&mut self, params: &Value) {
-        let token = std_hash(params["token"].to_string());
-        let running = self.progress.get_or_insert_default();
+        let running = self.running_tasks.get_or_insert_default();
         match params["value"]["kind"].as_str() {
-            Some("begin") if running.len() < MAX_PROGRESS => {
-                running.insert(token);
-            }
-            Some("end") => {
-                running.remove(&token);
-            }
+            Some("begin") => *running = running.saturating_add(1),
+            Some("end") => *running = running.saturating_sub(1),
             _ => {}
         }
     }

@@ -77,7 +77,9 @@ pub(crate) fn read_reply(
     match end {
         HandlerEnd::Cancelled => {}
         HandlerEnd::Failed(why) => reply.fail(why.clone()),
-        HandlerEnd::Exited(Some(0)) => reply.read_output(event, stdout.trim()),
+        HandlerEnd::Exited(Some(0)) => {
+            reply.read_output(event, stdout.trim_start_matches('\u{feff}').trim());
+        }
         HandlerEnd::Exited(Some(REFUSES)) => {
             let why = stderr.trim();
             let why = if why.is_empty() { "it gave no reason" } else { why };
@@ -265,6 +267,8 @@ mod tests {
             assert_eq!((failed.decision, failed.has_failed), (None, true));
             assert_eq!(failed.problems, [problem]);
         }
+        let marked = exits(HookEvent::PreToolUse, 0, "\u{feff}{\"decision\":\"block\"}\r\n", "");
+        assert_eq!(marked.decision, Some(HookDecision::Deny), "a byte order mark is no text");
         let killed = read_reply(HookEvent::Stop, &HandlerEnd::Exited(None), "", "");
         assert_eq!(killed.problems, ["a signal ended it"]);
     }

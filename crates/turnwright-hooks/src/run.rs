@@ -1,7 +1,7 @@
 //! Runs one handler: input on stdin, output and time bounded, and every process that it started ended afterwards.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ const READ_BYTES: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_millis(200);
 /// The time for which output is still read after the handler has exited.
 const DRAIN: Duration = Duration::from_millis(100);
+/// In the words of a program, which no shell reads, these stand for the folder of the project.
+const PLACEHOLDERS: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${TURNWRIGHT_PROJECT_DIR}"];
 
 /// The environment in which handlers run.
 #[derive(Clone, Debug)]
@@ -114,7 +116,7 @@ pub(crate) async fn run_handler(
         environment = environment.with(name, session);
     }
     let program = PipedProgram {
-        command_line: command_line(&handler.action, has_bash),
+        command_line: command_line(&handler.action, has_bash, &site.project),
         workdir: site.project.clone(),
         environment,
         sandbox,
@@ -132,9 +134,15 @@ fn changed_script(before: &[Script], now: &[Script]) -> String {
     format!("it did not run, because {name} {how}; run `/trust`")
 }
 
-fn command_line(action: &HookAction, has_bash: bool) -> Vec<OsString> {
+fn command_line(action: &HookAction, has_bash: bool, project: &Path) -> Vec<OsString> {
     match action {
-        HookAction::Program(words) => words.iter().map(OsString::from).collect(),
+        HookAction::Program(words) => {
+            let folder = project.to_string_lossy();
+            let filled = words.iter().map(|word| {
+                PLACEHOLDERS.iter().fold(word.clone(), |word, name| word.replace(name, &folder))
+            });
+            filled.map(OsString::from).collect()
+        }
         HookAction::Line { line, is_powershell: true } => {
             let program = if cfg!(windows) { "powershell" } else { "pwsh" };
             vec![program.into(), "-NoProfile".into(), "-Command".into(), line.into()]
@@ -245,4 +253,19 @@ fn text_of(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     redact::redact_in_place(&mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_the_folder_of_the_project_without_a_shell() {
+        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", "$HOME"];
+        let action = HookAction::Program(words.map(str::to_owned).into());
+        let line = command_line(&action, true, Path::new("/w s"));
+        assert_eq!(line, ["/w s/a.sh", "--in=/w s", "$HOME"]);
+        let action = HookAction::Line { line: words[0].to_owned(), is_powershell: false };
+        assert_eq!(command_line(&action, true, Path::new("/w s")), ["bash", "-c", words[0]]);
+    }
 }

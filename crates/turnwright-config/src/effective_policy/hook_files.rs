@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::ProjectFile;
-use crate::SettingsSnapshot;
 use crate::trust::{self, TrustStore};
+use crate::{SettingsSnapshot, jsonc};
 use turnwright_hooks::{Handler, HookScope, Script, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
@@ -125,7 +125,7 @@ impl HookReader<'_> {
     /// The content of a file of hooks; `None` if there is none. Notes what is wrong.
     fn parsed(&mut self, name: &str, text: Result<Option<String>, String>) -> Option<Value> {
         let fault = match text {
-            Ok(text) => match serde_json::from_str(&text?) {
+            Ok(text) => match jsonc::parse(&text?) {
                 Ok(whole) => return Some(whole),
                 Err(error) => format!("it is no valid JSON ({error}), and is ignored"),
             },

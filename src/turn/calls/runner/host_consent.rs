@@ -77,10 +77,10 @@ impl CallRunner {
         let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
         let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
         let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
-        let list: String = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
+        let lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
         let rules = self.env.shared.rules.get();
         let description = request.description(&rules, self.env.shared.mode.get());
-        let about = format!("{}\n\n{ABOUT_HOSTS}", (list + &description).trim_end());
+        let about = format!("{}\n\n{ABOUT_HOSTS}", (lines.concat() + &description).trim_end());
         let question = PermissionRequest {
             call: ctx.call.clone(),
             name: COMMAND_TOOL.to_owned(),

@@ -150,7 +150,7 @@ impl SessionHost {
         );
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
         if !is_elsewhere && opened.is_some() {
-            notices.extend(policy.hooks.news(settings, project_folder));
+            notices.extend(policy.hooks.offer(settings, project_folder));
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Conversation, Turn, TurnStep};
+use super::{Conversation, Turn, TurnStep, typed_parts};
 use tokio_util::sync::CancellationToken;
 use turnwright_hooks::HookEvent;
 use turnwright_store::Entry;
-use turnwright_types::message::{PromptPart, within_context};
+use turnwright_types::message::within_context;
 
 /// The most times that hooks may keep one turn from ending.
 const MAX_STOPS: u32 = 8;
@@ -29,7 +29,9 @@ impl Turn {
             let context = start_context(&self.conversation, source, &self.cancel).await;
             self.tell_context(&context);
         }
-        let fields = json!({ "prompt": self.prompt_text() });
+        let prompt = self.history.messages.get(self.prompt.first_message);
+        let typed = prompt.and_then(|message| message.as_user()).into_iter().flat_map(typed_parts);
+        let fields = json!({ "prompt": typed.collect::<Vec<_>>().join("\n") });
         let verdict = env.raise_hooks(HookEvent::UserPromptSubmit, "", fields, &self.cancel).await;
         if let Some(why) = verdict.block.or(verdict.stop) {
             self.refuse_prompt(&why).await;
@@ -37,16 +39,6 @@ impl Turn {
         }
         self.tell_context(&verdict.context);
         false
-    }
-
-    fn prompt_text(&self) -> String {
-        let prompt = self.history.messages.get(self.prompt.first_message);
-        let parts = prompt.and_then(|message| message.as_user()).map(|user| &user.parts);
-        let typed = parts.into_iter().flatten().filter_map(|part| match part {
-            PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
-            _ => None,
-        });
-        typed.collect::<Vec<_>>().join("\n")
     }
 
     /// Removes the refused prompt from the conversation.

@@ -457,7 +457,7 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(ran(&agent), 1, "another script is not what was trusted");
     assert!(
-        agent.thoughts().contains("tools/hook.sh has changed since it was trusted"),
+        agent.thoughts().contains("tools/hook.sh is not what you trusted"),
         "{}",
         agent.thoughts()
     );
@@ -482,7 +482,7 @@ fn a_project_cannot_switch_off_a_guard_of_the_user_by_its_files() {
         assert_eq!(agent.turn("go"), "end_turn");
         let thoughts = agent.thoughts();
         assert!(thoughts.contains("files run by your hooks"), "{thoughts}");
-        assert!(thoughts.contains("tools/guard.sh is not trusted"), "{thoughts}");
+        assert!(thoughts.contains("tools/guard.sh is not what you trusted"), "{thoughts}");
         assert!(!agent.path("a.txt").exists(), "what cannot be checked is refused: {command}");
         assert!(!agent.path("ran.txt").exists());
     }

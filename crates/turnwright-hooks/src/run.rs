@@ -89,8 +89,9 @@ pub(crate) async fn run_handler(
     // Files that cannot be checked might have changed since they were trusted.
     let (scripts, has_bash) =
         looked.map_err(|_| NoExit::Withheld("its files cannot be looked at".to_owned()))?;
-    if let Some(why) = reason_against(&handler.scripts, &scripts) {
-        return Err(NoExit::Withheld(format!("it did not run, because {why}")));
+    if let Some(file) = changed_file(&handler.scripts, &scripts) {
+        let why = format!("it did not run, because {file} is not what you trusted; run `/trust`");
+        return Err(NoExit::Withheld(why));
     }
     let sandbox = site.sandbox.as_deref().filter(|_| handler.needs_sandbox(site.confines_all));
     if sandbox.is_none() && handler.needs_sandbox(site.confines_all) {
@@ -114,20 +115,13 @@ pub(crate) async fn run_handler(
     run_program(&program, input, (handler.time_limit, memory), cancel).await
 }
 
-/// Returns the reason why a handler must not run, if a file that it names is not the one that was read with its hook
-/// file.
-fn reason_against(before: &[Script], now: &[Script]) -> Option<String> {
-    let new = now.iter().find(|script| !before.contains(script));
-    let changed = new.or_else(|| before.iter().find(|script| !now.contains(script)));
-    let unreadable = now.iter().find(|script| script.sha256.is_none());
-    let name = escape_hidden_line(&changed.or(unreadable)?.name);
-    Some(if changed.is_none() {
-        format!("{name} cannot be compared")
-    } else if before.iter().any(|script| script.sha256.is_none()) {
-        format!("{name} is not trusted; run `/trust`")
-    } else {
-        format!("{name} has changed since it was trusted; run `/trust`")
-    })
+/// Returns the name of a file that is not the one that was read with the hook file, or that cannot be compared.
+fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
+    let mut all = now.iter().chain(before);
+    let changed = all.find(|script| {
+        script.sha256.is_none() || !before.contains(script) || !now.contains(script)
+    });
+    changed.map(|script| escape_hidden_line(&script.name))
 }
 
 fn command_line(action: &HookAction, has_bash: bool) -> Vec<OsString> {

@@ -130,10 +130,8 @@ pub async fn run_handlers(
     cancel: &CancellationToken,
 ) -> HookVerdict {
     let input = format!("{}\n", occasion.input(site));
-    let runs: Vec<BoxFuture<'_, HookVerdict>> = handlers
-        .iter()
-        .map(|handler| handler.run(&input, site, cancel).boxed())
-        .collect();
+    let runs: Vec<BoxFuture<'_, HookVerdict>> =
+        handlers.iter().map(|handler| handler.run(&input, site, cancel).boxed()).collect();
     let mut verdict = HookVerdict::default();
     let mut verdicts = stream::iter(runs).buffered(MAX_AT_ONCE);
     while let Some(next) = verdicts.next().await {

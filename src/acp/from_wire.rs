@@ -1,13 +1,53 @@
 //! Converts wire types to domain types.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
-use turnwright_types::message::{
-    ATTACHED_PICTURE, Media, PromptPart, UNREAD_DOCUMENT, UserMessage,
-};
+use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{read_picture, usual_base64};
+
+/// The hosts by which Windows names the files of a WSL distribution.
+const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
+
+/// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
+/// of the distribution, or with a drive.
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    if !cfg!(target_os = "linux") {
+        return path;
+    }
+    let foreign = path.to_str().filter(|text| !text.starts_with('/') || text.starts_with("//"));
+    let Some(slashed) = foreign.map(|text| text.replace('\\', "/")) else { return path };
+    if let Some((host, share)) = slashed.strip_prefix("//").and_then(|rest| rest.split_once('/')) {
+        let is_wsl = WSL_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known));
+        let inside = share.split_once('/').map_or("", |(_, inside)| inside);
+        return if is_wsl { format!("/{inside}").into() } else { path };
+    }
+    match slashed.split_once(':') {
+        Some((drive, rest)) if is_drive(drive) && (rest.is_empty() || rest.starts_with('/')) => {
+            format!("/mnt/{}{rest}", drive.to_ascii_lowercase()).into()
+        }
+        None if slashed.starts_with('/') => slashed.into(),
+        _ => path,
+    }
+}
+
+/// The address of a file that a client attaches. An editor on Windows names it like [`folder`].
+fn file_uri(uri: String) -> String {
+    let Some(place) = uri.strip_prefix("file://") else { return uri };
+    let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
+    let named = match plain.strip_prefix('/') {
+        Some(local) => local.to_owned(),
+        None => format!("//{plain}"),
+    };
+    let meant = folder(PathBuf::from(&named));
+    if meant == Path::new(&named) { uri } else { format!("file://{}", meant.display()) }
+}
+
+fn is_drive(name: &str) -> bool {
+    matches!(name.as_bytes(), [letter] if letter.is_ascii_alphabetic())
+}
 
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
@@ -35,11 +75,11 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
         ContentBlock::Text(text) if text.text.is_empty() => {}
         ContentBlock::Text(text) => parts.push(PromptPart::Text(text.text)),
         ContentBlock::ResourceLink(link) => {
-            parts.push(PromptPart::Link { name: link.name, uri: link.uri });
+            parts.push(PromptPart::Link { name: link.name, uri: file_uri(link.uri) });
         }
         ContentBlock::Resource(resource) => match resource.resource {
             EmbeddedResourceResource::TextResourceContents(it) => {
-                parts.push(PromptPart::Resource { uri: it.uri, text: it.text });
+                parts.push(PromptPart::Resource { uri: file_uri(it.uri), text: it.text });
             }
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
@@ -54,13 +94,17 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
 /// The first bytes of a PDF and of an archive, in base64.
 const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
-/// Adds an attached binary file: a picture as such, a document to be read by its turn, anything else by a description.
+/// The text of an attached document, which the model gets as the path of a file.
+const DOCUMENT: &str =
+    "[a document, not shown; if it is a file on the disk, read_file reads its text]";
+
+/// Adds an attached binary file: a picture as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
-    let BlobResourceContents { uri, mime_type, blob: data, .. } = blob;
+    let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
+    let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
-        let text = format!("{UNREAD_DOCUMENT}{data}");
-        return parts.push(PromptPart::Resource { uri, text });
+        return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
     }
     if let Ok(picture) = read_picture(data) {
         parts.push(PromptPart::Resource { uri, text: ATTACHED_PICTURE.to_owned() });
@@ -91,4 +135,52 @@ fn audio(mime: String, data: String) -> Result<Media, Error> {
 
 fn unsupported(what: &str) -> Error {
     Error::InvalidParams(format!("Prompts cannot contain {what}"))
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_as_an_editor_on_windows_writes_it_is_that_of_its_wsl_distribution() {
+        let table = [
+            (r"\home\me\a b", "/home/me/a b"),
+            (r"\\wsl.localhost\Ubuntu\home\me\ws", "/home/me/ws"),
+            (r"\\wsl$\Debian\home\me", "/home/me"),
+            ("//WSL.localhost/Ubuntu-24.04/home/me", "/home/me"),
+            (r"\\wsl.localhost\Ubuntu", "/"),
+            (r"C:\Users\me\ws", "/mnt/c/Users/me/ws"),
+            ("d:/ws", "/mnt/d/ws"),
+            ("D:", "/mnt/d"),
+            // These mean what they say.
+            ("/home/me/ws", "/home/me/ws"),
+            (r"/home/me/a\b", r"/home/me/a\b"),
+            (r"\\server\share", r"\\server\share"),
+            (r"a\b", r"a\b"),
+            ("c:x", "c:x"),
+            (r"\home:x", r"\home:x"),
+            ("file:///home/me", "file:///home/me"),
+            ("", ""),
+        ];
+        for (sent, expected) in table {
+            assert_eq!(folder(sent.into()), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn an_attached_file_as_an_editor_on_windows_names_it_is_one_of_its_wsl_distribution() {
+        let table = [
+            ("file:///c%3A/Users/me/a%20b.rs#L1:2", "file:///mnt/c/Users/me/a%20b.rs#L1:2"),
+            ("file:///D:/ws/a.rs", "file:///mnt/d/ws/a.rs"),
+            ("file://wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file://wsl%24/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:///home/me/a%3Ab.rs", "file:///home/me/a%3Ab.rs"),
+            ("file://server/share/a.rs", "file://server/share/a.rs"),
+            ("zed:///agent/thread/1", "zed:///agent/thread/1"),
+        ];
+        for (sent, expected) in table {
+            assert_eq!(file_uri(sent.to_owned()), expected, "{sent}");
+        }
+    }
 }

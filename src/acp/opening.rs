@@ -23,7 +23,7 @@ use super::schema::{
 };
 use super::v2::{self, AcpClientV2};
 use super::versions::Version;
-use super::{mcp_servers, to_wire};
+use super::{from_wire, mcp_servers, to_wire};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{
@@ -68,8 +68,12 @@ macro_rules! opening_requests {
             ) -> Result<WantedSession, Error> {
                 Ok(WantedSession {
                     id,
-                    cwd: self.cwd,
-                    folders: self.additional_directories,
+                    cwd: from_wire::folder(self.cwd),
+                    folders: self
+                        .additional_directories
+                        .into_iter()
+                        .map(from_wire::folder)
+                        .collect(),
                     servers: mcp_servers::server_specs(connection, self.mcp_servers)?,
                     options: read_options(self.meta.as_ref(), self.system_prompt)?,
                     settings: initial_settings(&self.config_options)?,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::methods::READING;
+use super::methods::FOR_HELPERS;
 use super::schema;
 use super::schema::{
     ErrorStopReason, IdleStateUpdate, IdleStopReason, MessageId, RequiresActionStateUpdate,
@@ -78,7 +78,7 @@ impl ToldSessions {
     /// # Errors
     /// If the request names such a session and does more than read it.
     pub(super) fn check_request(&self, method: &str, params: &Params) -> Result<(), Error> {
-        if self.0.lock().helpers.is_empty() || READING.contains(&method) {
+        if self.0.lock().helpers.is_empty() || FOR_HELPERS.contains(&method) {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.

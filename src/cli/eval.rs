@@ -1,7 +1,6 @@
 //! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
 
-use std::collections::HashSet;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -13,30 +12,25 @@ use tokio_util::sync::CancellationToken;
 use super::run::{parse_cost, parse_time};
 use super::stored::at_least_one;
 use super::{CliError, exit_code, write_stdout};
-use turnwright_config::{Config, NO_MODEL, Provider};
+use turnwright_config::Config;
 use turnwright_eval::make::{TaskSource, make};
-use turnwright_eval::results::{TrialLine, new_folder, read_lines};
-use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
+use turnwright_eval::results::{new_folder, read_lines};
+use turnwright_eval::schedule::{RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
 use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
 use turnwright_eval::{EvalError, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
-use turnwright_terminal::{UNUSABLE, runtime};
+use turnwright_terminal::{UNUSABLE, block_on};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
 
 const RUN_AFTER_HELP: &str = "\
 Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
-turnwright eval run fix-parser --set verify=off --out evals/.results/without
 Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
 130 if stopped.";
-
-const SHOW_AFTER_HELP: &str = "\
-Example: turnwright eval show evals/.results/after --html report.html
-turnwright eval compare evals/.results/before evals/.results/after";
 
 /// The exit status at a limit of the run.
 const AT_LIMIT: u8 = 6;
@@ -51,12 +45,30 @@ pub(super) enum EvalCommand {
     #[command(
         after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\""
     )]
-    New(NewTaskCliArgs),
+    New {
+        /// Name of the task
+        name: String,
+        /// Start where this session began: its id, a prefix of it, or `last`
+        #[arg(long, value_name = "ID", conflicts_with = "commit")]
+        session: Option<String>,
+        /// Start from this commit [default: HEAD]
+        #[arg(long, value_name = "COMMIT")]
+        commit: Option<String>,
+        /// Command that exits with 0 if the task is done; without one, a script to be written is made
+        #[arg(long, value_name = "CMD")]
+        check: Option<String>,
+        /// Folder of the tasks
+        #[arg(long, value_name = "DIR", default_value = "evals")]
+        tasks: PathBuf,
+    },
     /// Run the agent on tasks, again and again
     #[command(after_help = RUN_AFTER_HELP)]
     Run(EvalRunCliArgs),
     /// Show the results of a run, or compare those of two task by task
-    #[command(visible_alias = "compare", after_help = SHOW_AFTER_HELP)]
+    #[command(
+        visible_alias = "compare",
+        after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after"
+    )]
     Show(ShowCliArgs),
     /// Write tasks in the format of Harbor
     #[command(after_help = "Example: turnwright eval export --harbor out")]
@@ -67,24 +79,6 @@ pub(super) enum EvalCommand {
         #[arg(long, value_name = "DIR")]
         harbor: PathBuf,
     },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct NewTaskCliArgs {
-    /// Name of the task
-    name: String,
-    /// Start where this session began: its id, a prefix of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with = "commit")]
-    session: Option<String>,
-    /// Start from this commit [default: HEAD]
-    #[arg(long, value_name = "COMMIT")]
-    commit: Option<String>,
-    /// Command that exits with 0 if the task is done; without one, a script to be written is made
-    #[arg(long, value_name = "CMD")]
-    check: Option<String>,
-    /// Folder of the tasks
-    #[arg(long, value_name = "DIR", default_value = "evals")]
-    tasks: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -107,8 +101,8 @@ impl ChosenTasks {
 pub(super) struct EvalRunCliArgs {
     #[command(flatten)]
     chosen: ChosenTasks,
-    /// Models, as for --model, with commas between them [default: the configured one]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    /// Models, as for --model, with commas between them
+    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     models: Vec<String>,
     /// Trials of each task with each model
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -119,9 +113,6 @@ pub(super) struct EvalRunCliArgs {
     /// Setting for all trials; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Another build of turnwright to run the trials with
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
     /// Folder for the results; if it has some, the run goes on where it stopped
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -131,9 +122,6 @@ pub(super) struct EvalRunCliArgs {
     /// Longest time for the whole run, such as 90s, 10m or 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     max_time: Option<Duration>,
-    /// Keep the trees and the sessions of the trials
-    #[arg(long)]
-    keep: bool,
 }
 
 #[derive(Debug, Args)]
@@ -161,7 +149,7 @@ pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
 fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
     match command {
         EvalCommand::Show(args) => show(&args),
-        EvalCommand::New(NewTaskCliArgs { name, session, commit, check, tasks }) => {
+        EvalCommand::New { name, session, commit, check, tasks } => {
             wait_for(config, Vec::new(), async |workplace| {
                 let of_session = session.map(|name| session_source(&name, config)).transpose()?;
                 let source = of_session.or(commit.map(TaskSource::Commit));
@@ -184,8 +172,7 @@ fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does the work on a runtime, and returns its exit status. The first Ctrl-C asks the work to stop, the second one ends
-/// it.
+/// Does the work on a runtime, and returns its exit status. Ctrl-C asks the work to stop.
 fn wait_for(
     config: &Config,
     changes: Vec<String>,
@@ -193,24 +180,15 @@ fn wait_for(
 ) -> Result<ExitCode, EvalError> {
     let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
     let stop = CancellationToken::new();
-    let runtime = runtime()?;
-    let ended = runtime.block_on(async {
-        let mut working = pin!(async {
-            let workplace = Workplace::new(config, project, changes, stop.clone())?;
-            work(workplace).await
-        });
-        for _ in 0..2 {
-            tokio::select! {
-                ended = &mut working => return ended,
-                () = turnwright_rpc::stop_signal() => {
-                    stop.cancel();
-                    writeln!(stderr(), "\nStopping. Press Ctrl-C again to stop at once.").ok();
-                }
-            }
+    let workplace = Workplace::new(config, project, changes, stop.clone())?;
+    let ended = block_on(async {
+        let mut working = pin!(work(workplace));
+        tokio::select! {
+            ended = &mut working => return ended,
+            () = turnwright_rpc::stop_signal() => stop.cancel(),
         }
-        Err(EvalError::Stopped)
-    });
-    runtime.shutdown_background();
+        working.await
+    })?;
     match ended {
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
         ended => ended,
@@ -228,36 +206,21 @@ fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> 
 
 fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
     let tasks = args.chosen.read()?;
-    let mut models =
-        if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
-    // One that is named twice is the same.
-    let mut seen = HashSet::new();
-    models.retain(|model| seen.insert(model.clone()));
     let out = match args.out {
         Some(out) => out,
         None => new_folder(&args.chosen.tasks, &rfc3339(SystemTime::now())[..10])?,
     };
     let plan = RunPlan {
         tasks,
-        models,
+        models: args.models,
         runs: args.runs,
         jobs: args.jobs,
         out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
-        keeps_trees: args.keep,
     };
-    let program = args.program.map(std::path::absolute).transpose()?;
-    wait_for(config, args.set, async |mut workplace| {
-        if let Some(program) = program {
-            workplace.use_program(program)?;
-        }
-        let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
-        if stderr().is_terminal() {
-            // The line of the progress is not ended.
-            writeln!(stderr()).ok();
-        }
-        let end = ended?;
+    wait_for(config, args.set, async |workplace| {
+        let end = schedule::run(&plan, &workplace, &mut show_progress).await?;
         let place = plan.out.display();
         write_stdout(&table::text(&Summary::of(&read_lines(&plan.out)?)))?;
         write_stdout(&format!("\nThe results are in {place}.\n"))?;
@@ -272,53 +235,21 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalErro
     })
 }
 
-/// The model that the settings name.
-fn configured_model(config: &Config) -> Result<String, EvalError> {
-    let model = match config.snapshot().provider()? {
-        Provider::Offline => Some("offline".to_owned()),
-        Provider::Endpoint(endpoint) => endpoint.full_name(),
-        Provider::Unconfigured => None,
-    };
-    model.ok_or_else(|| EvalError::unusable(format!("{NO_MODEL}. Or name models with --models.")))
-}
-
-/// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
-fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
-    let is_terminal = stderr().is_terminal();
-    let mut text = String::new();
-    if is_terminal {
-        text.push_str("\r\u{1b}[K");
-    }
-    if let Some(line) = line {
-        let TrialLine { task, variant, run, outcome, reason, .. } = line;
-        let colon = if reason.is_empty() { "" } else { ": " };
-        let place = format!("{task} · {} · {run}", variant.model);
-        let told = format!("{place}: {}{colon}{reason}", outcome.word());
-        text.push_str(&format!("{}\n", escape_hidden_line(&told)));
-    }
-    text.push_str(&progress.line());
-    if !is_terminal {
-        text.push('\n');
-    }
-    stderr().write_all(text.as_bytes()).ok();
+fn show_progress(text: &str) {
+    writeln!(stderr(), "{}", escape_hidden_line(text)).ok();
 }
 
 fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
-    let mut lines = read_lines(&args.results)?;
+    let lines = read_lines(&args.results)?;
     let summary = match &args.other {
         None => Summary::of(&lines),
-        Some(other) => {
-            let others = read_lines(other)?;
-            let both = Summary::of_both(&lines, &others);
-            if both.comparisons.is_empty() {
-                return Err(EvalError::unusable("no model has trials in both of them"));
-            }
-            lines.extend(others);
-            both
-        }
+        Some(other) => Summary::of_both(&lines, &read_lines(other)?),
     };
+    if args.other.is_some() && summary.comparisons.is_empty() {
+        return Err(EvalError::unusable("no model has trials in both of them"));
+    }
     let shown = if let Some(file) = &args.html {
-        private_file::write(file, report::page(&summary, &lines).as_bytes())?;
+        private_file::write(file, report::page(&summary).as_bytes())?;
         format!("Wrote {}.\n", file.display())
     } else if args.json {
         format!("{:#}\n", serde_json::to_value(summary).map_err(std::io::Error::from)?)

@@ -31,6 +31,9 @@ pub(super) enum McpCommand {
         /// OAuth scope to request instead of the server's default (repeatable)
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
+        /// Redirect address of the registered client, such as http://localhost:3118/callback
+        #[arg(long, value_name = "URL")]
+        callback: Option<String>,
     },
     /// Delete the stored login of a server
     #[command(after_help = "Example: turnwright mcp logout https://mcp.example.com/mcp")]
@@ -42,8 +45,8 @@ pub(super) enum McpCommand {
 
 pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
     let done = match action {
-        McpCommand::Login { server, client_id, scopes } => {
-            login(config, &server, client_id, scopes)
+        McpCommand::Login { server, client_id, scopes, callback } => {
+            login(config, &server, client_id, scopes, callback.as_deref())
         }
         McpCommand::Logout { server } => logout(config, &server),
     };
@@ -60,11 +63,12 @@ fn login(
     server: &str,
     client_id: Option<String>,
     scopes: Vec<String>,
+    callback: Option<&str>,
 ) -> Result<String, String> {
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
     let runtime = turnwright_terminal::runtime().map_err(|error| error.to_string())?;
-    runtime.block_on(log_in(&login, client_id, scopes, |address: &str| {
+    runtime.block_on(log_in(&login, client_id, scopes, callback, |address: &str| {
         super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
     }))?;
     Ok(format!("Logged in to {server}."))

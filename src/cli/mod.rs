@@ -236,8 +236,7 @@ enum CliCommand {
         action: eval::EvalCommand,
     },
     /// Count the work of stored sessions by week and model
-    #[command(after_help = "Example: turnwright stats --weeks 12\n\
-                            turnwright stats --model gpt-5-mini --json")]
+    #[command(after_help = "Example: turnwright stats --weeks 12")]
     Stats(stats::StatsCliArgs),
     /// List hooks, or try those of an event
     #[command(

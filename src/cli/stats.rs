@@ -5,26 +5,22 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 
-use super::stored::at_least_one;
 use super::{CliError, report, write_stdout};
 use turnwright_config::Config;
 use turnwright_eval::counts;
 use turnwright_store::Store;
-use turnwright_store::stats::weeks_of_work;
+use turnwright_store::stats::count_work;
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, Args)]
 pub(super) struct StatsCliArgs {
     /// Number of weeks to look back
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
-    weeks: usize,
-    /// Print one JSON object per line
-    #[arg(long)]
-    json: bool,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    weeks: u32,
 }
 
-/// Counts the work of all sessions, or only that with the model that the flag of all commands names.
+/// Counts the work of all sessions.
 pub(super) fn run(args: &StatsCliArgs, config: &Config) -> ExitCode {
     report("stats", show(args, config))
 }
@@ -34,19 +30,8 @@ fn show(args: &StatsCliArgs, config: &Config) -> Result<(), CliError> {
     if !store.exists() {
         return Ok(write_stdout("No stored sessions.\n")?);
     }
-    let weeks = u32::try_from(args.weeks).unwrap_or(u32::MAX);
-    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(weeks));
+    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(args.weeks));
     let since = begin.unwrap_or(SystemTime::UNIX_EPOCH);
-    let mut found = store.read_blocking(|connection| weeks_of_work(connection, since))?;
-    if let Some(model) = &config.flags.model {
-        found.retain(|week| week.model == *model || model.ends_with(&format!("/{}", week.model)));
-    }
-    if args.json {
-        for week in &found {
-            let object = serde_json::to_string(week).map_err(std::io::Error::from)?;
-            write_stdout(&format!("{object}\n"))?;
-        }
-        return Ok(());
-    }
+    let found = store.read_blocking(|connection| count_work(connection, Some(since)))?;
     Ok(write_stdout(&counts::text(&found))?)
 }

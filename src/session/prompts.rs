@@ -16,8 +16,7 @@ use super::{PromptKey, title};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::turn::{
-    Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, leave_out_documents,
-    new_date_line,
+    Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, new_date_line,
 };
 use turnwright_mcp::{PromptRequest, WaitingCall};
 use turnwright_recording::outside::in_session;
@@ -387,9 +386,7 @@ pub(super) fn log_command(
     let log = conversation.log();
     log.begin_turn(kind, words);
     let id = history.mint_message_id();
-    let mut prompt = prompt.clone();
-    leave_out_documents(&mut prompt);
-    let message = Arc::new(Message::User(prompt));
+    let message = Arc::new(Message::User(prompt.clone()));
     let entry =
         Entry::Message { id: id.clone(), message: Arc::clone(&message), audience: Audience::User };
     log.add_entry(entry);

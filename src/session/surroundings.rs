@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::actor::SessionActor;
 use crate::tools::ToolEnv;
@@ -22,8 +22,6 @@ use turnwright_workspace::tool_versions::learn_versions;
 
 /// The time that gathering may take before the first prompt goes on without the rest.
 const GATHERING_TIME: Duration = Duration::from_millis(300);
-/// The time that the first request of a process has before programs are asked for their versions.
-const LEARNING_DELAY: Duration = Duration::from_millis(500);
 
 /// More lines than there are.
 const MAX_LINES: usize = 32;
@@ -54,15 +52,10 @@ impl SessionActor {
         if !can_ask || HAS_ASKED.swap(true, Ordering::Relaxed) {
             return;
         }
+        let Some(file) = versions_file(&env) else { return };
         let stop = self.host.stop_token();
         self.host.spawn(async move {
-            let learning = async {
-                sleep(LEARNING_DELAY).await;
-                let Some(file) = versions_file(&env) else { return };
-                if let Ok(environment) = spawn_blocking(move || own_environment(&env)).await {
-                    learn_versions(environment, file).await;
-                }
-            };
+            let learning = learn_versions(move || own_environment(&env), file);
             stop.run_until_cancelled(learning).await;
         });
     }

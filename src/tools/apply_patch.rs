@@ -125,6 +125,7 @@ impl Tool for ApplyPatch {
         for file in files {
             let Some(target) = targets.next() else { break };
             let to = renamed_to(&file).and_then(|_| targets.next());
+            check_new_name(&file)?;
             let step = plan_step(file, target, to, ctx).await?;
             bytes += step.bytes();
             if bytes > MAX_PATCHED_BYTES {
@@ -155,6 +156,7 @@ impl Tool for ApplyPatch {
 pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
     let files = &ctx.env.files;
     let mut unread = Vec::new();
+    let mut unshown = Vec::new();
     for step in &steps {
         if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
             return Err("Nothing was written: there is no permission for it.".into());
@@ -167,18 +169,26 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
         }
     }
     for number in 0..steps.len() {
-        if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
-            let name = steps[number].name.clone();
-            steps.truncate(number + 1);
-            let rest = roll_back(steps, files).await;
-            return Err(format!("{name} {error}. {rest}").into());
+        let name = steps[number].name.clone();
+        match execute_step(&mut steps[number], files, &ctx.cancel).await {
+            Ok(true) => {}
+            Ok(false) => unshown.push(name),
+            Err(error) => {
+                steps.truncate(number + 1);
+                let rest = roll_back(steps, files).await;
+                return Err(format!("{name} {error}. {rest}").into());
+            }
         }
     }
     delete_set_aside(&steps, files).await;
     for place in &unread {
         files.forget_seen(place);
     }
-    Ok(patch_outcome(&steps, &unread, files.roots()))
+    let mut outcome = patch_outcome(&steps, &unread, files.roots());
+    if !unshown.is_empty() {
+        outcome.append_note(edit_common::not_shown(&unshown.join(", ")));
+    }
+    Ok(outcome)
 }
 
 impl PatchStep {
@@ -245,6 +255,15 @@ impl PatchStep {
                 &self.target
             }
         }
+    }
+}
+
+/// Refuses a new file whose path ends like that of a folder.
+fn check_new_name(file: &FilePatch) -> Result<(), ToolRefusal> {
+    let added = Some(file.path.as_str()).filter(|_| matches!(file.change, PatchOp::Add { .. }));
+    match added.or(renamed_to(file)).filter(|name| edit_common::names_folder(name)) {
+        Some(name) => Err(file_refusal(name, edit_common::NAMES_FOLDER)),
+        None => Ok(()),
     }
 }
 
@@ -345,18 +364,20 @@ async fn plan_update(
     Err(refusal.into())
 }
 
-/// Executes one step and updates it with the text that was really written.
+/// Executes one step and updates it with the text that was really written. Returns false if the editor has taken that
+/// and does not show it.
 async fn execute_step(
     step: &mut PatchStep,
     files: &Files,
     cancel: &CancellationToken,
-) -> Result<(), FileError> {
+) -> Result<bool, FileError> {
     match &mut step.action {
         PatchAction::Add(applied) => {
             let written = files.write(&step.target, None, &applied.text, cancel).await?;
             if let Some(now) = edit_common::editor_changes("", applied, &written) {
                 *applied = now;
             }
+            return Ok(written.is_confirmed);
         }
         PatchAction::Update { before, applied, to, is_moved } => {
             if let Some(to) = to {
@@ -369,6 +390,7 @@ async fn execute_step(
                 if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
                     *applied = now;
                 }
+                return Ok(written.is_confirmed);
             }
         }
         PatchAction::Delete { before, aside } => {
@@ -380,7 +402,7 @@ async fn execute_step(
             *aside = Some(files.set_aside(&step.target).await?);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Deletes the files that were only set aside.

@@ -27,17 +27,17 @@ const CRASHED: &str = "cannot be read: its reader crashed, or needed more than 5
                        with exec";
 
 /// Limits the readers that this process runs at the same time.
-static PLACES: Semaphore = Semaphore::const_new(2);
+static READER_SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// Reads the text of a document, or of some of its pages; `None` if the bytes are not a document.
 ///
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
-pub(crate) async fn read_document(
+pub(super) async fn read_document(
     bytes: Vec<u8>,
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
-    let _place = PLACES.acquire().await.map_err(|error| error.to_string())?;
+    let _slot = READER_SLOTS.acquire().await.map_err(|error| error.to_string())?;
     let (mut group, pipes) = start_reader(pages).await.map_err(|error| {
         let why = io_error_text(&error);
         format!("cannot be read, because its reader was not started: {why}")

@@ -89,6 +89,15 @@ pub(super) async fn check_target(
     Err(write_failure(name, &FileError::Moved))
 }
 
+/// Why a new file cannot have a path that ends like that of a folder, as a phrase that follows the path.
+pub(super) const NAMES_FOLDER: &str =
+    "names a folder: give the whole path, with the name of the file. Folders are made with their files";
+
+/// Returns true if a path ends like that of a folder.
+pub(super) fn names_folder(path: &str) -> bool {
+    path.ends_with(std::path::is_separator) || path.ends_with("/.")
+}
+
 pub(super) fn write_failure(name: &str, error: &FileError) -> ToolRefusal {
     let says_so = !matches!(
         error,
@@ -118,6 +127,13 @@ pub(super) fn editor_changes(
     let spots = line_changes::diff_texts(before, &text);
     let count = line_changes::count_changed_lines(before, &text, &spots);
     Some(AppliedEdits { text, changes: spots, line_counts: count, edits: sent.edits.clone() })
+}
+
+/// The note about files that the editor says it has written, and that do not have the text.
+pub(super) fn not_shown(names: &str) -> String {
+    format!(
+        "[The editor took the text of {names}, but it is not there yet: read before you go on.]"
+    )
 }
 
 /// How the edits were matched, in a few words.

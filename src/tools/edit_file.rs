@@ -189,7 +189,12 @@ impl Tool for EditFile {
                 "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
             });
             let view = Some(view(&target, &roots, Some(&applied)));
-            ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
+            let mut outcome =
+                ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() };
+            if !written.is_confirmed {
+                outcome.append_note(edit_common::not_shown(&self.path));
+            }
+            outcome
         });
         work.await.map_err(|error| format!("The file was written; then: {error}").into())
     }

@@ -244,8 +244,8 @@ impl Tool for Exec {
             network: confinement.network.take(),
         };
         let proxy = confinement.proxy.take();
-        let mut questions = proxy.as_ref().map(|_| HostQuestions::new(pass, &command.line, ctx));
-        let hosts = questions.as_ref().map(|questions| Arc::clone(questions.hosts()));
+        let mut questions = proxy.as_ref().map(|_| HostQuestions::new(pass, ctx));
+        let hosts = questions.as_ref().map(|questions| Arc::clone(&questions.hosts));
         confinement.refused_hosts = hosts.as_ref().map(|hosts| hosts.refused());
         // A recording has no questions of running commands.
         if ctx.env.is_alone || !(ctx.env.shared.rules.get().asks_about_hosts)() {
@@ -339,7 +339,7 @@ async fn wait_and_ask(
             () = live.follow(job) => return,
         };
         let Some(all) = questions else { continue };
-        let hosts = all.hosts().undecided(&question);
+        let hosts = all.hosts.undecided(&question);
         if hosts.is_empty() {
             continue;
         }
@@ -348,7 +348,7 @@ async fn wait_and_ask(
             biased;
             () = ctx.cancel.cancelled() => {}
             _ = job.wait_for_end() => {}
-            () = all.ask(hosts, ctx) => {}
+            () = all.ask(job.command(), hosts, ctx) => {}
         }
         // Also if the question was withdrawn.
         live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));

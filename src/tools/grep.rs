@@ -33,13 +33,13 @@ pub(super) struct Grep {
     /// Only in files with such names, as in find_files
     #[serde(default, alias = "include")]
     glob: Option<String>,
-    #[serde(default, alias = "case_insensitive")]
+    #[serde(default, alias = "case_insensitive", alias = "-i")]
     ignore_case: Option<bool>,
     /// No regex
     #[serde(default, alias = "fixed_strings")]
     literal: Option<bool>,
     /// Lines around each match
-    #[serde(default)]
+    #[serde(default, alias = "-C")]
     context: Option<usize>,
     /// A match may span lines
     #[serde(default)]

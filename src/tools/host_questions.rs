@@ -31,16 +31,14 @@ pub(crate) trait HostConsent: Debug + Send + Sync {
 
 /// The questions about the hosts of one command.
 pub(super) struct HostQuestions {
-    hosts: Arc<CommandHosts>,
+    pub(super) hosts: Arc<CommandHosts>,
     questions: mpsc::Receiver<HostQuestion>,
-    /// The command line, as shown in questions.
-    command: String,
     asked: usize,
 }
 
 impl HostQuestions {
     /// Prepares the questions of a command that `pass` permits.
-    pub(super) fn new(pass: &Pass, command: &str, ctx: &ToolCtx) -> HostQuestions {
+    pub(super) fn new(pass: &Pass, ctx: &ToolCtx) -> HostQuestions {
         let allowed = pass.effects().iter().filter_map(|effect| match effect {
             Effect::Fetch { host } => Some(host.clone()),
             _ => None,
@@ -49,11 +47,7 @@ impl HostQuestions {
         let consent = Arc::clone(&ctx.hosts);
         let (hosts, questions) =
             CommandHosts::new(listed, allowed, move |host| consent.verdict(host));
-        HostQuestions { hosts: Arc::new(hosts), questions, command: command.to_owned(), asked: 0 }
-    }
-
-    pub(super) fn hosts(&self) -> &Arc<CommandHosts> {
-        &self.hosts
+        HostQuestions { hosts: Arc::new(hosts), questions, asked: 0 }
     }
 
     /// Waits for the next question. Never completes if there are no more questions.
@@ -70,10 +64,10 @@ impl HostQuestions {
         std::future::pending().await
     }
 
-    /// Asks the user about these hosts.
-    pub(super) async fn ask(&mut self, hosts: Vec<String>, ctx: &ToolCtx) {
+    /// Asks the user about the hosts that a command wants.
+    pub(super) async fn ask(&mut self, command: &str, hosts: Vec<String>, ctx: &ToolCtx) {
         self.asked += 1;
-        if let Some(is_allowed) = ctx.hosts.ask(ctx, &self.command, &hosts).await {
+        if let Some(is_allowed) = ctx.hosts.ask(ctx, command, &hosts).await {
             self.hosts.answer(hosts, is_allowed);
         }
     }

@@ -112,7 +112,7 @@ pub(super) fn show(tree: &FolderTree) -> String {
             TreeEntryKind::Special => format!("{name} (special)\n"),
         });
     }
-    if tree.entries.is_empty() {
+    if tree.entries.is_empty() && tree.ignored == 0 {
         text.push_str("[empty]\n");
     }
     if tree.omitted > 0 {
@@ -120,7 +120,7 @@ pub(super) fn show(tree: &FolderTree) -> String {
         text.push_str(&format!("[{more}: use find_files with a glob]\n"));
     }
     if tree.ignored > 0 {
-        let ignored = count(tree.ignored, "ignored entry", "ignored entries");
+        let ignored = count(tree.ignored, "hidden or ignored entry", "hidden or ignored entries");
         text.push_str(&format!("[{ignored} not shown]\n"));
     }
     text

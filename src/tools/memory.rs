@@ -140,7 +140,11 @@ impl Tool for Memory {
                 return Err(nothing_changed(format!("There is no note {name}.")));
             }
             NoteAction::Delete => None,
-            _ => Some(new_note_text(self, before.as_ref()).map_err(nothing_changed)?),
+            _ => {
+                let content = self.content.as_deref().unwrap_or_default();
+                let kept = before.as_ref().filter(|_| self.action == NoteAction::Append);
+                Some(new_note_text(content, kept).map_err(nothing_changed)?)
+            }
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
             return Err(nothing_changed(format!(
@@ -193,9 +197,9 @@ fn nothing_changed(why: impl Into<ToolRefusal>) -> ToolRefusal {
     ToolRefusal::from(why.into().for_model + " Nothing was changed.")
 }
 
-/// The new text of a note.
-fn new_note_text(args: &Memory, before: Option<&FileText>) -> Result<String, ToolRefusal> {
-    let content = args.content.as_deref().unwrap_or_default().trim_end();
+/// The new text of a note, of which the text before is kept if there is one.
+fn new_note_text(content: &str, kept: Option<&FileText>) -> Result<String, ToolRefusal> {
+    let content = content.trim_end();
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".into());
     }
@@ -211,11 +215,9 @@ fn new_note_text(args: &Memory, before: Option<&FileText>) -> Result<String, Too
         )
         .into());
     }
-    let after = match before {
-        Some(before) if args.action == NoteAction::Append && !before.text.trim().is_empty() => {
-            format!("{}\n{content}\n", before.text.trim_end())
-        }
-        _ => format!("{content}\n"),
+    let after = match kept.map(|note| note.text.trim_end()) {
+        None | Some("") => format!("{content}\n"),
+        Some(kept) => format!("{kept}\n{content}\n"),
     };
     check_length(after.len())?;
     Ok(after)
@@ -388,13 +390,7 @@ pub(crate) async fn keep_line(
     let line = format!("- {shown} (evidence: {why}, {today})");
     let is_new = before.as_ref().is_none_or(|note| note.text.trim().is_empty());
     let content = if is_new { format!("{}\n\n{line}", note.heading) } else { line.clone() };
-    let args = Memory {
-        action: NoteAction::Append,
-        scope: NoteScope::Project,
-        name: None,
-        content: Some(content),
-    };
-    let after = new_note_text(&args, before.as_ref()).map_err(|why| why.for_model)?;
+    let after = new_note_text(&content, before.as_ref()).map_err(|why| why.for_model)?;
     let file = roots.display_path(&place);
     let files = env.files.without_editor();
     let written = files.write(&place, before.as_ref(), &after, cancel).await;
@@ -411,8 +407,6 @@ mod tests {
     #[test]
     fn a_too_long_text_is_refused_before_it_is_searched_for_secrets() {
         let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(MAX_NOTE_BYTES));
-        let args = json!({ "action": "write", "name": "a", "content": content });
-        let args: Memory = serde_json::from_value(args).unwrap();
-        assert!(new_note_text(&args, None).unwrap_err().for_model.contains("16384 is the most"));
+        assert!(new_note_text(&content, None).unwrap_err().for_model.contains("16384 is the most"));
     }
 }

@@ -62,7 +62,6 @@ pub(crate) use apply_patch::patch_call;
 pub(crate) use arguments::{
     ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, repair_arguments,
 };
-pub(crate) use document::read_document;
 pub(crate) use edit_common::{current_place, edited_path, is_read_freely};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use hooks::{HelperOfHooks, SessionHooks, hook_sandbox, hook_site};

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
-    delete_path, locations,
+    delete_path, edit_common, locations,
 };
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
@@ -64,7 +64,11 @@ impl Tool for MovePath {
             );
         }
         match files.inspect_entry(to).await {
-            Err(FileError::NotFound) => {}
+            Err(FileError::NotFound) if info.is_folder || !edit_common::names_folder(&self.to) => {}
+            Err(FileError::NotFound) => {
+                let why = edit_common::NAMES_FOLDER;
+                return Err(format!("{} {why}. Nothing was moved.", self.to).into());
+            }
             Ok(there) if there.is_folder => {
                 return Err(format!(
                     "{} is a folder that exists: give the whole new path. Nothing was moved.",

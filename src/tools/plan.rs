@@ -1,7 +1,5 @@
 //! `plan`: the model's list of steps, shown to the user.
 
-use std::sync::atomic::Ordering;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
@@ -10,7 +8,6 @@ use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{Mode, Pass};
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
-use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
@@ -75,11 +72,9 @@ impl Tool for Plan {
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(self.entries);
         let count = entries.len();
-        let key = std_hash(&entries);
-        let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
         let answer = match ctx.env.shared.mode.get() {
             Mode::Plan => IN_PLAN_MODE.to_owned(),
-            _ => answer_text(&entries, is_new),
+            _ => answer_text(&entries),
         };
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
@@ -90,13 +85,12 @@ impl Tool for Plan {
 
 /// The answer for the model. It names the step that is to be done now, because small models take a plan for its
 /// result; the list is not repeated, because the model has just written it.
-fn answer_text(entries: &[PlanEntry], is_new: bool) -> String {
+fn answer_text(entries: &[PlanEntry]) -> String {
     let in_progress = entries.iter().find(|entry| entry.status == PlanStatus::InProgress);
     let open = entries.iter().find(|entry| entry.status != PlanStatus::Completed);
     let step = in_progress.or(open).map(|entry| text::one_line(&entry.content));
     match step {
-        Some(step) if is_new => format!("The plan is shown. Now: {step}"),
-        Some(step) => format!("This plan is shown already. Do its step now: {step}"),
+        Some(step) => format!("The plan is shown. Now: {step}"),
         None if entries.is_empty() => "The plan has no steps.".to_owned(),
         None => "The plan is shown. All steps are done.".to_owned(),
     }
@@ -144,27 +138,24 @@ mod tests {
 
     #[test]
     fn the_answer_names_the_step_that_is_to_be_done_now() {
-        for (steps, is_new, expected) in [
-            (json!([{ "content": "a" }, { "content": "b" }]), true, "The plan is shown. Now: a"),
+        for (steps, expected) in [
+            (json!([{ "content": "a" }, { "content": "b" }]), "The plan is shown. Now: a"),
             (
                 json!([{ "content": "a" }, { "content": "b", "status": "in_progress" }]),
-                true,
                 "The plan is shown. Now: b",
             ),
             (
                 json!([{ "content": "a", "status": "done" }, { "content": "b\nc" }]),
-                false,
-                "This plan is shown already. Do its step now: b c",
+                "The plan is shown. Now: b c",
             ),
             (
                 json!([{ "content": "a", "status": "done" }]),
-                true,
                 "The plan is shown. All steps are done.",
             ),
-            (json!([]), true, "The plan has no steps."),
+            (json!([]), "The plan has no steps."),
         ] {
             let entries = plan_entries(serde_json::from_value(steps).unwrap());
-            assert_eq!(answer_text(&entries, is_new), expected);
+            assert_eq!(answer_text(&entries), expected);
         }
     }
 }

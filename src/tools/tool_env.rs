@@ -91,9 +91,7 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// The resources of MCP servers that the model has read, each with a description, and whether it has changed since.
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
-    pub(super) last_calls: LastCalls,
-    /// Questions to ask in the conversation, which end the turn.
-    open_questions: Mutex<Vec<String>>,
+    pub(super) traces: CallTraces,
     /// Made for the first command.
     site: OnceLock<CommandSite>,
 }
@@ -127,8 +125,7 @@ impl ToolEnv {
             helpers: HelperSet::default(),
             log: SessionLog::default(),
             resources: watch::Sender::default(),
-            last_calls: LastCalls::default(),
-            open_questions: Mutex::default(),
+            traces: CallTraces::default(),
             site: OnceLock::new(),
         }
     }
@@ -154,12 +151,12 @@ impl ToolEnv {
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.
     pub(crate) fn ask_in_conversation(&self, question: String) {
-        self.open_questions.lock().push(question);
+        self.traces.questions.lock().push(question);
     }
 
     /// The questions to ask now, each returned once.
     pub fn take_open_questions(&self) -> Vec<String> {
-        std::mem::take(&mut *self.open_questions.lock())
+        std::mem::take(&mut *self.traces.questions.lock())
     }
 
     /// Tells the model, once and with its next request, when this resource has changed. `None` forgets all of them.
@@ -240,12 +237,14 @@ impl ToolEnv {
     }
 }
 
-/// Hashes of the last calls of which a repetition is answered in another way.
+/// Facts that the calls of a conversation leave behind, for later calls and for the end of the turn.
 #[derive(Debug, Default)]
-pub(super) struct LastCalls {
-    pub(super) plan: AtomicU64,
-    /// The last call that has written a whole file or appended to one.
-    pub(super) write: AtomicU64,
+pub(super) struct CallTraces {
+    /// The hash of the last call that has written a whole file or appended to one. A repetition is answered in another
+    /// way.
+    pub(super) last_write: AtomicU64,
+    /// Questions to ask in the conversation, which end the turn.
+    questions: Mutex<Vec<String>>,
 }
 
 /// The user's own folders, as opposed to a project's.

@@ -20,8 +20,6 @@ use turnwright_types::text;
 use turnwright_workspace::web::search::SearchService;
 use turnwright_workspace::web::wrap_untrusted;
 
-const DEFAULT_RESULTS: usize = 8;
-const MAX_RESULTS: usize = 10;
 /// The longest query that any service accepts, in characters. Some services accept less.
 const MAX_QUERY_CHARS: usize = 400;
 /// The most bytes of results for the model.
@@ -33,9 +31,6 @@ pub(super) struct WebSearch {
     /// It may have site:docs.rs
     #[serde(alias = "q", alias = "search_query")]
     query: String,
-    /// At most 10
-    #[serde(default)]
-    max_results: Option<usize>,
 }
 
 impl Tool for WebSearch {
@@ -80,8 +75,7 @@ impl Tool for WebSearch {
         if !pass.effects().contains(&search_effect(service)) {
             return Err("This service was not asked about. Nothing was searched for.".into());
         }
-        let count = self.max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
-        let searching = service.search(&ctx.env.shared.process.web, &self.query, count);
+        let searching = service.search(&ctx.env.shared.process.web, &self.query);
         let found = ctx.until_cancelled(searching).await?;
         Ok(outcome(service.name(), &self.query, &found.map_err(|why| refusal(&why))?))
     }

@@ -100,6 +100,10 @@ impl Tool for WriteFile {
         };
         let before = match ctx.env.files.read_existing(target).await {
             Ok(text) => Some(text),
+            Err(FileError::NotFound) if edit_common::names_folder(&self.path) => {
+                let why = edit_common::NAMES_FOLDER;
+                return Err(format!("{} {why}. Nothing was written.", self.path).into());
+            }
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };
@@ -111,7 +115,7 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();
         let mode = self.mode;
-        let last = ctx.env.last_calls.write.load(Ordering::Relaxed);
+        let last = ctx.env.traces.last_write.load(Ordering::Relaxed);
         let is_repeated = last == self.fingerprint();
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode, is_repeated));
@@ -148,7 +152,7 @@ impl Tool for WriteFile {
         if is_unread {
             ctx.env.files.forget_seen(target);
         }
-        ctx.env.last_calls.write.store(self.fingerprint(), Ordering::Relaxed);
+        ctx.env.traces.last_write.store(self.fingerprint(), Ordering::Relaxed);
         let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",

@@ -160,10 +160,9 @@ impl Turn {
             None => (tool, arguments),
         };
         self.cards.set_name(&call.id, tool.name());
-        let turn = self.session_turn.as_ref().unwrap_or(&self.cancel);
         let cancel = self.cancel.child_token();
         self.cards.make_cancellable(&call.id, cancel.clone());
-        let ctx = self.runner.ctx(call.id, cancel, turn.clone());
+        let ctx = self.runner.ctx(call.id, cancel, self.cancel.clone());
         let (mut pending, ticket) = self.runner.enqueue(tool, arguments, ctx).await?;
         let view = pending.card_view();
         if pending.view.is_some() {

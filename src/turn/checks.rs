@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
+use super::own_calls::{CommandEnd, Consent, output_of};
 use super::proof::Ledger;
 use super::{PROJECT_READ_TIMEOUT, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolEnv};
 use turnwright_policy::permission::{CheckBook, KnownCheck, Mode};
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{Arguments, StopReason, ToolCall};
 use turnwright_types::shell_script::Check;
@@ -33,8 +31,8 @@ const MAX_CHECKS: usize = 8;
 const SLOW: Duration = Duration::from_secs(10);
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// The same for the first run of a found check, before an edit. One that takes longer is left to the end.
-const FIRST_TIME_LIMIT: Duration = Duration::from_secs(20);
+/// The same for a found check before an edit. One that takes longer is left to the end.
+const TIME_LIMIT_BEFORE: Duration = Duration::from_secs(20);
 /// The exit status with which a shell says that there is no such program.
 const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
@@ -61,20 +59,13 @@ pub(super) struct TurnChecks {
     pub(super) reviews: u32,
 }
 
-impl TurnChecks {
-    /// Those of a turn that begins after this number of changes of files.
-    pub(super) fn new(known_changes: u64) -> TurnChecks {
-        TurnChecks { ledger: Ledger::new(known_changes), ..TurnChecks::default() }
-    }
-}
-
 /// Returns true if tools of this kind edit files.
 pub(super) fn edits_files(kind: Option<ToolKind>) -> bool {
     matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
 }
 
 /// A check of a turn.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 struct TurnCheck {
     name: String,
     command: String,
@@ -82,8 +73,6 @@ struct TurnCheck {
     marker: Option<String>,
     /// True if it runs only once in a turn, at its end.
     is_slow: bool,
-    /// True if it is known how long it takes.
-    is_measured: bool,
     /// The run that the later ones are compared with. Without one, all lines may be old.
     before: Option<Baseline>,
 }
@@ -91,7 +80,7 @@ struct TurnCheck {
 impl TurnCheck {
     fn of_settings(check: &Check) -> TurnCheck {
         let Check { name, command } = check.clone();
-        TurnCheck { name, command, marker: None, is_slow: false, is_measured: false, before: None }
+        TurnCheck { name, command, marker: None, is_slow: false, before: None }
     }
 
     fn title(&self, when: &str) -> String {
@@ -122,25 +111,15 @@ impl Turn {
         let mut all: Vec<_> = configured.iter().map(TurnCheck::of_settings).collect();
         all.extend(found);
         let mut usable = Vec::new();
-        let mut has_slow = false;
         for mut check in all {
-            let is_found = check.marker.is_some();
-            // Where one takes too long, the next one would, too.
-            check.is_slow |= is_found && has_slow && !check.is_measured;
             if !check.is_slow {
                 match self.run_check(&check, BEFORE).await {
                     CommandEnd::Ran(outcome) => {
                         let lines = line_hashes(output_of(&outcome));
                         check.before = Some(Baseline::new(&lines, outcome.is_success));
                     }
-                    CommandEnd::TooSlow => {
-                        has_slow = true;
-                        if !is_found {
-                            continue;
-                        }
-                        check.is_slow = true;
-                    }
-                    CommandEnd::NotRun(_) => continue,
+                    CommandEnd::TooSlow if check.marker.is_some() => check.is_slow = true,
+                    CommandEnd::TooSlow | CommandEnd::NotRun(_) => continue,
                 }
             }
             usable.push(check);
@@ -154,11 +133,9 @@ impl Turn {
         if !self.conversation.work.find_checks || self.is_helper() {
             return Vec::new();
         }
-        let answers = Arc::clone(&self.conversation.env.shared.process.outside);
-        // A replay reads no files.
-        let mut found = if answers.answer_source(FOUND_CHECKS) == AnswerSource::Recording {
-            let recorded = answers.recorded_answer(AnswerKind::View, FOUND_CHECKS, &Value::Null);
-            recorded.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default()
+        let recorded: Option<Vec<TurnCheck>> = self.recorded_words(FOUND_CHECKS);
+        let mut found = if let Some(found) = recorded {
+            found
         } else {
             let env = Arc::clone(&self.conversation.env);
             let configured = configured.to_vec();
@@ -166,10 +143,10 @@ impl Turn {
             let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, finding);
             let read = self.cancel.run_until_cancelled(bounded).await;
             let found = read.and_then(Result::ok).and_then(Result::ok).unwrap_or_default();
-            answers.record_answer(AnswerKind::View, FOUND_CHECKS, &Value::Null, &|| json!(found));
+            self.record_words(FOUND_CHECKS, &found);
             found
         };
-        found.retain(|check| !self.conversation.told.is_dropped_check(&check.command));
+        found.retain(|check| !self.conversation.told.dropped_checks().contains(&check.command));
         found.truncate(MAX_CHECKS.saturating_sub(configured.len()));
         found
     }
@@ -178,7 +155,7 @@ impl Turn {
     pub(super) fn ignore_own_changes(&mut self) {
         let checkpoint = &self.conversation.env.shared.checkpoint;
         checkpoint.take_changes();
-        self.checks.ledger.sync_changes(checkpoint.change_count());
+        self.checks.ledger.ignore_changes(checkpoint.change_count());
     }
 
     /// Returns true if a check of the project is known that has not run since the last edit.
@@ -290,63 +267,47 @@ impl Turn {
         TurnStep::Sample
     }
 
-    /// Runs a check as a command of ours.
+    /// Runs a check as a command of ours, and keeps what that has shown of a found one. Returns its end, which is none if
+    /// there is no such program.
     async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CommandEnd {
         let is_found = check.marker.is_some();
-        let is_first = is_found && !check.is_measured && when == BEFORE;
-        let limit = if is_first { FIRST_TIME_LIMIT } else { TIME_LIMIT };
+        let limit = if is_found && when == BEFORE { TIME_LIMIT_BEFORE } else { TIME_LIMIT };
         let rejected = self.rejected_count();
-        let command = OwnCommand {
-            line: check.command.clone(),
-            title: check.title(when),
-            limit,
-            consent: if is_found { Consent::Asked } else { Consent::Given },
-        };
-        let end = Box::pin(self.run_own_command(command)).await;
+        let consent = if is_found { Consent::Asked } else { Consent::Given };
+        let running = self.run_own_command(&check.command, check.title(when), limit, consent);
+        let end = Box::pin(running).await;
         if !is_found || self.cancel.is_cancelled() {
             return end;
         }
-        // Nobody has refused it if nobody was there.
-        let is_refused = self.rejected_count() > rejected && !self.conversation.work.alone;
-        self.note_found_run(&check.command, end, limit, is_refused).await
+        let mut shown = KnownCheck::default();
+        let took = match &end {
+            CommandEnd::Ran(outcome) if outcome.raw_output["exitCode"] != NOT_FOUND => {
+                shown.lines = outcome.is_success.then(|| line_hashes(output_of(outcome)));
+                Some(outcome.duration.unwrap_or(limit))
+            }
+            // Every limit is longer than what counts as slow.
+            CommandEnd::TooSlow => Some(limit),
+            _ => {
+                // Nobody has refused it if nobody was there.
+                shown.is_refused =
+                    self.rejected_count() > rejected && !self.conversation.work.alone;
+                self.conversation.told.dropped_checks().insert(check.command.clone());
+                None
+            }
+        };
+        shown.last_ms = took.and_then(|took| u64::try_from(took.as_millis()).ok());
+        if shown != KnownCheck::default()
+            && let Some(book) = check_book(&self.conversation.env)
+        {
+            let command = check.command.clone();
+            spawn_blocking(move || book.note(&command, shown)).await.ok();
+        }
+        if took.is_some() { end } else { CommandEnd::NotRun(String::new()) }
     }
 
     /// The number of calls that the user has rejected for the session.
     fn rejected_count(&self) -> usize {
         self.conversation.grants.lock().rejected_effects().count()
-    }
-
-    /// Keeps what the run of a found check has shown. Returns its end, which is none if there is no such program.
-    async fn note_found_run(
-        &self,
-        command: &str,
-        end: CommandEnd,
-        limit: Duration,
-        is_refused: bool,
-    ) -> CommandEnd {
-        let command = command.to_owned();
-        let run = match &end {
-            CommandEnd::Ran(outcome) if outcome.raw_output["exitCode"] != NOT_FOUND => {
-                let lines = outcome.is_success.then(|| line_hashes(output_of(outcome)));
-                Some((outcome.duration.unwrap_or(limit), lines))
-            }
-            // Every limit is longer than what counts as slow.
-            CommandEnd::TooSlow => Some((limit, None)),
-            _ => None,
-        };
-        let has_run = run.is_some();
-        if !has_run {
-            self.conversation.told.drop_check(&command);
-        }
-        if let Some(book) = check_book(&self.conversation.env) {
-            let noting = spawn_blocking(move || match run {
-                Some((took, lines)) => book.note_run(&command, took, lines),
-                None if is_refused => book.refuse(&command),
-                None => {}
-            });
-            noting.await.ok();
-        }
-        if has_run { end } else { CommandEnd::NotRun(String::new()) }
     }
 }
 
@@ -383,7 +344,6 @@ fn find(env: &ToolEnv, configured: &[Check]) -> Vec<TurnCheck> {
             command,
             marker: Some(marker),
             is_slow: last.is_some_and(|took| took > SLOW),
-            is_measured: last.is_some(),
             before: green_lines.map(|lines| Baseline::new(lines, true)),
         }
     });
@@ -414,6 +374,7 @@ fn is_same_check(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use schemars::JsonSchema;
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::super::fixture::{RecordingClient, ScriptedReply, turn_fixture};

@@ -1,10 +1,11 @@
 //! The closing check of a turn: if its model says that it is done and nothing proves its work, the model is asked once.
 //! `next_step` decides; here the facts are gathered and the words are found.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::next_step::{ClosingFacts, ClosingReason, WorkDone, closing_step};
+use super::next_step::{ClosingFacts, WorkDone, must_prove};
 use super::proof::ProvingRun;
 use super::room::handoff::stored_facts;
 use super::{Turn, TurnStep, typed_text};
@@ -59,8 +60,9 @@ impl Turn {
         Some(step)
     }
 
-    /// The words at this place of the conversation in a replay, which changes no files and so cannot see the work.
-    pub(super) fn recorded_words(&self, key: &str) -> Option<ClosingWords> {
+    /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
+    /// so it cannot find them. `None` if this is no replay.
+    pub(super) fn recorded_words<T: Default + DeserializeOwned>(&self, key: &str) -> Option<T> {
         let answers = &self.conversation.env.shared.process.outside;
         if answers.answer_source(key) != AnswerSource::Recording {
             return None;
@@ -69,8 +71,8 @@ impl Turn {
         Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default())
     }
 
-    pub(super) fn record_words(&self, key: &str, words: &ClosingWords) {
-        if *words != ClosingWords::default() {
+    pub(super) fn record_words<T: Default + PartialEq + Serialize>(&self, key: &str, words: &T) {
+        if *words != T::default() {
             let answers = &self.conversation.env.shared.process.outside;
             answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(words));
         }
@@ -114,7 +116,7 @@ impl Turn {
         let is_over = self.conversation.mode().get() != Mode::Plan && self.steering.is_empty();
         let may_ask =
             self.says_done() && !self.checks.ledger.counts.was_closed && self.budget.has_request();
-        let reason = closing_step(&ClosingFacts {
+        let facts = ClosingFacts {
             verify: self.conversation.work.verify,
             work,
             proof,
@@ -122,13 +124,13 @@ impl Turn {
             has_unrun_check: self.has_unrun_check(),
             is_small,
             is_excused: !is_over || !may_ask,
-        });
-        if let Some(reason) = reason {
+        };
+        if must_prove(&facts) {
             let changes = self.changed_files().await;
             let hash = std_hash((&changes.0, &open_steps, proof as u8));
             // Never twice for the same facts.
             if self.conversation.told.is_news("closing facts", hash) {
-                return self.ask_for_proof(reason, &changes, &open_steps);
+                return self.ask_for_proof(work, &changes, &open_steps);
             }
         }
         let told = &self.conversation.told;
@@ -152,23 +154,23 @@ impl Turn {
 
     fn ask_for_proof(
         &self,
-        reason: ClosingReason,
+        work: WorkDone,
         changes: &ChangedFiles,
         open_steps: &[String],
     ) -> ClosingWords {
-        let (notice, context) = match reason {
-            ClosingReason::Unproven => (
+        let (notice, context) = match work {
+            WorkDone::Files => (
                 "Not proven yet: the model is asked once to check its work.",
                 self.proof_request(changes, open_steps),
             ),
-            ClosingReason::OnlyPlanned => (
+            WorkDone::OnlyPlan => (
                 "Only planned so far: the model is asked once to begin.",
                 format!(
                     "You have only made a plan. Carry it out now, beginning with: {}\n",
                     open_steps.first().map_or("", String::as_str)
                 ),
             ),
-            ClosingReason::OnlyTold => (
+            WorkDone::OnlyWords | WorkDone::Nothing => (
                 "Nothing is done yet: the model is asked once to begin.",
                 format!(
                     "The user asked:\n{}\n{}",

@@ -2,7 +2,7 @@
 //! was told already: the notices that the user gets once, and the context that the model has as long as it is not left
 //! out of the conversation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -320,7 +320,7 @@ struct ToldContext {
     /// Hashes of what was last told at the end of a turn, by its subject.
     news: HashMap<&'static str, u64>,
     /// The command lines of the found checks that do not run in this session.
-    dropped_checks: Vec<String>,
+    dropped_checks: HashSet<String>,
 }
 
 impl Told {
@@ -414,18 +414,9 @@ impl Told {
         self.context.lock().news.insert(subject, hash) != Some(hash)
     }
 
-    /// Leaves out a found check for the rest of the session.
-    pub(super) fn drop_check(&self, command: &str) {
-        self.context.lock().dropped_checks.push(command.to_owned());
-    }
-
-    pub(crate) fn is_dropped_check(&self, command: &str) -> bool {
-        self.context.lock().dropped_checks.iter().any(|dropped| dropped == command)
-    }
-
-    /// Proposes the checks again that were left out.
-    pub(crate) fn forget_dropped_checks(&self) {
-        self.context.lock().dropped_checks.clear();
+    /// The command lines of the found checks that do not run in this session.
+    pub(crate) fn dropped_checks(&self) -> MappedMutexGuard<'_, HashSet<String>> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.dropped_checks)
     }
 
     /// Notes whether the instructions, notes and skills could not be read. Returns the previous value.

@@ -5,16 +5,14 @@
 mod verifier;
 
 use std::mem::take;
-use std::sync::Arc;
+use std::ops::ControlFlow;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
-use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
-use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
+use super::own_calls::{CommandEnd, Consent, output_of};
+use super::{Conversation, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
@@ -28,9 +26,8 @@ const MAX_VAIN_SLICES: u32 = 3;
 const JOB_PATIENCE: Duration = Duration::from_secs(120);
 /// The time limit of the command that proves a goal.
 const CHECK_TIME: Duration = Duration::from_secs(600);
-/// The most lines of its output that the model is shown, and the most characters of a line.
-const MAX_LINES: usize = 20;
-const MAX_LINE_CHARS: usize = 400;
+/// The most bytes of its output that the model is shown: those at its end.
+const MAX_OUTPUT_BYTES: usize = 4_000;
 /// The most characters of a goal in a line for the model.
 const MAX_EXCERPT_CHARS: usize = 300;
 
@@ -53,40 +50,22 @@ pub(super) struct GoalRun {
     state: GoalState,
     /// True if the session has the goal already. It is read when the work begins.
     is_resumed: bool,
-    /// The number of file changes when the slice began.
-    changes: u64,
     /// The commands in the background that are not waited for.
     old_jobs: Vec<String>,
-    /// The permission answers for the command that proves the goal.
-    grants: SharedGrants,
 }
 
-/// The verdict on the work at the end of a slice.
-#[derive(Debug, PartialEq, Eq)]
-enum SliceVerdict {
-    /// These points are open.
-    Open(Vec<String>),
-    /// The work ends, because this is the state of the goal.
-    Over(GoalStatus),
-}
-
-impl SliceVerdict {
-    fn paused(why: impl Into<String>) -> SliceVerdict {
-        SliceVerdict::Over(GoalStatus::Paused(why.into()))
-    }
-}
+/// The verdict on the work at the end of a slice: the points that are open, or the state of the goal with which the work
+/// ends.
+type SliceVerdict = ControlFlow<GoalStatus, Vec<String>>;
 
 impl Turn {
     /// Makes the turn work towards this goal, or else that of the session.
     pub(crate) fn towards(mut self, new: Option<GoalState>) -> Turn {
         let conversation = &self.conversation;
-        let grants = conversation.grants.lock().clone();
         let goal = GoalRun {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
-            changes: conversation.env.shared.checkpoint.change_count(),
             old_jobs: conversation.env.jobs.running().ids(),
-            grants: Arc::new(Mutex::new(grants)),
         };
         self.goal = Some(Box::new(goal));
         self
@@ -145,18 +124,18 @@ impl Turn {
             return Ok(());
         }
         match self.judge_slice(goal).await {
-            SliceVerdict::Over(GoalStatus::Met) if goal.state.slices == 0 => {
+            ControlFlow::Break(GoalStatus::Met) if goal.state.slices == 0 => {
                 Err((PASSES_ALREADY.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Over(GoalStatus::Met) => {
+            ControlFlow::Break(GoalStatus::Met) => {
                 self.set_goal_status(goal, GoalStatus::Met);
                 Err((IS_MET.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Over(GoalStatus::Paused(why)) => {
+            ControlFlow::Break(GoalStatus::Paused(why)) => {
                 let why = format!("Nothing was started, because {why}.");
                 Err((why, StopReason::MaxTurnRequests))
             }
-            SliceVerdict::Open(_) | SliceVerdict::Over(_) => Ok(()),
+            ControlFlow::Continue(_) | ControlFlow::Break(_) => Ok(()),
         }
     }
 
@@ -179,18 +158,18 @@ impl Turn {
             return Some(self.pause_goal(goal, "it waits for you"));
         }
         self.wait_for_jobs(goal).await;
-        let has_changed = self.change_count() != goal.changes;
-        let has_evidence = take(&mut self.checks.ledger.has_new_result) || has_changed;
+        self.settled_ledger();
+        let has_evidence = take(&mut self.checks.ledger.has_news);
         let verdict = self.judge_slice(goal).await;
         if self.cancel.is_cancelled() {
             return None;
         }
         Some(match verdict {
-            SliceVerdict::Open(missing) => {
+            ControlFlow::Continue(missing) => {
                 goal.state.note_slice(missing, has_evidence);
                 self.next_slice(goal)
             }
-            SliceVerdict::Over(status) => self.end_goal(goal, status),
+            ControlFlow::Break(status) => self.end_goal(goal, status),
         })
     }
 
@@ -315,10 +294,6 @@ impl Turn {
         last.filter(|answer| answer.calls.is_empty() && !answer.id.as_str().is_empty())
     }
 
-    fn change_count(&self) -> u64 {
-        self.conversation.env.shared.checkpoint.change_count()
-    }
-
     /// Waits for the commands that the turn has left in the background, each once.
     async fn wait_for_jobs(&self, goal: &mut GoalRun) {
         let jobs = &self.conversation.env.jobs;
@@ -339,7 +314,7 @@ impl Turn {
         goal.old_jobs.extend(new);
     }
 
-    fn is_command(&self, name: &str) -> bool {
+    pub(super) fn is_command(&self, name: &str) -> bool {
         self.conversation.tools.find(name).is_ok_and(|tool| tool.name() == COMMAND_TOOL)
     }
 
@@ -350,7 +325,6 @@ impl Turn {
             None => self.ask_verdict(&mut goal.state).await,
         };
         self.ignore_own_changes();
-        goal.changes = self.change_count();
         verdict
     }
 
@@ -360,35 +334,26 @@ impl Turn {
             0 => "before the work".to_owned(),
             slice => format!("after slice {slice}"),
         };
-        let end = self.run_own_command(OwnCommand {
-            line: command.to_owned(),
-            title: format!("Goal check ({when}): {}", escape_hidden(command)),
-            limit: CHECK_TIME,
-            consent: Consent::Kept(Arc::clone(&goal.grants)),
-        });
-        match end.await {
-            CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
-            CommandEnd::Ran(outcome) => SliceVerdict::Open(vec![last_lines(output_of(&outcome))]),
+        let title = format!("Goal check ({when}): {}", escape_hidden(command));
+        match self.run_own_command(command, title, CHECK_TIME, Consent::Asked).await {
+            CommandEnd::Ran(outcome) if outcome.is_success => ControlFlow::Break(GoalStatus::Met),
+            CommandEnd::Ran(outcome) => {
+                let output = output_of(&outcome).trim_end();
+                ControlFlow::Continue(vec![text::suffix(output, MAX_OUTPUT_BYTES).to_owned()])
+            }
             CommandEnd::TooSlow => {
                 let seconds = CHECK_TIME.as_secs();
-                SliceVerdict::paused(format!("the check did not end within {seconds} s"))
+                ControlFlow::Break(paused(format!("the check did not end within {seconds} s")))
             }
             CommandEnd::NotRun(why) => {
-                SliceVerdict::paused(format!("the check was not run: {why}"))
+                ControlFlow::Break(paused(format!("the check was not run: {why}")))
             }
         }
     }
 }
 
-fn paused(why: &str) -> GoalStatus {
-    GoalStatus::Paused(why.to_owned())
-}
-
-fn last_lines(output: &str) -> String {
-    let lines: Vec<_> = output.lines().collect();
-    let first = lines.len().saturating_sub(MAX_LINES);
-    let shown = lines[first..].iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS));
-    shown.collect::<Vec<_>>().join("\n")
+fn paused(why: impl Into<String>) -> GoalStatus {
+    GoalStatus::Paused(why.into())
 }
 
 /// Reads the goal of a session on which no turn works.
@@ -521,14 +486,5 @@ mod tests {
         let expected = "The work on a goal has stopped; go on with it only if the user says so: \
                         make it fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
-    }
-
-    #[test]
-    fn the_end_of_an_output_is_bounded() {
-        let lines: Vec<_> = (1..=50).map(|number| format!("line {number}")).collect();
-        let shown = last_lines(&lines.join("\n"));
-        assert_eq!((shown.lines().count(), shown.lines().next()), (20, Some("line 31")));
-        assert_eq!(last_lines(&"é".repeat(999)).chars().count(), MAX_LINE_CHARS);
-        assert_eq!(last_lines(""), "");
     }
 }

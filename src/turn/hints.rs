@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use super::Turn;
 use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
-use turnwright_types::update::COMMAND_TOOL;
 
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
@@ -41,8 +40,7 @@ impl Turn {
         let Some(answer) = self.history.messages.last().cloned() else { return };
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else { return };
         for (call, result) in calls.iter().zip(results.iter_mut()) {
-            let tool = self.conversation.tools.find(&call.name);
-            let is_command = tool.is_ok_and(|tool| tool.name() == COMMAND_TOOL);
+            let is_command = self.is_command(&call.name);
             for hint in self.loops.hints.add(is_command, result.ok, &result.text) {
                 self.append_note(result, &hint);
             }
@@ -136,11 +134,6 @@ fn is_plain(word: &str) -> bool {
 
 /// The program or module that a command has not found.
 fn missing_name(text: &str) -> Option<&str> {
-    // Nearly all outputs have none of these words, and a search in all of the text takes far less time than one in each
-    // line.
-    if !NO_PROGRAM.iter().chain(&NO_MODULE).any(|words| text.contains(*words)) {
-        return None;
-    }
     text.lines().find_map(|line| {
         let program = NO_PROGRAM.iter().find_map(|end| line.trim_end().strip_suffix(*end));
         let name = match program.and_then(|before| before.rsplit(": ").next()) {

@@ -161,12 +161,11 @@ impl ReachedLimit {
 pub(super) struct SpendingMeter {
     began: Instant,
     limits: SpendingLimits,
-    /// The resources whose limit is one of the goal, and not of the turn.
-    of_goal: [bool; Resource::ALL.len()],
+    /// The work that the limits of the turn are for.
+    scope: LimitScope,
     before: Amounts,
-    told: Vec<ReachedLimit>,
-    /// The limits of which the model was told, each with the part of it.
-    hinted: Vec<(ReachedLimit, f64)>,
+    /// The limits of which the user or the model was told, each with the part of it.
+    told: Vec<(ReachedLimit, f64)>,
     /// The part of a helper's spending that its session knows.
     shared: (Spending, Option<f64>),
 }
@@ -180,15 +179,13 @@ impl SpendingMeter {
         let mut meter = SpendingMeter {
             began: Instant::now(),
             limits,
-            of_goal: [false; Resource::ALL.len()],
+            scope: LimitScope::Turn,
             before,
             told: Vec::new(),
-            hinted: Vec::new(),
             shared,
         };
-        meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
-        // An earlier turn was told of a limit that is nearly used up already.
-        while meter.take_hint(before).is_some() {}
+        meter.take_notices(before);
+        meter.take_hint(before);
         meter
     }
 
@@ -199,12 +196,10 @@ impl SpendingMeter {
 
     /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
     pub(super) fn limit_goal(&mut self, limits: &[(String, f64)]) {
+        self.scope = LimitScope::Goal;
         self.limits.set("turn_requests", f64::INFINITY);
         for (name, number) in limits {
             self.limits.set(&format!("turn_{name}"), *number);
-            if let Some(at) = Resource::NAMES.iter().position(|known| known == name) {
-                self.of_goal[at] = true;
-            }
         }
     }
 
@@ -222,39 +217,38 @@ impl SpendingMeter {
     /// The limits that are now nearly used up, each once.
     fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
-        let near = self.used_beyond(NOTICE_SHARE, now);
-        let new: Vec<_> = near.filter(|limit| !self.told.contains(limit)).collect();
-        self.told.extend(&new);
-        let new = new.into_iter().filter(|limit| !full.contains(limit));
-        new.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
+        let new = self.take_new(NOTICE_SHARE, now);
+        let near = new.into_iter().filter(|limit| !full.contains(limit));
+        near.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
     }
 
     /// Words for the model about a limit of time or money of which a great part is used up now. Each is told once.
     pub(super) fn take_hint(&mut self, now: Amounts) -> Option<String> {
-        for (share, part, advice) in HINTS {
-            let new = self.used_beyond(share, now).find(|limit| {
-                let was_told = self.hinted.iter().any(|(told, at)| told == limit && *at >= share);
-                limit.resource != Resource::Requests && !was_told
-            });
-            if let Some(limit) = new {
-                self.hinted.push((limit, share));
-                let what = limit.description();
-                return Some(format!("[{part} of the {what} are used up: {advice}.]"));
-            }
-        }
-        None
+        let found = HINTS.map(|(share, part, advice)| {
+            let mut new = self.take_new(share, now).into_iter();
+            let limit = new.find(|limit| limit.resource != Resource::Requests)?;
+            Some(format!("[{part} of the {} are used up: {advice}.]", limit.description()))
+        });
+        found.into_iter().flatten().next()
+    }
+
+    /// The limits of which at least this share is used up now, unless that was told.
+    fn take_new(&mut self, share: f64, now: Amounts) -> Vec<ReachedLimit> {
+        let mut new: Vec<_> = self.used_beyond(share, now).collect();
+        new.retain(|limit| !self.told.contains(&(*limit, share)));
+        self.told.extend(new.iter().map(|limit| (*limit, share)));
+        new
     }
 
     /// The limits of which at least this share is used up.
     fn used_beyond(&self, share: f64, now: Amounts) -> impl Iterator<Item = ReachedLimit> {
-        let SpendingMeter { limits, of_goal, before, .. } = *self;
+        let SpendingMeter { limits, scope, before, .. } = *self;
         [true, false].into_iter().flat_map(move |is_session| {
             Resource::ALL.into_iter().filter_map(move |resource| {
                 let at = resource as usize;
                 let (scope, amount, used) = if is_session {
                     (LimitScope::Session, limits.session[at], now[at])
                 } else {
-                    let scope = if of_goal[at] { LimitScope::Goal } else { LimitScope::Turn };
                     (scope, limits.turn[at], now[at] - before[at])
                 };
                 let is_used = amount.is_finite() && used >= amount * share;

@@ -68,7 +68,6 @@ pub(crate) use conversation::{
 pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;
-pub(crate) use prompt::documents::leave_out_documents;
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,
@@ -100,9 +99,6 @@ pub(crate) struct Turn {
     goal: Option<Box<GoalRun>>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
-    /// own if a call waits for the helper.
-    session_turn: Option<CancellationToken>,
 }
 
 /// The place of a turn's prompt in the conversation.
@@ -191,8 +187,9 @@ impl Turn {
     ) -> Turn {
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(conversation.limits, &History::default());
-        let turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
-        Turn { meter, session_turn: Some(session_turn), ..turn }
+        let mut turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
+        turn.runner.session_turn = Some(session_turn);
+        Turn { meter, ..turn }
     }
 
     fn without_helpers(
@@ -215,6 +212,8 @@ impl Turn {
         );
         conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let known_changes = conversation.env.shared.checkpoint.change_count();
+        let mut checks = TurnChecks::default();
+        checks.ledger.ignore_changes(known_changes);
         let runner = conversation.runner(conversation.grants.clone());
         Turn {
             conversation,
@@ -228,16 +227,15 @@ impl Turn {
             loops: LoopDetector::new(known_changes),
             meter,
             steering: SteeringQueue::default(),
-            checks: TurnChecks::new(known_changes),
+            checks,
             hook_stops: 0,
             goal: None,
             last_hidden: None,
-            session_turn: None,
         }
     }
 
     fn is_helper(&self) -> bool {
-        self.session_turn.is_some()
+        self.runner.session_turn.is_some()
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
@@ -251,7 +249,6 @@ impl Turn {
             }
         }
         self.wait_for_servers().await;
-        self.read_documents().await;
         self.add_project_context().await;
         self.log_prompt();
         if self.conversation.env.has_any_hooks() && Box::pin(self.run_first_hooks()).await {

@@ -245,6 +245,10 @@ fn after_failure(
         ShownSoFar::AnswerText => {
             TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
         }
+        // The same request would often get the same answer.
+        ShownSoFar::ReasoningOrCards if matches!(error, LlmError::EmptyReply { .. }) => {
+            TurnStep::Continue(delay, format!("{what} Trying again."), Nudge::Wordless)
+        }
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
         }
@@ -317,33 +321,20 @@ pub(super) enum WorkDone {
     Files,
 }
 
-/// The reason why a model is asked once more before its turn ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClosingReason {
-    Unproven,
-    OnlyPlanned,
-    OnlyTold,
-}
-
-/// Decides if the model is asked to prove its work before the turn ends.
-pub(super) fn closing_step(facts: &ClosingFacts) -> Option<ClosingReason> {
-    if facts.is_excused || facts.verify == Verify::Off {
-        return None;
-    }
+/// Decides if the model is asked to prove its work, or to begin with it, before the turn ends.
+pub(super) fn must_prove(facts: &ClosingFacts) -> bool {
     let is_strict = facts.verify == Verify::Always;
     let is_open = facts.open_steps > 0;
-    match facts.work {
-        WorkDone::Files if facts.proof == ProofWord::Green => None,
+    let is_due = match facts.work {
         WorkDone::Files => {
-            (is_strict || is_open || facts.has_unrun_check).then_some(ClosingReason::Unproven)
+            facts.proof != ProofWord::Green && (is_strict || is_open || facts.has_unrun_check)
         }
-        WorkDone::OnlyPlan => {
-            (is_open && (is_strict || facts.is_small)).then_some(ClosingReason::OnlyPlanned)
-        }
+        WorkDone::OnlyPlan => is_open && (is_strict || facts.is_small),
         // Small models tell the user how it is done, instead of doing it.
-        WorkDone::OnlyWords => (is_strict && facts.is_small).then_some(ClosingReason::OnlyTold),
-        WorkDone::Nothing => None,
-    }
+        WorkDone::OnlyWords => is_strict && facts.is_small,
+        WorkDone::Nothing => false,
+    };
+    is_due && !facts.is_excused && facts.verify != Verify::Off
 }
 
 #[cfg(test)]
@@ -597,7 +588,8 @@ mod tests {
             error: LlmError::EmptyReply { host: "h".to_owned(), what: "reasoning".to_owned() },
             shown: ShownSoFar::ReasoningOrCards,
         };
-        let TurnStep::Wait(Duration::ZERO, Some(why)) = after_sample(empty(), &mut budget, 0.5)
+        let TurnStep::Continue(Duration::ZERO, why, Nudge::Wordless) =
+            after_sample(empty(), &mut budget, 0.5)
         else {
             panic!("not asked again");
         };
@@ -643,34 +635,32 @@ mod tests {
     fn the_model_is_asked_for_a_proof_only_where_one_is_due() {
         use ProofWord::{Green, None as Nothing, Red, Thin};
         use Verify::{Always, Auto, Off};
-        let unproven = Some(ClosingReason::Unproven);
-        let planned = Some(ClosingReason::OnlyPlanned);
         let files = WorkDone::Files;
         let plan = WorkDone::OnlyPlan;
         let words = WorkDone::OnlyWords;
         // The setting, the work, its proof, the open steps, a known check that was not run, a small model.
         let table = [
-            (Off, files, Nothing, 2, true, true, None),
-            (Off, plan, Nothing, 2, true, true, None),
-            (Always, files, Nothing, 0, false, false, unproven),
-            (Always, files, Thin, 0, false, false, unproven),
-            (Always, files, Red, 0, false, false, unproven),
-            (Always, files, Green, 2, true, true, None),
-            (Auto, files, Nothing, 0, false, true, None),
-            (Auto, files, Thin, 0, false, false, None),
-            (Auto, files, Red, 0, false, false, None),
-            (Auto, files, Nothing, 1, false, false, unproven),
-            (Auto, files, Thin, 0, true, false, unproven),
-            (Auto, files, Red, 0, true, false, unproven),
-            (Auto, files, Green, 2, true, false, None),
-            (Always, plan, Nothing, 1, false, false, planned),
-            (Always, plan, Nothing, 0, true, false, None),
-            (Auto, plan, Nothing, 1, true, false, None),
-            (Auto, plan, Nothing, 1, false, true, planned),
-            (Always, words, Nothing, 0, false, true, Some(ClosingReason::OnlyTold)),
-            (Always, words, Nothing, 0, true, false, None),
-            (Auto, words, Nothing, 0, true, true, None),
-            (Always, WorkDone::Nothing, Nothing, 2, true, true, None),
+            (Off, files, Nothing, 2, true, true, false),
+            (Off, plan, Nothing, 2, true, true, false),
+            (Always, files, Nothing, 0, false, false, true),
+            (Always, files, Thin, 0, false, false, true),
+            (Always, files, Red, 0, false, false, true),
+            (Always, files, Green, 2, true, true, false),
+            (Auto, files, Nothing, 0, false, true, false),
+            (Auto, files, Thin, 0, false, false, false),
+            (Auto, files, Red, 0, false, false, false),
+            (Auto, files, Nothing, 1, false, false, true),
+            (Auto, files, Thin, 0, true, false, true),
+            (Auto, files, Red, 0, true, false, true),
+            (Auto, files, Green, 2, true, false, false),
+            (Always, plan, Nothing, 1, false, false, true),
+            (Always, plan, Nothing, 0, true, false, false),
+            (Auto, plan, Nothing, 1, true, false, false),
+            (Auto, plan, Nothing, 1, false, true, true),
+            (Always, words, Nothing, 0, false, true, true),
+            (Always, words, Nothing, 0, true, false, false),
+            (Auto, words, Nothing, 0, true, true, false),
+            (Always, WorkDone::Nothing, Nothing, 2, true, true, false),
         ];
         for row in table {
             let (verify, work, proof, open_steps, has_unrun_check, is_small, expected) = row;
@@ -683,9 +673,9 @@ mod tests {
                 is_small,
                 is_excused: false,
             };
-            assert_eq!(closing_step(&facts), expected, "{row:?}");
+            assert_eq!(must_prove(&facts), expected, "{row:?}");
             facts.is_excused = true;
-            assert_eq!(closing_step(&facts), None, "{row:?}");
+            assert!(!must_prove(&facts), "{row:?}");
         }
     }
 }

@@ -6,13 +6,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::proof::{Proof, Step, is_in, proof_of};
+use super::proof::{Proof, Step, is_in};
 use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::Message;
 use turnwright_types::redact;
@@ -86,18 +84,14 @@ impl Turn {
         if signs.is_empty() {
             return None;
         }
-        let answers = &self.conversation.env.shared.process.outside;
-        let asked = json!(signs);
-        // A replay reads no notes.
-        if answers.answer_source(NOTE_OFFER) == AnswerSource::Recording {
-            let recorded = answers.recorded_answer(AnswerKind::View, NOTE_OFFER, &asked)?;
-            return serde_json::from_value(recorded).ok()?;
+        if let Some(recorded) = self.recorded_words(NOTE_OFFER) {
+            return recorded;
         }
         // Boxed, because few turns need it.
         let looking = self.cancel.run_until_cancelled(Box::pin(self.look_up(signs)));
         let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, looking).await;
         let found = bounded.ok().flatten().flatten();
-        answers.record_answer(AnswerKind::View, NOTE_OFFER, &asked, &|| json!(found));
+        self.record_words(NOTE_OFFER, &found);
         found
     }
 
@@ -121,15 +115,8 @@ fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        let Step::Ran { line, is_good, is_here: true } = step else {
-            failed.clear();
-            continue;
-        };
-        match proof_of(line) {
-            // It may have installed something.
-            Proof::None => failed.clear(),
-            Proof::Thin => {}
-            Proof::Real => {
+        match step {
+            Step::Ran { line, proof: Proof::Real, is_good, is_here: true } => {
                 failed.retain(|other| other != line);
                 if *is_good {
                     // A command that fails at times says nothing.
@@ -140,6 +127,9 @@ fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
                     failed.push(line);
                 }
             }
+            Step::Ran { proof: Proof::Thin, is_here: true, .. } => {}
+            // It may be the reason why something works now.
+            Step::Ran { .. } | Step::Changed => failed.clear(),
         }
     }
     let (command, failed) = found?;
@@ -232,11 +222,12 @@ fn is_plain(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proof::proof_of;
     use super::*;
     use turnwright_types::message::UserMessage;
 
     fn ran(line: &str, is_good: bool) -> Step {
-        Step::Ran { line: line.to_owned(), is_good, is_here: true }
+        Step::Ran { line: line.to_owned(), proof: proof_of(line), is_good, is_here: true }
     }
 
     #[test]
@@ -245,7 +236,8 @@ mod tests {
         let more = "cargo test --features x";
         let secret = "cargo test --token sk-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
         let web = "cd web && npm run test -- --run";
-        let elsewhere = Step::Ran { line: more.to_owned(), is_good: true, is_here: false };
+        let proof = Proof::Real;
+        let elsewhere = Step::Ran { line: more.to_owned(), proof, is_good: true, is_here: false };
         let table = [
             (vec![ran(test, false), ran(more, true)], Some(more)),
             (vec![ran(test, false), ran("ls", true), ran(more, true)], Some(more)),

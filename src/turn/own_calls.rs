@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::calls::records::abridged_arguments;
-use super::calls::runner::{OwnCall, refused};
+use super::calls::runner::refused;
 use super::{SharedGrants, Turn};
 use crate::tools::{AnyTool, ToolCtx};
 use turnwright_store::{Audience, CallOutcome, Entry};
-use turnwright_types::effect::{CallView, Effect, ToolKind};
+use turnwright_types::effect::{CallView, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 use turnwright_types::patience::sleep_until;
@@ -23,27 +23,14 @@ use turnwright_types::update::COMMAND_TOOL;
 /// The reason why a command does not run once the turn is cancelled.
 const CANCELLED: &str = "the turn was cancelled";
 
-/// A command of ours.
-#[derive(Debug)]
-pub(super) struct OwnCommand {
-    pub(super) line: String,
-    /// The title of its card.
-    pub(super) title: String,
-    /// The longest time that the command may run, without the time for a question about it.
-    pub(super) limit: Duration,
-    pub(super) consent: Consent,
-}
-
 /// The consent of the user to a command of ours. Without a sandbox the user is asked each time, because it may run
 /// what the model has written. Rules that deny it, or ask about it, apply in any case.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Consent {
     /// The same is needed as for a call of the model.
     Asked,
     /// The user has written the command down, so it is allowed exactly as it is.
     Given,
-    /// Once it was allowed, it stays so by these answers.
-    Kept(SharedGrants),
 }
 
 /// The end of a command of ours.
@@ -78,27 +65,34 @@ impl Turn {
         id
     }
 
-    /// Runs a command of ours to its end, or to its limit.
-    pub(super) async fn run_own_command(&mut self, command: OwnCommand) -> CommandEnd {
+    /// Runs a command of ours to its end, or to its limit, which does not include the time of a question about it. Its
+    /// card has this title.
+    pub(super) async fn run_own_command(
+        &mut self,
+        line: &str,
+        title: String,
+        limit: Duration,
+        consent: Consent,
+    ) -> CommandEnd {
         let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else {
             return CommandEnd::NotRun("no command can be run here".to_owned());
         };
         if self.cancel.is_cancelled() {
             return CommandEnd::NotRun(CANCELLED.to_owned());
         }
-        let OwnCommand { line, title, limit, consent } = command;
         let seconds = limit.as_secs();
         // The limit is ours, so that the command does not go on in the background.
         let arguments = json!({ "command": line, "timeout": seconds * 2 });
-        let view = CallView::new(title.clone(), ToolKind::Execute);
+        let view = CallView::new(title, ToolKind::Execute);
         let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
         let cancel = self.cancel.child_token();
         let ctx = self.runner.ctx(id.clone(), cancel.clone(), self.cancel.clone());
         let (begins, begun) = oneshot::channel();
         let mut is_late = false;
         let mut outcome = {
-            let own = OwnCall { title, begins };
-            let mut running = std::pin::pin!(self.run_as_call(&consent, tool, arguments, ctx, own));
+            let shown = view.clone();
+            let call = self.run_as_call(consent, tool, arguments, ctx, shown, begins);
+            let mut running = std::pin::pin!(call);
             let time_is_up = async {
                 if begun.await.is_err() {
                     std::future::pending::<()>().await;
@@ -148,41 +142,31 @@ impl Turn {
     /// Runs a command of ours under the session's rules.
     async fn run_as_call(
         &self,
-        consent: &Consent,
+        consent: Consent,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         ctx: ToolCtx,
-        own: OwnCall,
+        view: CallView,
+        begins: oneshot::Sender<()>,
     ) -> CallOutcome {
         let grants = match consent {
             Consent::Asked => Arc::clone(&self.conversation.grants),
             // The answers of the user are about what the model and the project name.
             Consent::Given => SharedGrants::default(),
-            Consent::Kept(grants) => Arc::clone(grants),
         };
         let runner = self.conversation.runner(Arc::clone(&grants));
         let (mut pending, ticket) = match runner.enqueue(tool, arguments, ctx).await {
             Ok(queued) => queued,
             Err(why) => return refused(why, Vec::new()),
         };
-        pending.view = Some(CallView::new(own.title.clone(), ToolKind::Execute));
-        pending.own = Some(own);
-        let effects = pending.plan.effects.clone();
-        let can_confine = self.conversation.rules().get().can_confine;
-        if can_confine && matches!(consent, Consent::Given) {
-            allow(&grants, &effects);
+        pending.view = Some(view);
+        pending.begins = Some(begins);
+        if matches!(consent, Consent::Given) && self.conversation.rules().get().can_confine {
+            for effect in &pending.plan.effects {
+                grants.lock().allow_exactly(effect.clone());
+            }
         }
-        let outcome = runner.run(pending, ticket).await;
-        if can_confine && matches!(consent, Consent::Kept(_)) && outcome.has_run() {
-            allow(&grants, &effects);
-        }
-        outcome
-    }
-}
-
-fn allow(grants: &SharedGrants, effects: &[Effect]) {
-    for effect in effects {
-        grants.lock().allow_exactly(effect.clone());
+        runner.run(pending, ticket).await
     }
 }
 

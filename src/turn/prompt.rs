@@ -1,6 +1,5 @@
 //! The parts of a request besides the history: the system prompt, and the description of the project and its folders.
 
-pub(super) mod documents;
 pub(super) mod project_context;
 
 use std::sync::Arc;

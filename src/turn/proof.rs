@@ -79,7 +79,7 @@ pub(super) struct ProvingRun {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A command that has ended. `is_here` is true if it ran in the working folder.
-    Ran { line: String, is_good: bool, is_here: bool },
+    Ran { line: String, proof: Proof, is_good: bool, is_here: bool },
     /// A change of files, which may be the reason for everything that follows.
     Changed,
 }
@@ -99,8 +99,8 @@ pub(super) struct Ledger {
     pub(super) steps: Vec<Step>,
     /// Hashes of the results of commands, without their numbers: times differ from run to run.
     results: HashSet<u64>,
-    /// Set when a command has a result that none had before.
-    pub(super) has_new_result: bool,
+    /// Set when files have changed, or a command has a result that none had before.
+    pub(super) has_news: bool,
     /// The turn in numbers, without its proof.
     pub(super) counts: TurnFacts,
 }
@@ -135,14 +135,17 @@ impl Turn {
 }
 
 impl Ledger {
-    /// Begins after this number of changes of files.
-    pub(super) fn new(known_changes: u64) -> Ledger {
-        Ledger { known_changes, ..Ledger::default() }
-    }
-
     /// Takes note of the number of changes of files by now. Returns true if there are new ones.
     pub(super) fn sync_changes(&mut self, changes: u64) -> bool {
-        std::mem::replace(&mut self.known_changes, changes) != changes
+        let is_new = self.known_changes != changes;
+        self.known_changes = changes;
+        self.has_news |= is_new;
+        is_new
+    }
+
+    /// Takes the changes of files by now for none of the turn's work.
+    pub(super) fn ignore_changes(&mut self, changes: u64) {
+        self.known_changes = changes;
     }
 
     /// Takes note of a change of files. What was proven before is not proven any more, nor by what is still running.
@@ -179,7 +182,7 @@ impl Ledger {
         if name == COMMAND_TOOL {
             let mut words = result.text.clone();
             words.retain(|char| !char.is_ascii_digit());
-            self.has_new_result |= self.results.insert(std_hash(words));
+            self.has_news |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
@@ -190,18 +193,18 @@ impl Ledger {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
             let is_here = name == COMMAND_TOOL && !names_folder(arguments);
-            self.steps.push(Step::Ran { line: line.clone(), is_good: ok, is_here });
+            self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
     }
 
-    /// The command line of the last test, build or lint of the turn, if it failed.
+    /// The command line of the last run of the turn that would prove something, if it failed.
     pub(super) fn failed_check(&self) -> Option<&str> {
-        let mut checks = self.steps.iter().rev().filter_map(|step| match step {
-            Step::Ran { line, is_good, .. } if is_check(line) => Some((line.as_str(), *is_good)),
+        let mut runs = self.steps.iter().rev().filter_map(|step| match step {
+            Step::Ran { line, proof: Proof::Real, is_good, .. } => Some((line, *is_good)),
             _ => None,
         });
-        checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
+        runs.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line.as_str())
     }
 
     /// Takes note of a command that has ended. A thin proof takes nothing back.
@@ -262,11 +265,7 @@ fn running_job(result: &str) -> Option<&str> {
     words.find(|word| word.strip_prefix('p').is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// Returns true if a command line tests, builds or checks the project.
-fn is_check(line: &str) -> bool {
-    shell::parse(line, dialect()).commands.iter().any(checks)
-}
-
+/// Returns true if a command tests, builds or checks the project.
 fn checks(command: &SimpleCommand) -> bool {
     let words = command.argv().take(FIRST_WORDS);
     words.take_while(|word| !is_in(SET_UP, word)).any(|word| is_in(CHECKS, word))
@@ -318,72 +317,66 @@ fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleComman
     let options: Vec<_> = set.flat_map(SimpleCommand::argv).collect();
     let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
     let pipes_decide = options.contains(&"pipefail");
-    let text = without_documents(line);
-    let mut bare = without_quoted(&text).replace("|| exit 0", " & exit 0").replace("|&", "| ");
+    let mut bare = bare_line(line).replace("|| exit 0", " & exit 0").replace("|&", "| ");
     for word in FORGETS_NOTHING {
         bare = bare.replace(word, &"_".repeat(word.len()));
     }
     // Like a command in the background, one before `||` may fail whatever is set.
     bare = bare.replace("||", "&&");
-    let end = bare.trim_end_matches([' ', '\t', ';', '\n']).len();
-    let last = bare[..end].rfind(|letter: char| match letter {
+    let last = bare.trim_end_matches([' ', '\t', ';', '\n']).rfind(|letter: char| match letter {
         '&' => true,
         '|' => !pipes_decide,
         ';' | '\n' => !stops,
         _ => false,
     });
     let Some(last) = last else { return commands.to_vec() };
-    let part = &text[last + 1..end];
-    shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect()).commands
+    let part = line[last + 1..].trim_matches(['(', ')', '{', '}', ' ', ';', '\n']);
+    shell::parse(part, dialect()).commands
 }
 
-/// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
-fn without_documents(line: &str) -> String {
-    let mut text = String::with_capacity(line.len() + 1);
-    let mut end: Option<&str> = None;
-    for row in line.lines() {
-        if let Some(word) = end {
-            end = Some(word).filter(|word| row.trim() != *word);
-            continue;
-        }
-        if row.trim_start().starts_with('#') {
-            continue;
-        }
-        let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
-        let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
-        end = words.find(|word| !word.is_empty()).filter(|_| !rest.starts_with('<'));
-        match end.and_then(|word| rest.split_once(word)) {
-            Some((_, tail)) => text.extend([head, tail.trim_start_matches(['\'', '"'])]),
-            None => text.push_str(row),
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// The text with other letters in place of quoted and escaped ones, byte by byte: what looks like an operator is one.
-fn without_quoted(text: &str) -> String {
-    let mut bare = String::with_capacity(text.len());
+/// The line with blanks in place of comments and here-documents, and other letters in place of quoted and escaped ones,
+/// byte by byte: what looks like an operator is one.
+fn bare_line(line: &str) -> String {
+    let mut bare = String::with_capacity(line.len());
     let mut quote = None;
     let mut is_escaped = false;
-    for letter in text.chars() {
-        let is_mark = matches!(letter, '\'' | '"' | '\\');
-        if quote.is_some() || is_escaped || is_mark {
-            bare.extend(repeat_n('_', letter.len_utf8()));
-        } else {
-            bare.push(letter);
+    let mut document_end: Option<&str> = None;
+    for row in line.split_inclusive('\n') {
+        let is_comment = row.trim_start().starts_with('#');
+        if document_end.is_some() || quote.is_none() && is_comment {
+            document_end = document_end.filter(|end| row.trim() != *end);
+            let text = row.trim_end_matches('\n');
+            bare.push_str(&" ".repeat(text.len()));
+            bare.push_str(&row[text.len()..]);
+            continue;
         }
-        if is_escaped {
-            is_escaped = false;
-        } else if letter == '\\' && quote != Some('\'') {
-            is_escaped = true;
-        } else if is_mark && quote.is_none() {
-            quote = Some(letter);
-        } else if quote == Some(letter) {
-            quote = None;
+        document_end = end_of_document(row);
+        for letter in row.chars() {
+            let is_mark = matches!(letter, '\'' | '"' | '\\');
+            if quote.is_some() || is_escaped || is_mark {
+                bare.extend(repeat_n('_', letter.len_utf8()));
+            } else {
+                bare.push(letter);
+            }
+            if is_escaped {
+                is_escaped = false;
+            } else if letter == '\\' && quote != Some('\'') {
+                is_escaped = true;
+            } else if is_mark && quote.is_none() {
+                quote = Some(letter);
+            } else if quote == Some(letter) {
+                quote = None;
+            }
         }
     }
     bare
+}
+
+/// The word that ends the here-document which begins in a row, if one does.
+fn end_of_document(row: &str) -> Option<&str> {
+    let (_, rest) = row.split_once("<<").filter(|(_, rest)| !rest.starts_with('<'))?;
+    let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
+    words.find(|word| !word.is_empty())
 }
 
 fn compares(command: &SimpleCommand) -> bool {
@@ -458,36 +451,6 @@ mod tests {
     use turnwright_types::message::ToolCall;
 
     #[test]
-    fn only_what_tests_builds_or_checks_is_a_check() {
-        let checks = [
-            "cargo test -p core",
-            "cd web && npm run lint",
-            "RUST_BACKTRACE=1 cargo +nightly clippy",
-            "python3 -m pytest -q",
-            "./gradlew check",
-            "npx tsc --noEmit",
-            "make",
-            "timeout 9 go test ./... 2>&1 | tail",
-        ];
-        let others = [
-            "cat test",
-            "cargo run",
-            "grep -r build .",
-            "git commit -m test",
-            "mkdir -p build && cd build",
-            "npm install jest",
-            "pip install pytest",
-            "python3 x.py",
-            "rm -rf build",
-        ];
-        for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
-            for line in lines {
-                assert_eq!(is_check(line), expected, "{line}");
-            }
-        }
-    }
-
-    #[test]
     #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
     fn the_worth_of_a_command_line_is_what_decides_about_its_success() {
         let table: &[(Proof, &[&str])] = &[
@@ -496,6 +459,11 @@ mod tests {
                 &[
                     "cargo test",
                     "cd web && npm test",
+                    "cd web && npm run lint",
+                    "RUST_BACKTRACE=1 cargo +nightly clippy",
+                    "./gradlew check",
+                    "npx tsc --noEmit",
+                    "make",
                     "cargo test 2>&1",
                     "python3 x.py",
                     "python3 -m mypackage",
@@ -571,6 +539,7 @@ mod tests {
                 Proof::None,
                 &[
                     "",
+                    "rm -rf build",
                     "mkdir -p build",
                     "git commit -m test",
                     "# cargo test",

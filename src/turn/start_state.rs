@@ -1,5 +1,5 @@
 //! Keeps the state of the project before the session's first change, of which a task for an evaluation can be made. git
-//! runs in the sandbox for that, where it can change nothing, and only once in a session.
+//! runs in the sandbox for that, where it can change nothing of the project, and only once in a session.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,26 @@ use turnwright_sandbox::SandboxProfile;
 use turnwright_store::start_state::StartState;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::redact;
-use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::exec::{PipedProgram, ProcessGroup, RunningCommand};
 use turnwright_workspace::memory::find_secret;
+use turnwright_workspace::real_path;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The longest time for all of it.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// The most bytes of the changes and new files together.
+/// The most bytes of the changes.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-const MAX_NEW_FILES: usize = 500;
 const GRACE: Duration = Duration::from_millis(200);
+/// Prints the top folder, the commit, and the places of the index and of the objects, a line each.
+const PLACES: &str =
+    "rev-parse --show-toplevel HEAD --path-format=absolute --git-path index --git-path objects";
+/// Names the new files in the index, so that a patch has them, too.
+const ADD_NEW_FILES: &str = "add --intent-to-add .";
+/// Prints the names of the files in the patch.
+const CHANGED_FILES: &str = "diff --name-only --no-renames --ignore-submodules=dirty -z HEAD --";
 /// Prints a patch that `git apply` takes, whatever the user's settings of diffs are.
 const DIFF: &str = "diff --no-ext-diff --no-textconv --binary --no-color --no-renames --unified=3 \
                     --src-prefix=a/ --dst-prefix=b/ --ignore-submodules=dirty HEAD --";
-/// Prints the names of the files in that patch.
-const CHANGED_FILES: &str = "diff --name-only --no-renames --ignore-submodules=dirty -z HEAD --";
-const NEW_FILES: &str = "ls-files --others -z --exclude-standard";
 /// git, with the flags with which it starts fewer of the programs that a repository names.
 const QUIET_GIT: &str = "git -c core.fsmonitor=false -c core.hooksPath=/dev/null";
 
@@ -49,99 +54,98 @@ pub(super) async fn keep_start(env: &ToolEnv) {
 async fn store_start(env: &ToolEnv) {
     let folder = env.files.roots().real_cwd().to_path_buf();
     let looked_at = folder.clone();
-    let is_in_repository =
-        spawn_blocking(move || looked_at.ancestors().any(|above| above.join(".git").exists()));
-    if !is_in_repository.await.unwrap_or(false) {
-        return;
-    }
-    let git = SilentGit::new(env);
+    let preparing = spawn_blocking(move || {
+        looked_at.ancestors().find(|above| above.join(".git").exists())?;
+        let spare = PrivateTempFolder::create().ok()?;
+        let place = real_path(spare.path()).ok()?;
+        Some((spare, place))
+    });
+    let Some((_spare, place)) = preparing.await.ok().flatten() else { return };
+    let git = silent_git(env, folder, &place);
     let mut state = StartState::default();
-    let reading = tokio::time::timeout(MAX_TIME, git.read_start(&folder, &mut state)).await;
+    let reading = tokio::time::timeout(MAX_TIME, read_start(git, &place, &mut state)).await;
     let result =
         reading.unwrap_or_else(|_| Err(format!("git took longer than {} s", MAX_TIME.as_secs())));
-    if let Err(why) = result {
-        let commit = state.commit;
-        state = StartState { commit, incomplete: Some(why), ..StartState::default() };
-    }
+    state.incomplete = result.err();
     if !state.commit.is_empty() {
         env.log.set_start(state).in_background();
     }
 }
 
-/// git, in the sandbox and without a network.
-struct SilentGit {
-    environment: Environment,
+/// Reads the commit, if there is one, and the changes that are not committed, with the new files. git gets a copy of
+/// the index for that, and writes objects into the spare folder.
+async fn read_start(
+    mut git: PipedProgram,
+    spare: &Path,
+    state: &mut StartState,
+) -> Result<(), String> {
+    let printed = run_git(&git, PLACES).await?;
+    let lines: Vec<_> = printed.lines().collect();
+    let [top, commit, index, objects] = lines[..] else {
+        return Err("the repository is in a folder with an unusual name".to_owned());
+    };
+    commit.clone_into(&mut state.commit);
+    let original = PathBuf::from(index);
+    let copy = spare.join("index");
+    git.workdir = PathBuf::from(top);
+    git.environment = git
+        .environment
+        .with("GIT_INDEX_FILE", &copy)
+        .with("GIT_OBJECT_DIRECTORY", spare)
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+    let copied = spawn_blocking(move || std::fs::copy(original, copy)).await;
+    copied.ok().and_then(Result::ok).ok_or("the index of git cannot be read")?;
+    run_git(&git, ADD_NEW_FILES).await?;
+    let names = run_git(&git, CHANGED_FILES).await?;
+    if names.split('\0').any(|name| is_secret_path(Path::new(name))) {
+        return Err("a file that may hold secrets was changed".to_owned());
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    let changes = run_git(&git, DIFF).await?;
+    if adds_key(&changes) {
+        return Err("a change seems to hold a key".to_owned());
+    }
+    state.changes = changes;
+    Ok(())
 }
 
-impl SilentGit {
-    fn new(env: &ToolEnv) -> SilentGit {
-        let folders: Vec<_> = env.files.roots().folders().map(Path::to_path_buf).collect();
-        let environment = env
-            .shared
-            .command_environment
-            .for_silent_command(|folder| !folders.iter().any(|root| folder.starts_with(root)));
-        SilentGit { environment: environment.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0") }
+/// git without arguments, in the sandbox and without a network. It may change the spare folder only.
+fn silent_git(env: &ToolEnv, workdir: PathBuf, spare: &Path) -> PipedProgram {
+    let folders: Vec<_> = env.files.roots().folders().map(Path::to_path_buf).collect();
+    let silent = env
+        .shared
+        .command_environment
+        .for_silent_command(|path| !folders.iter().any(|root| path.starts_with(root)));
+    PipedProgram {
+        command_line: QUIET_GIT.split(' ').map(OsString::from).collect(),
+        workdir,
+        environment: silent.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0"),
+        sandbox: Some(SandboxProfile {
+            writable: vec![spare.to_path_buf()],
+            ..SandboxProfile::default()
+        }),
     }
+}
 
-    /// Reads the commit, if there is one, the changes that are not committed, and the new files.
-    async fn read_start(&self, folder: &Path, state: &mut StartState) -> Result<(), String> {
-        let place = self.text(folder, "rev-parse --show-toplevel HEAD").await?;
-        let (top, commit) = place.trim_end().rsplit_once('\n').ok_or("there is no commit")?;
-        let top = PathBuf::from(top);
-        commit.clone_into(&mut state.commit);
-        // The first change of the session waits for this.
-        let (changed, new) =
-            tokio::join!(self.list(&top, CHANGED_FILES), self.list(&top, NEW_FILES));
-        let changed = changed?;
-        if changed.iter().any(|name| is_secret_path(Path::new(name))) {
-            return Err("a file that may hold secrets was changed".to_owned());
-        }
-        if !changed.is_empty() {
-            state.patch = Some(self.run(&top, DIFF).await?);
-        }
-        let names = new?;
-        if names.len() > MAX_NEW_FILES {
-            return Err(format!("there were {} new files", names.len()));
-        }
-        let taken = state.patch.as_ref().map_or(0, Vec::len);
-        let left = MAX_BYTES.saturating_sub(taken as u64);
-        let reading = spawn_blocking(move || read_files(&top, names, left));
-        let read = reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()));
-        (state.untracked, state.incomplete) = read?;
-        Ok(())
+/// Returns what git prints.
+async fn run_git(git: &PipedProgram, arguments: &str) -> Result<String, String> {
+    let mut program = git.clone();
+    program.command_line.extend(arguments.split_whitespace().map(OsString::from));
+    let started = ProcessGroup::start_piped(&program).await;
+    let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
+    drop(pipes.stdin);
+    let (printed, _) = tokio::join!(read_bounded(pipes.stdout), read_bounded(pipes.stderr));
+    let exit = group.wait_for_end().await;
+    group.stop(GRACE).await;
+    if printed.len() as u64 > MAX_BYTES {
+        return Err(format!("the changes had more than {} MiB", MAX_BYTES >> 20));
     }
-
-    /// Returns the names of files that git prints.
-    async fn list(&self, top: &Path, words: &str) -> Result<Vec<String>, String> {
-        let listed = self.text(top, words).await?;
-        Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    if !exit.is_success() {
+        return Err("git failed".to_owned());
     }
-
-    async fn text(&self, folder: &Path, words: &str) -> Result<String, String> {
-        String::from_utf8(self.run(folder, words).await?)
-            .map_err(|_| "a file has a name that is no text".to_owned())
-    }
-
-    /// Returns what git prints.
-    async fn run(&self, folder: &Path, words: &str) -> Result<Vec<u8>, String> {
-        let all = QUIET_GIT.split(' ').chain(words.split(' '));
-        let program = PipedProgram {
-            command_line: all.map(OsString::from).collect(),
-            workdir: folder.to_path_buf(),
-            environment: self.environment.clone(),
-            sandbox: Some(SandboxProfile::default()),
-        };
-        let started = ProcessGroup::start_piped(&program).await;
-        let (mut group, pipes) = started.map_err(|_| "git could not be run".to_owned())?;
-        drop(pipes.stdin);
-        let (printed, ()) = tokio::join!(read_bounded(pipes.stdout), skip(pipes.stderr));
-        let exit = group.wait_for_end().await;
-        group.stop(GRACE).await;
-        if printed.len() as u64 > MAX_BYTES {
-            return Err(format!("the changes had more than {} MiB", MAX_BYTES >> 20));
-        }
-        if exit.is_success() { Ok(printed) } else { Err("git failed".to_owned()) }
-    }
+    String::from_utf8(printed).map_err(|_| "a changed file is not UTF-8".to_owned())
 }
 
 /// Reads a little more than the most that is allowed, and no more.
@@ -151,39 +155,10 @@ async fn read_bounded(stream: impl AsyncRead + Unpin) -> Vec<u8> {
     bytes
 }
 
-async fn skip(mut stream: impl AsyncRead + Unpin) {
-    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
-}
-
-/// New files, each by its path and with its content, and why one is left out, if any is.
-type NewFiles = (Vec<(String, Vec<u8>)>, Option<String>);
-
-/// Reads the new files. Links, special files and those that may hold secrets are left out.
-fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<NewFiles, String> {
-    let mut left = most;
-    let mut found = Vec::new();
-    let mut incomplete = None;
-    for name in names {
-        let path = top.join(&name);
-        let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
-        if !metadata.is_file() || is_secret_path(&path) {
-            continue;
-        }
-        left = left
-            .checked_sub(metadata.len())
-            .ok_or_else(|| format!("the changes had more than {} MiB", MAX_BYTES >> 20))?;
-        let content = std::fs::read(&path).map_err(|_| "a new file cannot be read".to_owned())?;
-        if holds_key(&content) {
-            incomplete = Some("a new file seems to hold a key".to_owned());
-        } else {
-            found.push((name, content));
-        }
-    }
-    Ok((found, incomplete))
-}
-
-fn holds_key(content: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(content);
+/// Returns true if a patch adds lines that look like a key.
+fn adds_key(patch: &str) -> bool {
+    let added: Vec<_> = patch.lines().filter_map(|line| line.strip_prefix('+')).collect();
+    let text = added.join("\n");
     !redact::secrets(&text).is_empty() || find_secret(&text).is_some()
 }
 
@@ -192,28 +167,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_files_are_bounded_and_those_with_secrets_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["a", ".env"] {
-            turnwright_types::private_file::write(&folder.path().join(name), b"12345").unwrap();
+    fn only_a_key_in_the_added_lines_is_found() {
+        let key = format!("token sk-ant-api03-{}", "a1B2".repeat(12));
+        for (patch, expected) in [
+            ("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-12345\n+23456\n".to_owned(), false),
+            (format!("@@ -0,0 +1,2 @@\n+first\n+{key}\n"), true),
+            (format!("@@ -1 +0,0 @@\n-{key}\n"), false),
+        ] {
+            assert_eq!(adds_key(&patch), expected, "{patch}");
         }
-        let names = vec!["a".to_owned(), ".env".to_owned(), "gone".to_owned()];
-        let found = read_files(folder.path(), names.clone(), 5).unwrap();
-        assert_eq!(found, (vec![("a".to_owned(), b"12345".to_vec())], None));
-        assert!(read_files(folder.path(), names, 4).is_err());
-    }
-
-    #[test]
-    fn a_new_file_with_a_key_is_left_out_and_that_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let key = format!("token sk-ant-api03-{}\n", "a1B2".repeat(12));
-        for (name, text) in [("a", "12345"), ("notes.txt", key.as_str())] {
-            turnwright_types::private_file::write(&folder.path().join(name), text.as_bytes())
-                .unwrap();
-        }
-        let names = vec!["a".to_owned(), "notes.txt".to_owned()];
-        let (found, incomplete) = read_files(folder.path(), names, 500).unwrap();
-        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
-        assert_eq!(incomplete.as_deref(), Some("a new file seems to hold a key"));
     }
 }

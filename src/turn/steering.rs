@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Conversation, Turn, TurnStep, leave_out_documents};
+use super::{Conversation, Turn, TurnStep};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};
@@ -48,13 +48,12 @@ impl SteeringQueue {
         &self,
         log: &SessionLog,
         prompt: Option<PromptKey>,
-        mut message: UserMessage,
+        message: UserMessage,
     ) -> Result<(), UserMessage> {
         let mut waiting = self.0.lock();
         if waiting.is_closed || waiting.messages.len() >= MAX_WAITING {
             return Err(message);
         }
-        leave_out_documents(&mut message);
         // The entry is replaced once the message has its place in the conversation.
         let seq = log.reserve_seq();
         let entry = Entry::Message {

@@ -1,10 +1,8 @@
 //! `[checks]`: commands of the settings that run before the first edit of a turn and when the model would
 //! end it. The model is told only what is new. Checks that the project's files name do the same.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use turnwright_policy::permission::CheckBook;
+use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
@@ -347,7 +345,7 @@ fn a_slow_check_runs_only_at_the_end_and_may_tell_what_is_older() {
     let mut agent = builder.model(replies).start();
     let project = agent.workspace().canonicalize().unwrap();
     let book = CheckBook::new(&agent.home().join("state"), &project);
-    book.note_run("make check", Duration::from_secs(11), None);
+    book.note("make check", KnownCheck { last_ms: Some(11_000), ..KnownCheck::default() });
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(checks(&agent), [FOUND_AFTER]);
     let told = last_prompt(&agent, 2);

@@ -1,14 +1,11 @@
-//! The text of documents: `read_file` and prompts have it read by a process of its own, which a hostile document may
-//! bring down.
+//! The text of documents: `read_file` has it read by a process of its own, which a hostile document may bring down.
 
 use std::fs;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, says};
+use crate::agent::TestAgent;
 
 /// A PDF of one page that shows this text in a font with this map to Unicode.
 fn pdf(text: &str, unicode_map: &str) -> Vec<u8> {
@@ -86,27 +83,5 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
     assert!(results[7].contains("\nx = 1\n"), "{}", results[7]);
     for part in ["    1| %PDF- begins a PDF\n", "--- page 1 ---\nNamed .txt\n", "\nHello\n"] {
         assert!(results[8].contains(part), "{}", results[8]);
-    }
-}
-
-#[test]
-fn an_attached_document_reaches_the_model_as_text() {
-    let mut agent = TestAgent::builder().model(json!([says("Read."), says("Read.")])).start();
-    let attached = |bytes: &[u8]| {
-        let blob = BASE64.encode(bytes);
-        json!({ "type": "resource", "resource": { "uri": "file:///x/a.pdf", "blob": blob } })
-    };
-    for (bytes, expected) in [
-        (pdf("(Hello)", ""), "[PDF, 1 page]\n--- page 1 ---\nHello"),
-        (b"PK\x03\x04 is no document".to_vec(), "[binary content that is no document, not shown]"),
-    ] {
-        let text = json!({ "type": "text", "text": "Look" });
-        let prompt = json!({ "sessionId": agent.session, "prompt": [text, attached(&bytes)] });
-        assert_eq!(agent.call("session/prompt", &prompt)["result"]["stopReason"], "end_turn");
-        let number = usize::from(bytes.starts_with(b"PK"));
-        let request = agent.model_request(number)["messages"].to_string();
-        let expected = json!(expected).to_string();
-        assert!(request.contains(expected.trim_matches('"')), "{request}");
-        assert!(!request.contains("base64,"), "{request}");
     }
 }

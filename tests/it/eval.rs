@@ -16,7 +16,7 @@ use crate::agent::{calls, run_mark, says, subcommand, writes};
 use crate::store::can_mount;
 
 /// The settings of the trials, which ask the model for nothing besides.
-const PLAIN: [&str; 4] = ["--set", "verify=off", "--jobs", "1"];
+const PLAIN: [&str; 6] = ["--models", "scripted", "--set", "verify=off", "--jobs", "1"];
 const FIX: &str = "\
 [check]
 command = 'sh check.sh'
@@ -155,7 +155,8 @@ fn trials_are_made_checked_and_shown() {
     assert_eq!(lines[0]["set"], json!(["verify=off"]));
     assert!(lines[1]["reason"].as_str().unwrap().starts_with("check: exit 1"), "{lines:?}");
     assert!(ended.stdout.lines().any(|line| line.starts_with("fix ") && line.ends_with(" 1/2")));
-    assert!(ended.stderr.contains("2 of 2 · 1 passed, 1 failed"), "{}", ended.stderr);
+    let last = "2 of 2 · fix · scripted · 2: failed: check: exit 1";
+    assert!(ended.stderr.contains(last), "{}", ended.stderr);
     // It goes on where it stopped: the third trial is the only one.
     let (ended, lines) = lab.eval(&["--runs", "3"]);
     assert_eq!((ended.status, lines.len()), (Some(0), 3), "{}", ended.stderr);
@@ -209,41 +210,6 @@ fn a_trial_has_a_home_and_a_tree_of_its_own() {
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
 }
 
-#[test]
-fn the_tree_and_the_sessions_of_a_trial_can_be_kept() {
-    if cannot_confine() {
-        return;
-    }
-    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
-    lab.fix_task("fix");
-    let (ended, lines) = lab.eval(&["--runs", "1", "--keep", "--models", "scripted,scripted"]);
-    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
-    let place = lab.project.join("out/trees/fix-scripted-1");
-    assert_eq!(fs::read_to_string(place.join("work/a.txt")).unwrap(), "good\n");
-    assert!(fs::read_dir(place.join("state")).unwrap().next().is_some());
-}
-
-#[test]
-fn another_build_can_run_the_trials() {
-    if cannot_confine() {
-        return;
-    }
-    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
-    lab.fix_task("fix");
-    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "gone"]);
-    assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("gone cannot be read: "), "{}", ended.stderr);
-    let own = lab.command(&[]).get_program().to_str().unwrap().to_owned();
-    lab.write("other", &format!("#!/bin/sh\ntouch \"$0.ran\"\nexec '{own}' \"$@\"\n"));
-    let mut command = Command::new("chmod");
-    command.arg("+x").arg(lab.project.join("other"));
-    assert!(process_waits::status(&mut command).unwrap().success());
-    let (ended, lines) = lab.eval(&["--runs", "1", "--program", "other"]);
-    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
-    assert!(lines[0]["version"].as_str().unwrap().starts_with("other+"), "{lines:?}");
-    assert!(lab.project.join("other.ran").exists());
-}
-
 /// Outside of the temporary folder, nothing else hides the project.
 #[test]
 fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
@@ -282,19 +248,6 @@ fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
     );
     let (ended, lines) = lab.eval(&["look", "--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
-    // The work of other trials is hidden, too, where the results are elsewhere.
-    let out = keys.path().join("out");
-    let old = out.join("trees/other-scripted-9/work/a.txt");
-    fs::create_dir_all(old.parent().unwrap()).unwrap();
-    fs::write(&old, "good\n").unwrap();
-    lab.write("evals/other/prompt.md", "Look\n");
-    lab.write("evals/other/files/a.txt", "bad\n");
-    let check = format!("[check]\ncommand = \"! cat '{}'\"\n", old.display());
-    lab.write("evals/other/task.toml", &check);
-    let out = out.to_str().unwrap();
-    let arguments = ["eval", "run", "other", "--runs", "1", "--out", out];
-    let ended = lab.run(&[&arguments[..], &PLAIN].concat());
-    assert_eq!(outcomes(&lab.lines(out)), ["passed"], "{}", ended.stderr);
 }
 
 #[test]
@@ -343,7 +296,7 @@ fn a_run_ends_at_its_cost() {
     let (ended, lines) = lab.eval(&["--runs", "3", "--max-cost", "0.03"]);
     assert_eq!(ended.status, Some(6), "{}{}", ended.stdout, ended.stderr);
     assert_eq!(outcomes(&lines), ["failed", "failed"], "the second one passes the limit");
-    assert!(ended.stderr.contains("$0.04 so far, about $0.06 in all"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("2 of 3 · $0.04 so far · "), "{}", ended.stderr);
     assert!(ended.stdout.contains("Go on with the same command and --out "), "{}", ended.stdout);
 }
 
@@ -362,7 +315,7 @@ fn a_check_that_floods_is_cut() {
     assert!(reason.starts_with("check: exit 3: xxx") && reason.chars().count() <= 201, "{reason}");
 }
 
-/// Something else fills a small disk after the first trial. The lines of some more fit into the block of the first one.
+/// Something else fills a small disk after the first trial.
 #[test]
 fn a_full_disk_keeps_the_finished_trials() {
     if cannot_confine() || !can_mount() {
@@ -392,7 +345,7 @@ fn a_full_disk_keeps_the_finished_trials() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     let kept = fs::read_to_string(lab.project.join("out.jsonl")).unwrap().lines().count();
     assert!((1..12).contains(&kept), "{kept}: {stderr}");
-    let expected = format!("temporary files is full. {kept} of 12 trials are kept in /mnt/out; ");
+    let expected = format!("{kept} of 12 trials are kept in /mnt/out. ");
     assert!(stderr.contains(&expected), "{stderr}");
 }
 
@@ -439,7 +392,7 @@ fn a_check_that_proves_nothing_is_refused() {
     lab.fix_task("fix");
     let ended = lab.run(&["eval", "new", "late"]);
     assert_eq!(ended.status, Some(2));
-    assert!(ended.stderr.contains("The check of late did not end within 1 s."), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the check did not end within 1 s; "), "{}", ended.stderr);
     let ended = lab.run(&["eval", "new", "fix"]);
     let proven = "The check of fix fails at the start and passes with the solution.\n";
     assert_eq!((ended.status, &*ended.stdout), (Some(0), proven), "{}", ended.stderr);
@@ -455,15 +408,13 @@ fn a_check_that_proves_nothing_is_refused() {
 }
 
 #[test]
-fn a_task_has_the_network_only_if_the_user_gives_it() {
+fn a_task_cannot_ask_for_the_network() {
     let lab = Lab::new(&json!([]));
     lab.fix_task("fix");
     lab.write("evals/fix/task.toml", &format!("{FIX}[run]\nnetwork = true\n"));
     let (ended, lines) = lab.eval(&["--runs", "1"]);
     assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
-    let told =
-        "The setup and the check of fix want the network. Read them, and if you trust them, set ";
-    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    assert!(ended.stderr.contains("unknown field `run`"), "{}", ended.stderr);
 }
 
 #[test]
@@ -492,10 +443,9 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     assert!(task("solution.patch").contains("+good") && !task("solution.patch").contains("c.txt"));
     let (ended, lines) = lab.eval(&["--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
-    let stats = lab.run(&["stats", "--json"]);
-    let week: Value = serde_json::from_str(stats.stdout.lines().next().unwrap()).unwrap();
-    assert_eq!((&week["tasks"], &week["counts"]["edits"]), (&json!(1), &json!(1)), "{week}");
-    assert!(lab.run(&["stats"]).stdout.contains("scripted"));
+    let stats = lab.run(&["stats"]).stdout;
+    let row: Vec<_> = stats.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[1..4], ["scripted", "1", "1"], "{stats}");
 }
 
 #[test]

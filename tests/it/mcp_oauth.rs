@@ -422,6 +422,31 @@ fn m_40_the_address_of_a_metadata_document_is_a_client_id_that_needs_no_registra
 }
 
 #[test]
+fn a_registered_client_is_sent_back_to_its_own_address() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    let url = stub.url();
+    let arguments = [
+        "mcp",
+        "login",
+        &url,
+        "--client-id",
+        "app-1",
+        "--callback",
+        "http://localhost/oauth/done",
+    ];
+    let login = PendingLogin::start_with(home.path(), &arguments);
+    let redirect = login.parameter("redirect_uri");
+    let is_own = redirect.starts_with("http://localhost:") && redirect.ends_with("/oauth/done");
+    assert!(is_own, "{redirect}");
+    auth.lock().unwrap().challenge = login.parameter("code_challenge");
+    let state = login.parameter("state");
+    login.redirect(&[("code", "code-1"), ("state", &state)]);
+    let (ok, stderr) = end(login.child);
+    assert!(ok, "{stderr}");
+}
+
+#[test]
 fn m_41_without_another_way_a_client_is_registered_and_the_user_is_told_if_it_cannot_be() {
     let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(3600);

@@ -47,6 +47,18 @@ fn r_cancel_2_a_cancel_in_the_same_write_as_its_prompt_cancels_that_prompt() {
 }
 
 #[test]
+fn a_cancel_that_a_client_sends_as_a_request_is_answered_and_ends_the_turn() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
+    let id = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    let params = json!({ "sessionId": agent.session });
+    let cancelling = agent.request("session/cancel", &params);
+    assert_eq!(agent.answer_to(&cancelling)["result"], json!({}));
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    go_on(&mut agent);
+}
+
+#[test]
 fn r_cancel_6_a_cancel_before_a_prompt_is_not_remembered() {
     let mut agent = TestAgent::builder().model(json!([says("Not cancelled.")])).start();
     let cancel = json!({ "sessionId": agent.session });

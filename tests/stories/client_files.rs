@@ -265,6 +265,23 @@ fn r_fs_4_a_new_file_is_not_requested_from_the_client_before_it_is_written() {
 }
 
 #[test]
+fn an_edit_that_the_client_takes_and_does_not_make_is_said_not_to_be_there() {
+    let edit = json!({ "path": "a.txt", "old_text": "one", "new_text": "two" });
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\n";
+    for reply in [calls("edit_file", &edit), calls("apply_patch", &json!({ "patch": patch }))] {
+        for makes_it in [false, true] {
+            let mut agent = client(true, true).file("a.txt", "one\n").start();
+            let is_made = std::cell::Cell::new(false);
+            let results = serve(&mut agent, &reply, |method, _| {
+                is_made.set(is_made.get() || makes_it && method == "fs/write_text_file");
+                Ok(json!({ "content": if is_made.get() { "two\n" } else { "one\n" } }))
+            });
+            assert_eq!(results[0].contains("is not there yet"), !makes_it, "{results:?}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_folder_is_made_only_after_the_approval() {
     for can_write in [false, true] {
         let fs = json!({ "fs": { "readTextFile": true, "writeTextFile": can_write } });

@@ -61,10 +61,13 @@ fn r_cont_2_the_model_can_read_a_linked_file() {
 #[test]
 fn r_cont_2_lines_and_symbols_of_links_are_words_and_not_part_of_the_path() {
     let link = |uri: &str| json!({ "type": "resource_link", "name": "n", "uri": uri });
+    // An editor on Windows may have its agent in WSL.
+    let drive = if cfg!(target_os = "linux") { "/mnt/c/" } else { "C:/" };
+    let on_drive = format!("[n]({drive}Users/me/a.txt)");
     for (uri, expected) in [
         ("file:///p/a%20b.rs?symbol=run#L10:20", "[n](/p/a b.rs) (run, lines 10-20)"),
         ("file:///p/plain.txt#L2-3", "[n](/p/plain.txt) (lines 2-3)"),
-        ("file:///C:/Users/me/a.txt", "[n](C:/Users/me/a.txt)"),
+        ("file:///C:/Users/me/a.txt", on_drive.as_str()),
         ("file://server/share/a.txt", "[n](//server/share/a.txt)"),
         ("https://h/a#L2", "[n](https://h/a#L2)"),
     ] {

@@ -550,6 +550,7 @@ fn a_wrong_file_is_named() {
     for (text, problem) in [
         ("{ no json", ".turnwright/hooks.json: it is no valid JSON"),
         ("{}", ".turnwright/hooks.json: it has no table `hooks`"),
+        ("\u{feff}{\r\n // mine\r\n}", ".turnwright/hooks.json: it has no table `hooks`"),
         ("{\"hooks\":[]}", ".turnwright/hooks.json: its hooks are no table of events"),
         (
             "{\"hooks\":{\"PreToolUse\":[{\"matcher\":\"Bash\",\"command\":\"x\"}]}}",

@@ -24,8 +24,6 @@ fn r_init_5_a_bad_version_is_invalid_and_leaves_the_connection_as_it_was() {
     let bad = [
         json!({}),
         json!({ "protocolVersion": null }),
-        json!({ "protocolVersion": "1" }),
-        json!({ "protocolVersion": "2025-01-01" }),
         json!({ "protocolVersion": -1 }),
         json!({ "protocolVersion": 1.5 }),
         json!({ "protocolVersion": 65_536 }),
@@ -39,6 +37,18 @@ fn r_init_5_a_bad_version_is_invalid_and_leaves_the_connection_as_it_was() {
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
     assert!(agent.call("session/new", &new)["result"].is_object());
+}
+
+#[test]
+fn r_init_5_a_client_that_takes_a_text_or_a_fraction_for_the_version_gets_version_1() {
+    for version in [json!("1"), json!("1.0"), json!("2024-11-05"), json!(1.0)] {
+        let mut agent = TestAgent::builder().spawn();
+        let params = json!({ "protocolVersion": version, "capabilities": {} });
+        let answer = agent.call("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{version}: {answer}");
+        let new = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+        assert!(agent.call("session/new", &new)["result"].is_object(), "{version}");
+    }
 }
 
 #[test]

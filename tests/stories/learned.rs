@@ -151,6 +151,24 @@ fn a_refused_effort_is_no_longer_offered() {
     assert_eq!(crate::provider::current_values(&update), ["model=p/gpt-5", "mode=ask"]);
 }
 
+/// A gateway that relays what its provider wants, and does not have that API itself (crush#2913).
+#[test]
+fn a_gateway_without_the_api_that_it_asks_for_is_asked_without_the_effort() {
+    const REFUSAL: &str = "Function tools with reasoning_effort are not supported for gpt-5.5 in \
+                           /v1/chat/completions. Please use /v1/responses instead.";
+    let provider = Provider::answering(|body| {
+        if body.get("input").is_some() {
+            return Answer::Fails(404, json!("404 page not found"));
+        }
+        if body.get("reasoning_effort").is_some() { refuses(REFUSAL) } else { says("Hello.") }
+    });
+    let mut agent = configured(&settings(&provider)).start();
+    crate::provider::set(&mut agent, "thought_level", "high");
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(agent.text(), "Hello.Hello.");
+}
+
 #[test]
 fn a_refusal_that_cannot_be_avoided_is_reported_once_and_not_remembered() {
     for (message, requests) in [

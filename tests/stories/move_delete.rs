@@ -46,6 +46,7 @@ fn a_move_replaces_nothing() {
         ("a", "b", "b exists already"),
         ("a", "dangling", "dangling exists already"),
         ("a", "folder", "give the whole new path"),
+        ("a", "new/", "new/ names a folder"),
         ("missing", "x", "missing does not exist"),
         ("folder", "folder/below", "cannot be moved into itself"),
         (".", "../elsewhere", "holds the folder of this session"),
@@ -56,6 +57,16 @@ fn a_move_replaces_nothing() {
     }
     assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("a", "b"));
     assert_eq!(agent.read("folder/c"), "c");
+    let patch = |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") });
+    for (name, arguments) in [
+        ("write_file", json!({ "path": "new/", "content": "x" })),
+        ("apply_patch", patch("*** Add File: new/\n+x")),
+        ("apply_patch", patch("*** Update File: a\n*** Move to: new/\n@@\n-a\n+b")),
+    ] {
+        let result = again(&mut agent, name, &arguments);
+        assert!(result.contains("new/ names a folder"), "{name}: {result}");
+    }
+    assert!(!agent.path("new").exists(), "a file would be in the place of the folder");
 }
 
 // Windows lets only administrators make symbolic links, and Wine nobody.

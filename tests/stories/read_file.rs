@@ -322,26 +322,31 @@ fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
 
 #[test]
 fn list_dir_shows_folders_sizes_and_links_in_order() {
-    let mut agent = three_lines().file("sub/deep/er/x", "").file(".hidden", "").start();
+    let files = three_lines().file("sub/deep/er/x", "").file(".hidden", "");
+    let mut agent = files.file("dots/.x", "").start();
     fs::create_dir(agent.path("empty")).unwrap();
     #[cfg(unix)]
     std::os::unix::fs::symlink("/etc", agent.path("link")).unwrap();
     let link = if cfg!(unix) { "link (link)\n" } else { "" };
+    let one = "[1 hidden or ignored entry not shown]\n";
+    let two = "[2 hidden or ignored entries not shown]\n";
     let all = [
         json!({}),
         json!({ "depth": 1 }),
         json!({ "depth": 4, "path": "sub" }),
         json!({ "depth": 1, "hidden": true }),
         json!({ "path": "empty" }),
+        json!({ "path": "dots" }),
     ];
     assert_eq!(
         cards::run_each(&mut agent, "list_dir", &all),
         [
-            &format!("a.txt (14 B)\nempty/\n{link}sub/\nsub/deep/\n"),
-            &format!("a.txt (14 B)\nempty/\n{link}sub/\n"),
+            &format!("a.txt (14 B)\ndots/\nempty/\n{link}sub/\nsub/deep/\n{two}"),
+            &format!("a.txt (14 B)\ndots/\nempty/\n{link}sub/\n{one}"),
             "deep/\ndeep/er/\ndeep/er/x (0 B)\n",
-            &format!(".hidden (0 B)\na.txt (14 B)\nempty/\n{link}sub/\n"),
-            "[empty]\n"
+            &format!(".hidden (0 B)\na.txt (14 B)\ndots/\nempty/\n{link}sub/\n"),
+            "[empty]\n",
+            one
         ]
     );
     assert_eq!(cards::questions(&agent), 0);

@@ -10,8 +10,13 @@ use crate::agent::TestAgent;
 
 /// Returns an agent whose only provider is this server.
 fn start(server: &RawServer) -> TestAgent {
+    start_with(server, "api = \"responses\"")
+}
+
+/// Returns an agent whose only provider is this server, with this setting.
+fn start_with(server: &RawServer, setting: &str) -> TestAgent {
     let config = format!(
-        "model = \"local/gpt-5\"\nlist_models = false\n[providers.local]\nbase_url = \"{}\"\napi = \"responses\"\n",
+        "model = \"local/gpt-5\"\nlist_models = false\n[providers.local]\nbase_url = \"{}\"\n{setting}\n",
         server.base_url()
     );
     TestAgent::unconfigured().own_file("config/config.toml", &config).file("a.txt", "one\n").start()
@@ -68,6 +73,31 @@ fn the_cost_that_the_server_reports_is_shown() {
     let gauges = agent.updates_of("usage_update");
     let costs: Vec<_> = gauges.iter().map(|update| &update["cost"]["amount"]).collect();
     assert_eq!(costs, [0.25]);
+}
+
+/// OpenAI's models for coding (tmuxai#82), and its newer ones with tools (openai-openapi#541).
+#[test]
+fn a_model_that_is_refused_in_chat_completions_is_asked_here_from_then_on() {
+    for refusal in [
+        "This model is only supported in v1/responses and not in v1/chat/completions.",
+        "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. To \
+         use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+    ] {
+        let server = RawServer::reading(move |_, request, stream| {
+            if request.starts_with("POST /v1/responses ") {
+                return write_stream(stream, &says("Hello."));
+            }
+            let body = json!({ "error": { "message": refusal, "param": "model" } });
+            let head = "HTTP/1.1 404 No\r\ncontent-type: application/json\r\nconnection: close";
+            stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        });
+        let mut agent = start_with(&server, "");
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_eq!(agent.turn("again"), "end_turn");
+        assert_eq!(agent.text(), "Hello.Hello.");
+        assert_eq!(server.requests().len(), 3, "{refusal}");
+        assert!(server.body(1)["tools"][0]["name"].is_string(), "{refusal}");
+    }
 }
 
 #[test]

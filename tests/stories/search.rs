@@ -55,6 +55,7 @@ fn grep_accepts_a_path_a_glob_and_match_options() {
         json!({ "pattern": "main.*run", "multiline": true }),
         json!({ "pattern": "built", "path": "build" }),
         json!({ "pattern": "^run", "hidden": true }),
+        json!({ "pattern": "TODO", "-i": true, "-C": 1 }),
     ];
     assert_eq!(
         cards::run_each(&mut agent, "grep", &all),
@@ -67,6 +68,8 @@ fn grep_accepts_a_path_a_glob_and_match_options() {
             "src/main.rs:1: fn main() {\nsrc/main.rs:2:     run();\n[1 match in 1 file]\n",
             "build/out.rs:1: fn built() {}\n[1 match in 1 file]\n",
             "app.log:1: run\n[1 match in 1 file]\n",
+            "src/run.rs-1- pub fn run() {\nsrc/run.rs:2:     todo()\nsrc/run.rs-3- }\n\
+             [1 match in 1 file]\n",
         ]
     );
     assert_eq!(cards::card(&agent, 5)["title"], "Search \"built\" in build (1 in 1 file)");
@@ -283,7 +286,7 @@ fn list_dir_leaves_out_ignored_entries_and_counts_them() {
         cards::run_each(&mut agent, "list_dir", &all),
         [
             "README.md (8 B)\nnode_modules/ (1 entry)\nsrc/\nsrc/main.rs (25 B)\n\
-             src/run.rs (41 B)\n[2 ignored entries not shown]\n",
+             src/run.rs (41 B)\n[3 hidden or ignored entries not shown]\n",
             "out.rs (14 B)\n",
             ".gitignore (13 B)\nREADME.md (8 B)\napp.log (4 B)\nbuild/\nnode_modules/\nsrc/\n",
         ]

@@ -107,7 +107,8 @@ fn r_turn_12_an_instruction_to_continue_that_was_refused_is_removed() {
 }
 
 #[test]
-fn r_turn_12_after_reasoning_without_an_answer_the_request_is_repeated_once() {
+fn r_turn_12_after_reasoning_without_an_answer_the_model_is_asked_for_one_once() {
+    let nudge = "had only reasoning";
     let thinks = json!([{ "thought": "Hm." }, { "finish": "stop" }]);
     let mut agent = start(json!([thinks, says("Now."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");
@@ -117,11 +118,13 @@ fn r_turn_12_after_reasoning_without_an_answer_the_request_is_repeated_once() {
         notice.contains("reasoning but no answer") && notice.contains("Trying again"),
         "{notice}"
     );
+    assert!(agent.model_request(1).to_string().contains(nudge));
     go_on(&mut agent);
     let mut agent = start(json!([thinks, thinks, next_reply()]));
     failure(&mut agent, "empty", None);
     assert_eq!(count(&agent), 2);
     go_on(&mut agent);
+    assert!(!agent.model_request(2).to_string().contains(nudge), "it is left out afterwards");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn searching(name: &str, server: &RawServer) -> TestAgentBuilder {
 }
 
 fn query() -> Value {
-    json!({ "query": "rust  async", "max_results": 3 })
+    json!({ "query": "rust  async" })
 }
 
 const URL: &str = "https://rust-lang.github.io/async-book/";
@@ -52,7 +52,7 @@ fn bearer() -> String {
 }
 
 fn plain(words: &str, count: &str) -> Value {
-    json!({ words: "rust async", count: 3 })
+    json!({ words: "rust async", count: 8 })
 }
 
 fn search_engines() -> Vec<Service> {
@@ -75,7 +75,7 @@ fn search_engines() -> Vec<Service> {
                 "page_age": "2026-01-02T00:00:00", "language": "en" }], "family_friendly": true } }),
             "GET",
             format!("x-subscription-token: {KEY}"),
-            json!({ "text_decorations": "false", "q": "rust+async", "count": "3" }),
+            json!({ "text_decorations": "false", "q": "rust+async", "count": "8" }),
         ),
         (
             "tavily",
@@ -93,7 +93,7 @@ fn search_engines() -> Vec<Service> {
                 "highlightScores": [0.4] }], "costDollars": { "total": 0.005 } }),
             "POST",
             format!("x-api-key: {KEY}"),
-            json!({ "query": "rust async", "numResults": 3, "contents": { "highlights": true } }),
+            json!({ "query": "rust async", "numResults": 8, "contents": { "highlights": true } }),
         ),
         (
             "perplexity",
@@ -132,7 +132,7 @@ fn services_of_providers() -> Vec<Service> {
                 "publish_date": "2026-01-02" }] }),
             "POST",
             bearer(),
-            json!({ "search_engine": "search-prime", "search_query": "rust async", "count": 3 }),
+            json!({ "search_engine": "search-prime", "search_query": "rust async", "count": 8 }),
         ),
         (
             "ollama",
@@ -190,9 +190,6 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
             "page" => answer(stream, "200 OK\r\ncontent-type: text/html", "<p>Are you human?</p>"),
             "error" => answer(stream, &format!("200 OK\r\n{json}"), r#"{"error":"no"}"#),
             "inwards" => answer(stream, "302 Found\r\nlocation: http://169.254.169.254/", ""),
-            "wait" => {
-                answer(stream, &format!("429 Too Many Requests\r\nretry-after: 7\r\n{json}"), "{}");
-            }
             "endless" => {
                 let head = format!("HTTP/1.1 200 OK\r\n{json}\r\nconnection: close\r\n\r\n[");
                 stream.write_all(head.as_bytes()).unwrap();
@@ -207,7 +204,7 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
         ("page", "exa did not answer with JSON; is 127.0.0.1:"),
         ("error", "exa answered with something other than results."),
         ("inwards", "exa redirects to another address, which is not followed (status 302)."),
-        ("wait", "exa has had too many searches (status 429); try again in 7 s."),
+        ("429", "exa has had too many searches (status 429)."),
         ("endless", "exa has sent more than 1048576 bytes."),
         ("202", "exa has had too many searches (status 202)."),
         ("400", "exa refuses this query; a shorter one may help (status 400)."),

@@ -1,11 +1,14 @@
-//! `[agent]`: what the model is told of itself.
+//! `[agent]`: what the model is told of itself. `[goal]`: how long it works towards a goal, and which model judges
+//! that.
+
+use std::num::NonZeroU32;
 
 use serde::Deserialize;
 
 use crate::environment::SURROUNDINGS_VARIABLE;
 use crate::table::settings;
 use crate::wrong_values::{wrong_name, wrong_tools};
-use turnwright_types::work_settings::ToolChoice;
+use turnwright_types::work_settings::{DEFAULT_GOAL_TURNS, ToolChoice};
 
 settings! {
     /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
@@ -35,6 +38,20 @@ settings! {
         pub(crate) offer_notes: bool = true {}
             "Whether notes are offered at the end of a turn.",
             "whether notes are offered at the end of a turn; `true`";
+    }
+}
+
+settings! {
+    /// `[goal]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section GoalSection {
+        pub(crate) model: Option<String> { examples: ["openai/gpt-5-mini"] }
+            "The model that judges whether a goal is reached; that of the session if not set.",
+            "the model that judges whether a goal is reached, named as in `model`; that of the session if not set";
+        pub(crate) turns: Option<NonZeroU32> { default: DEFAULT_GOAL_TURNS }
+            "The most slices of work towards a goal.",
+            "the most slices of work towards a goal; 20";
     }
 }
 

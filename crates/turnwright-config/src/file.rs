@@ -9,11 +9,10 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::agent::AgentSection;
+use crate::agent::{AgentSection, GoalSection};
 use crate::environment::{
     ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
 };
-use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
 use crate::lsp::LspSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};

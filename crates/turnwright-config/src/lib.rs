@@ -23,7 +23,6 @@ mod document;
 pub mod effective_policy;
 mod environment;
 mod file;
-mod goal;
 pub mod jsonc;
 mod layers;
 mod limits;

@@ -193,7 +193,7 @@ fn wrong_network(key: &str, value: &NetworkValue) -> Vec<String> {
             wrong.into_iter().collect()
         }
         NetworkValue::Hosts(hosts) => {
-            let why = "which is no host: expected NAME, *.NAME, NAME:PORT, an address or an ecosystem such as node";
+            let why = "which is no host: expected NAME, *.NAME, NAME:PORT or an ecosystem such as node";
             unexpected_entries(key, hosts, HostList::is_entry, why)
         }
     }
@@ -222,14 +222,12 @@ fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
 
 impl SandboxSettings {
     /// Returns true if commands can have a proxy through which they reach hosts one by one. The function may take some
-    /// milliseconds. On macOS commands share the loopback interface of the machine with everybody, so they have a proxy
-    /// only if hosts are listed.
+    /// milliseconds.
     pub fn asks_about_hosts(&self) -> fn() -> bool {
         match self.network {
             NetworkSetting::Loopback if cfg!(target_os = "linux") => || {
                 turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().network
             },
-            NetworkSetting::Off if cfg!(target_os = "macos") && !self.hosts.is_empty() => || true,
             _ => || false,
         }
     }

@@ -427,15 +427,17 @@ fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
+/// Expands `${NAME}`, which editors also write `${env:NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty.
+/// Any other `$` is literal.
 fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
         expanded.push_str(before);
-        let Some((inner, after)) = behind.split_once('}') else {
+        let Some((written, after)) = behind.split_once('}') else {
             return Err("a `${` has no `}`".to_owned());
         };
+        let inner = written.strip_prefix("env:").unwrap_or(written);
         let (name, default) = match inner.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
@@ -578,6 +580,8 @@ mod tests {
             ("plain $A", Ok("plain $A")),
             ("x${A}y${A}", Ok("x1y1")),
             ("${B:-two}", Ok("two")),
+            ("${env:A}${env:B:-two}", Ok("1two")),
+            ("${env:}", Err("no name")),
             ("${A:-two}", Ok("1")),
             ("${EMPTY:-two}${EMPTY}", Ok("two")),
             ("${TRICK}", Ok("${A}")),

@@ -16,18 +16,13 @@ const MAX_PARTS: usize = 20;
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 /// The most bytes to which a stream of a document may unpack.
 const MAX_UNPACKED_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
-const MAX_TITLE_CHARS: usize = 100;
 
 const PASSWORD: &str = "has a password; ask the user for a copy without it";
-
-/// The hint that is added after pages without text.
-const SCAN_HINT: &str = "[To read a page that is a picture, make an image of it, for example with \
-                         `pdftoppm -r 150 -png`, and read that.]\n";
 
 /// The text of a document, or of some of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DocumentText {
-    /// The format, the number of pages, the pages that follow, and the title, on one line.
+    /// The format, the number of pages, and the pages that follow, on one line.
     pub about: String,
     /// The text of the pages, each after a line with its number.
     pub text: String,
@@ -39,7 +34,6 @@ struct OpenedDocument<'a> {
     format: &'static str,
     /// The word for a part of the document, such as "page"; empty if the document is read as a whole.
     unit: &'static str,
-    title: Option<String>,
     /// The name of each part, which is shown beside its number; empty if the part has no name.
     labels: Vec<String>,
     /// Reads the text of the part with this index.
@@ -67,7 +61,7 @@ fn read(
     document: OpenedDocument<'_>,
     range: &RangeInclusive<usize>,
 ) -> Result<DocumentText, String> {
-    let OpenedDocument { format, unit, title, labels, mut part } = document;
+    let OpenedDocument { format, unit, labels, mut part } = document;
     let count = labels.len();
     let first = if unit.is_empty() { 1 } else { *range.start() };
     if first > count {
@@ -84,24 +78,22 @@ fn read(
     }
     for number in first..=last {
         if !unit.is_empty() {
-            let heading = format!("{unit} {number} {}", clipped(&labels[number - 1]));
+            let heading = format!("{unit} {number} {}", labels[number - 1]);
             text.push_str(&format!("--- {} ---\n", heading.trim_end()));
         }
         text.push_str(part(number - 1).trim_end());
         text.push_str("\n\n");
         if text.len() > MAX_TEXT_BYTES {
+            text.push_str("[cut here: there is more text than 4 MiB]\n");
             break;
         }
     }
-    if let Some(title) = title.filter(|title| !title.trim().is_empty()) {
-        about.push_str(&format!(", titled “{}”", clipped(&title)));
+    let mut shown = String::new();
+    for line in text.lines() {
+        shown.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
+        shown.push('\n');
     }
-    Ok(DocumentText { about, text: tidy(&text) })
-}
-
-/// Puts a title on one line and shortens it.
-fn clipped(title: &str) -> String {
-    title.chars().filter(|char| !char.is_control()).take(MAX_TITLE_CHARS).collect()
+    Ok(Some(DocumentText { about, text: shown }))
 }
 
 /// Opens a Jupyter notebook; `None` if the bytes are something else.
@@ -120,7 +112,7 @@ fn notebook(bytes: &[u8]) -> Option<OpenedDocument<'static>> {
         }
         text
     });
-    Some(OpenedDocument { format: "notebook", unit: "cell", title: None, labels, part })
+    Some(OpenedDocument { format: "notebook", unit: "cell", labels, part })
 }
 
 /// Returns a text that may be stored as a list of lines.
@@ -132,29 +124,11 @@ fn joined(value: &Value) -> String {
     }
 }
 
-/// Removes control characters and spaces at the ends of lines, and cuts a text that is too long.
-fn tidy(text: &str) -> String {
-    let mut tidied = String::new();
-    for line in text.lines() {
-        tidied.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
-        tidied.push('\n');
-        if tidied.len() > MAX_TEXT_BYTES {
-            tidied.push_str("[cut here: there is more text than 4 MiB]\n");
-            break;
-        }
-    }
-    if tidied.contains(pdf::PICTURE) {
-        tidied.push_str(SCAN_HINT);
-    }
-    tidied
-}
-
 /// Parses a range of pages. An error explains the notation.
 fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
-    let first = if first.trim().is_empty() { Ok(1) } else { first.trim().parse() };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
     let last = if last.trim().is_empty() { Ok(usize::MAX) } else { last.trim().parse() };
-    match (first, last) {
+    match (first.trim().parse(), last) {
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
         _ => Err("`pages` is a page or a range, such as \"3\" or \"1-5\"".to_owned()),
     }

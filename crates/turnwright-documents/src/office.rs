@@ -11,6 +11,14 @@ use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
 /// The highest column to which a cell is aligned. Cells further right directly follow the one before them.
 const MAX_COLUMNS: usize = 256;
+/// The most copies of a cell or a row that is there several times, and of blanks.
+const MAX_COPIES: usize = 1_000;
+/// The files with the notes of a Word document, and their headings.
+const NOTES: [(&str, &str); 3] = [
+    ("word/footnotes.xml", "footnotes"),
+    ("word/endnotes.xml", "endnotes"),
+    ("word/comments.xml", "comments"),
+];
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
@@ -38,17 +46,31 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         return Ok(None);
     };
     let strings = read(&mut archive, "xl/sharedStrings.xml").unwrap_or_default();
-    let strings = flow(&strings, &[b"t"], &[]).replace('\n', " ");
+    let strings = extract_text(&strings, &[b"t"], &[]).replace('\n', " ");
     let labels = parts.iter().map(|(name, _)| name.clone()).collect();
     let part = Box::new(move |index: usize| match read(&mut archive, &parts[index].1) {
-        Ok(xml) if is_open => flow(&xml, &[b"p", b"h"], &[]),
+        Ok(xml) if is_open => extract_text(&xml, &[b"p", b"h"], &[]),
         Ok(xml) => {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
-            flow(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared)
+            let text = extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
+            if is_word { text + &notes(&mut archive) } else { text }
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
-    Ok(Some(OpenedDocument { format, unit, title: None, labels, part }))
+    Ok(Some(OpenedDocument { format, unit, labels, part }))
+}
+
+/// Returns the footnotes, endnotes and comments of a Word document, each kind under its heading.
+fn notes(archive: &mut Archive<'_>) -> String {
+    let mut text = String::new();
+    for (path, heading) in NOTES {
+        let xml = read(archive, path).unwrap_or_default();
+        let found = extract_text(&xml, &[b"t"], &[]);
+        if !found.trim().is_empty() {
+            text.push_str(&format!("\n--- {heading} ---\n{}\n", found.trim()));
+        }
+    }
+    text
 }
 
 /// Unpacks a file of the archive.
@@ -101,7 +123,10 @@ fn local_name(name: &[u8]) -> &[u8] {
 
 /// Returns true for tab stops, fallback content for older programs, deleted text, and phonetic guides.
 fn is_left_out(name: &[u8]) -> bool {
-    matches!(local_name(name), b"tabs" | b"fallback" | b"tracked-changes" | b"rph")
+    matches!(
+        local_name(name),
+        b"tabs" | b"fallback" | b"tracked-changes" | b"rph" | b"rt" | b"ruby-text"
+    )
 }
 
 /// Returns the value of the first attribute whose name has this ending.
@@ -110,18 +135,21 @@ fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// Returns the number in an attribute, such as that of equal cells; 1 if there is none.
+fn count_in(tag: &StartTag<()>, name: &[u8]) -> usize {
+    let number = attribute(tag, name).and_then(|number| number.parse::<usize>().ok());
+    number.unwrap_or(1).min(MAX_COPIES)
+}
+
 /// Returns the text, a line for each paragraph and table row, with tabs between cells. Only text in `elements` counts.
 /// `shared` has the texts to which cells of a workbook refer.
-fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
-    let mut text = String::new();
+fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
+    let mut writer = TextWriter::default();
     let mut open = 0_usize;
-    let mut table_cells = 0_usize;
     let mut hidden = 0_usize;
-    let mut column = 0_usize;
-    let mut is_shared = false;
     for token in Tokenizer::new(xml).flatten() {
         match token {
-            _ if text.len() > MAX_TEXT_BYTES => break,
+            _ if writer.text.len() > MAX_TEXT_BYTES => break,
             Token::StartTag(tag) if is_left_out(&tag.name) => {
                 hidden += usize::from(!tag.self_closing);
             }
@@ -130,47 +158,110 @@ fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
             Token::StartTag(tag) => {
                 let name = local_name(&tag.name);
                 open += usize::from(!tag.self_closing && elements.contains(&name));
-                match name {
-                    b"tab" => text.push('\t'),
-                    b"br" | b"cr" | b"line-break" => text.push('\n'),
-                    b"s" => text.push(' '),
-                    b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
-                    b"tc" | b"table-cell" => table_cells += 1,
-                    b"c" if !tag.self_closing => {
-                        let missing = column_of(&tag).saturating_sub(column);
-                        text.push_str(&"\t".repeat(missing));
-                        column += missing;
-                        is_shared = attribute(&tag, b"t").is_some_and(|kind| kind == "s");
-                    }
-                    _ => {}
-                }
+                writer.begin(name, &tag);
             }
             Token::EndTag(tag) => {
                 let name = local_name(&tag.name);
                 open = open.saturating_sub(usize::from(elements.contains(&name)));
-                match name {
-                    b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
-                    b"si" => text.push(END_OF_STRING),
-                    b"tc" | b"table-cell" | b"c" => {
-                        text.push('\t');
-                        table_cells = table_cells.saturating_sub(1);
-                        column += 1;
-                    }
-                    b"tr" | b"table-row" | b"row" => {
-                        text.push('\n');
-                        column = 0;
-                    }
-                    _ => {}
-                }
+                writer.end(name);
             }
             Token::String(words) if open > 0 => {
                 let words = String::from_utf8_lossy(&words);
-                text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
+                let is_shared = writer.is_shared;
+                writer.text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
             }
             _ => {}
         }
     }
-    text
+    writer.text
+}
+
+/// The text so far, and where in a table it is.
+#[derive(Default)]
+struct TextWriter {
+    text: String,
+    /// The number of open cells of tables.
+    table_cells: usize,
+    column: usize,
+    /// True if the cell refers to a shared text.
+    is_shared: bool,
+    cell: Repeated,
+    row: Repeated,
+}
+
+/// A cell or row of a table that stands for several equal ones.
+#[derive(Default)]
+struct Repeated {
+    /// The length of the text before it.
+    start: usize,
+    /// The number of equal ones, if this one is not complete yet.
+    count: usize,
+}
+
+impl Repeated {
+    /// Adds the other ones behind the first, as far as there is room.
+    fn finish(&mut self, text: &mut String) {
+        // In a malformed table, the text before it may be shorter now.
+        let first = text.get(self.start..).unwrap_or_default();
+        let most = MAX_TEXT_BYTES / first.len().max(1);
+        let others = first.repeat(std::mem::take(&mut self.count).min(most).saturating_sub(1));
+        text.push_str(&others);
+    }
+}
+
+impl TextWriter {
+    fn begin(&mut self, name: &[u8], tag: &StartTag<()>) {
+        let start = self.text.len();
+        match name {
+            b"tab" | b"ptab" => self.text.push('\t'),
+            b"br" | b"cr" | b"line-break" => self.text.push('\n'),
+            b"nobreakhyphen" => self.text.push('-'),
+            b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
+            b"tc" | b"table-cell" | b"covered-table-cell" => {
+                let count = count_in(tag, b"number-columns-repeated");
+                if tag.self_closing {
+                    return self.text.push_str(&"\t".repeat(count));
+                }
+                self.table_cells += 1;
+                self.cell = Repeated { start, count };
+            }
+            b"table-row" => {
+                self.row = Repeated { start, count: count_in(tag, b"number-rows-repeated") };
+            }
+            b"c" if !tag.self_closing => {
+                let missing = column_of(tag).saturating_sub(self.column);
+                self.text.push_str(&"\t".repeat(missing));
+                self.column += missing;
+                self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        match name {
+            b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
+            b"si" => self.text.push(END_OF_STRING),
+            b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
+                self.text.push('\t');
+                self.table_cells = self.table_cells.saturating_sub(1);
+                self.column += 1;
+                self.cell.finish(&mut self.text);
+            }
+            b"tr" | b"table-row" | b"row" => {
+                // Hundreds of empty cells follow the last one of a row, and many empty rows the last one of a sheet.
+                let end = self.text[self.row.start..].trim_end_matches('\t').len();
+                self.text.truncate(self.row.start + end);
+                self.text.push('\n');
+                self.column = 0;
+                if end == 0 {
+                    self.row.count = 1;
+                }
+                self.row.finish(&mut self.text);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Returns the shared text to which a cell refers by its index.

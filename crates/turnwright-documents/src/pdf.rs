@@ -1,19 +1,18 @@
 //! Reads the text of PDF pages in the order in which each page draws it. The position of the next text shows where
 //! words and lines end. This is the only file that uses `lopdf`.
 
+use std::array;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::{array, slice};
 
-use lopdf::content::{Content, Operation};
-use lopdf::{
-    Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream, decode_text_string,
-};
+use lopdf::content::Content;
+use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream};
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
 /// Replaces the text of a page that has none but draws a picture.
-pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned]";
+pub(crate) const PICTURE: &str = "[no text: this page is a picture, probably scanned. To read it, make an image of it, for example with \
+                                  `pdftoppm -r 150 -png`, and read that.]";
 const TOO_LARGE: &str = "[this page cannot be read: it unpacks to more than 64 MiB]";
 const UNREADABLE: &str =
     "\n[Text shown as \u{fffd} cannot be read: its font does not say which characters it has.]";
@@ -38,15 +37,9 @@ pub(crate) fn open(bytes: &[u8]) -> Result<OpenedDocument<'static>, String> {
         return Err(crate::PASSWORD.to_owned());
     }
     let pages: Vec<_> = document.page_iter().collect();
-    let title = title(&document);
     let labels = vec![String::new(); pages.len()];
     let part = Box::new(move |index: usize| page_text(&document, pages[index]));
-    Ok(OpenedDocument { format: "PDF", unit: "page", title, labels, part })
-}
-
-fn title(document: &Document) -> Option<String> {
-    let facts = document.trailer.get_deref(b"Info", document).ok()?.as_dict().ok()?;
-    decode_text_string(facts.get_deref(b"Title", document).ok()?).ok()
+    Ok(OpenedDocument { format: "PDF", unit: "page", labels, part })
 }
 
 fn page_text(document: &Document, page: ObjectId) -> String {
@@ -212,24 +205,42 @@ impl<'a> PageReader<'a> {
             if self.text.len() > MAX_TEXT_BYTES {
                 return;
             }
-            let named = operation.operands.first().and_then(|operand| operand.as_name().ok());
-            match (operation.operator.as_str(), named) {
-                ("Tf", Some(name)) => {
-                    let font = fonts.entry(name.to_vec()).or_insert_with(|| {
+            let operands = operation.operands.as_slice();
+            match (operation.operator.as_str(), operands) {
+                ("Tf", [Object::Name(name), ..]) => {
+                    let font = fonts.entry(name.clone()).or_insert_with(|| {
                         let font = self.resource(resources, b"Font", name)?.as_dict().ok()?;
                         Some(Rc::new(Font::new(font, self.document)))
                     });
                     self.font.clone_from(font);
-                    [_, self.size] = numbers(&operation.operands);
+                    [_, self.size] = numbers(operands);
                 }
-                ("Do", Some(name)) => {
+                ("Do", [Object::Name(name), ..]) => {
                     let object = self.resource(resources, b"XObject", name);
-                    if let Some(stream) = object.and_then(|object| object.as_stream().ok()) {
+                    if let Some(Object::Stream(stream)) = object {
                         self.draw(stream, resources, depth);
                     }
                 }
                 ("BI", _) => self.has_picture = true,
-                _ => self.apply(&operation),
+                ("q", _) => self.saved.push(self.to_page),
+                ("Q", _) => self.to_page = self.saved.pop().unwrap_or(self.to_page),
+                ("cm", _) => self.to_page = times(numbers(operands), self.to_page),
+                ("BT", _) => self.move_to(IDENTITY),
+                ("Tm", _) => self.move_to(numbers(operands)),
+                ("TL", _) => [self.leading] = numbers(operands),
+                ("Td", _) => self.next_line(numbers(operands)),
+                ("TD", _) => {
+                    let [x, y] = numbers(operands);
+                    self.leading = -y;
+                    self.next_line([x, y]);
+                }
+                ("T*", _) => self.next_line([0.0, -self.leading]),
+                ("Tj" | "TJ", _) => self.show_all(operands),
+                ("'" | "\"", _) => {
+                    self.next_line([0.0, -self.leading]);
+                    self.show_all(operands);
+                }
+                _ => {}
             }
         }
     }
@@ -260,36 +271,6 @@ impl<'a> PageReader<'a> {
         self.to_page = before;
     }
 
-    fn apply(&mut self, operation: &Operation) {
-        let operands = operation.operands.as_slice();
-        match operation.operator.as_str() {
-            "q" => self.saved.push(self.to_page),
-            "Q" => self.to_page = self.saved.pop().unwrap_or(self.to_page),
-            "cm" => self.to_page = times(numbers(operands), self.to_page),
-            "BT" => self.move_to(IDENTITY),
-            "Tm" => self.move_to(numbers(operands)),
-            "TL" => [self.leading] = numbers(operands),
-            "Td" => self.next_line(numbers(operands)),
-            "TD" => {
-                let [x, y] = numbers(operands);
-                self.leading = -y;
-                self.next_line([x, y]);
-            }
-            "T*" => self.next_line([0.0, -self.leading]),
-            "Tj" => self.show_all(operands),
-            "TJ" => {
-                if let Some(Object::Array(items)) = operands.first() {
-                    self.show_all(items);
-                }
-            }
-            "'" | "\"" => {
-                self.next_line([0.0, -self.leading]);
-                self.show_all(operands.last().map(slice::from_ref).unwrap_or_default());
-            }
-            _ => {}
-        }
-    }
-
     fn move_to(&mut self, place: Matrix) {
         self.line = place;
         self.pen = place;
@@ -306,14 +287,16 @@ impl<'a> PageReader<'a> {
     /// Adds strings to the text. Numbers between them move the pen back by thousandths of an em.
     fn show_all(&mut self, items: &[Object]) {
         for item in items {
-            if let Ok(number) = item.as_float() {
-                let ems = -number / 1000.0;
-                self.move_pen(ems);
-                if ems > WORD_GAP && !self.text.ends_with(char::is_whitespace) {
-                    self.text.push(' ');
+            match item {
+                Object::Array(items) => self.show_all(items),
+                Object::String(bytes, _) => self.show(bytes),
+                number => {
+                    let ems = -number.as_float().unwrap_or(0.0) / 1000.0;
+                    self.move_pen(ems);
+                    if ems > WORD_GAP && !self.text.ends_with(char::is_whitespace) {
+                        self.text.push(' ');
+                    }
                 }
-            } else if let Ok(bytes) = item.as_str() {
-                self.show(bytes);
             }
         }
     }

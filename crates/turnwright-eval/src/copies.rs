@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_types::private_file;
+use turnwright_workspace::nofollow;
 
 /// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists
 /// neither folders nor special files: reading a FIFO could block for ever.
@@ -33,7 +34,7 @@ pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result
     let source = from.join(relative);
     let target = make_way(tree, relative)?;
     if source.is_symlink() {
-        return copy_link(&source, &target);
+        return nofollow::create_link(&fs::read_link(source)?, &target);
     }
     fs::copy(&source, &target).map(drop)
 }
@@ -42,18 +43,7 @@ pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result
 pub(crate) fn write_into(tree: &Path, relative: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let target = make_way(tree, relative)?;
     private_file::write(&target, bytes)?;
-    set_mode(&target, mode)
-}
-
-#[cfg(unix)]
-fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
-fn set_mode(_: &Path, _: u32) -> io::Result<()> {
-    Ok(())
+    nofollow::set_permission_bits(&fs::File::open(&target)?, mode)
 }
 
 /// Copies all files of a folder into a tree.
@@ -91,17 +81,6 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
     }
-}
-
-#[cfg(unix)]
-fn copy_link(source: &Path, target: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(fs::read_link(source)?, target)
-}
-
-/// Making a link needs a privilege on Windows, so the file that it leads to is copied.
-#[cfg(not(unix))]
-fn copy_link(source: &Path, target: &Path) -> io::Result<()> {
-    fs::copy(source, target).map(drop)
 }
 
 #[cfg(test)]

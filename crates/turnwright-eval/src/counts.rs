@@ -24,12 +24,11 @@ fn row(week: &WeekOfWork) -> Vec<String> {
         0 => UNKNOWN.to_owned(),
         all => format!("{proven_turns}/{all}"),
     };
-    let served: Vec<_> = week.served.iter().filter(|name| **name != week.model).collect();
-    let model = match served.as_slice() {
-        [] => week.model.clone(),
-        [one] => format!("{} ({one})", week.model),
-        several => format!("{} ({} models)", week.model, several.len()),
-    };
+    let served: Vec<_> = week.served.iter().filter(|name| **name != week.model).cloned().collect();
+    let mut model = week.model.clone();
+    if !served.is_empty() {
+        model += &format!(" ({})", served.join(", "));
+    }
     vec![
         week.week.clone(),
         escape_hidden_line(&model),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, write_into};
-use crate::task::{CHECK_FILES, SOLUTION, Task, TaskFile};
+use crate::task::{CHECK_FILES, SOLUTION, Task};
 use crate::tree::Start;
 use crate::workplace::Workplace;
 use turnwright_config::string_text;
@@ -14,40 +14,17 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The entry for Harbor's `-a acp --ak registry_entry_path=FILE`, and the name of its file.
-pub const REGISTRY_ENTRY: &str = include_str!("harbor-registry.json");
+pub const REGISTRY_ENTRY: &str = include_str!("harbor/registry.json");
 const REGISTRY_FILE: &str = "turnwright.json";
 const SCRIPT_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 /// The verifier starts and copies files besides the check itself.
 const VERIFIER_SECONDS: u64 = 60;
 
-const DOCKERFILE: &str = "\
-FROM debian:stable-slim
-RUN apt-get update \\
- && apt-get install -y --no-install-recommends ca-certificates git nodejs python3 \\
- && rm -rf /var/lib/apt/lists/*
-COPY tree /app
-COPY setup.sh /tmp/setup.sh
-WORKDIR /app
-RUN git init --quiet --initial-branch main \\
- && git config user.name turnwright && git config user.email eval@localhost \\
- && git add --all --force && git commit --quiet --allow-empty --message Start
-RUN sh /tmp/setup.sh
-";
-const SOLVE: &str = "\
-#!/bin/sh
-cd /app && git apply --whitespace=nowarn \"$(dirname \"$0\")/solution.patch\"
-";
+const DOCKERFILE: &str = include_str!("harbor/Dockerfile");
+const SOLVE: &str = include_str!("harbor/solve.sh");
 /// `SECONDS` is replaced.
-const TEST: &str = "\
-#!/bin/sh
-here=$(cd \"$(dirname \"$0\")\" && pwd)
-mkdir -p /logs/verifier
-cd /app || exit 1
-cp -R \"$here/restore/.\" /app/
-if timeout SECONDS sh \"$here/command.sh\"; then reward=1; else reward=0; fi
-echo \"$reward\" >/logs/verifier/reward.txt
-";
+const TEST: &str = include_str!("harbor/test.sh");
 
 /// Writes the tasks into a folder, a folder each, and the registry entry beside them. Returns sentences for the user.
 pub async fn export(
@@ -65,9 +42,6 @@ pub async fn export(
         }
         export_task(task, &folder, workplace).await?;
         told.push(format!("Wrote {}.", folder.display()));
-        if task.patch(SOLUTION).is_none() {
-            told.push(format!("{} has no solution, so Harbor's oracle fails.", task.name));
-        }
     }
     write_into(place, Path::new(REGISTRY_FILE), REGISTRY_ENTRY.as_bytes(), FILE_MODE)?;
     told.push(format!("Wrote {}.", place.join(REGISTRY_FILE).display()));
@@ -103,16 +77,13 @@ async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Resul
 }
 
 /// The files of a task that are made from its definition, each with its mode.
-fn texts(task: &Task) -> [(&'static str, String, u32); 6] {
-    let TaskFile { start, check, .. } = &task.definition;
+fn texts(task: &Task) -> [(&'static str, String, u32); 5] {
     let test = TEST.replace("SECONDS", &task.definition.check_seconds().to_string());
-    let setup = start.setup.as_deref().unwrap_or_default();
     [
         ("task.toml", definition(task), FILE_MODE),
         ("instruction.md", format!("{}\n", task.prompt), FILE_MODE),
         ("tests/test.sh", test, SCRIPT_MODE),
-        ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
-        ("environment/setup.sh", format!("{setup}\n"), FILE_MODE),
+        ("tests/command.sh", format!("{}\n", task.definition.check.command), FILE_MODE),
         ("environment/Dockerfile", DOCKERFILE.to_owned(), FILE_MODE),
     ]
 }

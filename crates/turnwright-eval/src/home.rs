@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::EvalError;
-use crate::results::TREES;
 use crate::tree::Start;
 use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
 use turnwright_types::private_file;
@@ -40,8 +39,6 @@ impl TrialHome {
             hidden.extend(settings.snapshot().key_files().into_iter().map(|(_, path)| path));
             hidden.push(start.task.folder.clone());
             let kept = [start.repository.canonicalize()?, home.folder.path().canonicalize()?];
-            // The work of other trials is kept there.
-            hidden.extend(start.results().map(|results| results.join(TREES)));
             for place in &workplace.hidden {
                 hide_all_but(&kept, place, &mut hidden)?;
             }
@@ -72,11 +69,6 @@ impl TrialHome {
     /// Returns an error if the disk is full. The trial then failed because of that.
     pub(crate) fn check_room(&self) -> io::Result<()> {
         private_file::write(&self.folder.path().join("room"), &vec![1; ROOM])
-    }
-
-    /// A further folder for a tree.
-    pub(crate) fn second_tree(&self) -> PathBuf {
-        self.folder.path().join("before")
     }
 }
 

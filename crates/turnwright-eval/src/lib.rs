@@ -36,9 +36,6 @@ use turnwright_config::ConfigError;
 use turnwright_store::StoreError;
 use turnwright_types::error_text::io_error_text;
 
-/// Parts of the messages of git and of SQLite about a full disk.
-const FULL_DISK: [&str; 2] = ["No space left on device", "disk is full"];
-
 /// Why a command cannot go on. The text says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
@@ -58,13 +55,5 @@ pub enum EvalError {
 impl EvalError {
     pub fn unusable(text: impl Into<String>) -> EvalError {
         EvalError::Unusable(text.into())
-    }
-
-    /// Returns true if a disk is full.
-    fn is_full_disk(&self) -> bool {
-        let text = self.to_string();
-        let kind = if let EvalError::Io(error) = self { Some(error.kind()) } else { None };
-        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-            || FULL_DISK.iter().any(|part| text.contains(part))
     }
 }

@@ -9,12 +9,12 @@ use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
-use crate::tree::{Start, apply_patch, commit_start, resolve_commit};
-use crate::trial::{LATE_CHECK, judge, set_up};
+use crate::tree::{Start, commit_all, resolve_commit};
+use crate::trial::judge;
 use crate::workplace::{Workplace, repository_top};
 use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
-use turnwright_store::start_state::{StartState, prompt_texts, start_state};
+use turnwright_store::start_state::{StartState, first_prompt, start_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::FileState;
@@ -23,7 +23,6 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::private_file;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const CHECK_TEMPLATE: &str = "\
 #!/bin/sh
 # Ends with 0 if the task is done. It runs in the tree, after the agent.
@@ -43,8 +42,8 @@ pub enum TaskSource {
 struct SessionFacts {
     start: StartState,
     prompt: String,
-    /// The last state of each file that it has changed, with its content if the store has it.
-    changed: BTreeMap<PathBuf, (FileState, Option<Vec<u8>>)>,
+    /// The last state of each file that it has changed.
+    changed: BTreeMap<PathBuf, FileState>,
     cwd: PathBuf,
 }
 
@@ -64,7 +63,8 @@ pub async fn make(
         return Err(EvalError::unusable(text));
     }
     let temporary = PrivateTempFolder::create()?;
-    let starts = temporary.path().join("starts");
+    let spare = temporary.path();
+    let starts = spare.join("starts");
     if target.exists() {
         if check.is_some() || source.is_some() {
             let text = format!("{place} exists already. Choose another name.");
@@ -72,21 +72,19 @@ pub async fn make(
         }
         return Ok(vec![check_task(&Task::read(&target)?, &starts, workplace).await?]);
     }
-    let draft = temporary.path().join("task").join(name);
+    let draft = spare.join("task").join(name);
     fs::create_dir_all(&draft)?;
     let mut told = vec![format!("Made {place}.")];
     match source.unwrap_or_else(|| TaskSource::Commit("HEAD".to_owned())) {
         TaskSource::Commit(commit) => {
-            let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
-                EvalError::unusable(format!("There is no commit {commit} in this repository."))
-            })?;
+            let id = resolve_commit(&commit, workplace).await?;
             write_definition(&draft, &id, check, PROMPT_TEMPLATE)?;
             told.push(format!("Write the prompt into {place}/{PROMPT}."));
         }
         TaskSource::Session(store, id) => {
             let facts = session_facts(&store, &id)?;
             write_definition(&draft, &facts.start.commit, check, &facts.prompt)?;
-            let why = add_work_of_session(&facts, &draft, temporary.path(), workplace).await?;
+            let why = add_work_of_session(&store, &facts, &draft, spare, workplace).await?;
             told.extend(why.map(|why| format!("There is no solution: {why}.")));
         }
     }
@@ -115,7 +113,6 @@ async fn check_task(
     starts: &Path,
     workplace: &Workplace,
 ) -> Result<String, EvalError> {
-    workplace.check_network(task)?;
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
     if answer_of_check(&start, None).await?.is_none() {
@@ -129,7 +126,7 @@ async fn check_task(
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}. It has the network only if \
-             run.network is set."
+             sandbox.network is \"on\"."
         )));
     }
     Ok(format!("The check of {name} fails at the start and passes with the solution."))
@@ -145,18 +142,7 @@ async fn answer_of_check(
     for _ in 0..2 {
         let home = TrialHome::create(start)?;
         start.make_tree(&home.tree(), solution).await?;
-        if let Some(why) = set_up(start, &home).await? {
-            let text = format!("The setup of {name} fails: {why}.");
-            return Err(EvalError::unusable(text));
-        }
-        let answer = judge(start, &home).await?;
-        if answer.as_ref().is_some_and(|why| why.starts_with(LATE_CHECK)) {
-            let seconds = start.task.definition.check_seconds();
-            return Err(EvalError::unusable(format!(
-                "The check of {name} did not end within {seconds} s. Raise check.timeout or make it smaller."
-            )));
-        }
-        answers.push(answer);
+        answers.push(judge(start, &home).await?);
     }
     if answers[0].is_none() != answers[1].is_none() {
         let said: Vec<_> = answers.iter().map(|why| why.as_deref().unwrap_or("exit 0")).collect();
@@ -181,8 +167,7 @@ fn write_definition(
         private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
     }
     let definition = format!(
-        "[start]\ncommit = {}\n\n[check]\ncommand = {}\n\
-         # Globs of files that are put back to what they were before the check runs:\nrestore = []\n",
+        "[start]\ncommit = {}\n\n[check]\ncommand = {}\nrestore = []\n",
         string_text(commit),
         string_text(check.unwrap_or("sh check.sh"))
     );
@@ -192,64 +177,58 @@ fn write_definition(
 /// Adds what a session began with to a task that has only its commit, and what it changed as the solution. `spare` is a
 /// folder for other files. Returns why there is no solution.
 async fn add_work_of_session(
+    store: &Store,
     facts: &SessionFacts,
     draft: &Path,
     spare: &Path,
     workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let bare = Task::read(draft)?;
-    let start = Start::prepare(&bare, &spare.join("starts"), workplace).await?;
+    if !facts.start.changes.is_empty() {
+        private_file::write(&draft.join(START_PATCH), facts.start.changes.as_bytes())?;
+    }
+    let task = Task::read(draft)?;
+    let start = Start::prepare(&task, &spare.join("starts"), workplace).await?;
     let tree = spare.join("tree");
     start.make_tree(&tree, None).await?;
-    if let Some(changes) = &facts.start.patch {
-        let patch = spare.join("session.patch");
-        private_file::write(&patch, changes)?;
-        apply_patch(&patch, &tree, workplace).await?;
-    }
-    for (path, bytes) in &facts.start.untracked {
-        write_into(&tree, Path::new(path), bytes, 0o644)?;
-    }
-    stage_changes(&tree, &draft.join(START_PATCH), workplace).await?;
-    commit_start(&tree, workplace).await?;
-    if let Some(path) = apply_changes(facts, &tree)? {
+    commit_all(&tree, workplace).await?;
+    if let Some(path) = apply_changes(store, facts, &tree)? {
         let why = format!("the session's last content of {} is not known", path.display());
         return Ok(Some(why));
     }
-    let has_changed = stage_changes(&tree, &draft.join(SOLUTION), workplace).await?;
-    let why = "the session has changed nothing in the repository";
-    Ok((!has_changed).then(|| why.to_owned()))
-}
-
-/// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
-/// no file, if there are none.
-async fn stage_changes(tree: &Path, into: &Path, workplace: &Workplace) -> Result<bool, EvalError> {
-    workplace.git(tree, &["add", "--all", "."], &[]).await?;
+    workplace.git(&tree, &["add", "--all", "."], &[]).await?;
+    let solution = draft.join(SOLUTION);
     let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--output"];
-    workplace.git(tree, &words, &[into]).await?;
-    let has_changes = fs::metadata(into)?.len() > 0;
-    if !has_changes {
-        remove(into)?;
+    workplace.git(&tree, &words, &[&solution]).await?;
+    if fs::metadata(&solution)?.len() > 0 {
+        return Ok(None);
     }
-    Ok(has_changes)
+    remove(&solution)?;
+    Ok(Some("the session has changed nothing in the repository".to_owned()))
 }
 
 /// Changes the files of a tree as the session has. Returns the first file of which the last state is not known.
-fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, EvalError> {
+fn apply_changes(
+    store: &Store,
+    facts: &SessionFacts,
+    tree: &Path,
+) -> Result<Option<PathBuf>, EvalError> {
     let real = facts.cwd.canonicalize().ok();
     let folders = [Some(facts.cwd.clone()), real].into_iter().flatten();
     let tops: Vec<_> = folders.filter_map(|folder| repository_top(&folder)).collect();
-    for (path, (state, content)) in &facts.changed {
+    for (path, state) in &facts.changed {
         let Some(relative) = tops.iter().find_map(|top| path.strip_prefix(top).ok()) else {
             continue;
         };
         match state {
             FileState::Absent => remove(&tree.join(relative))?,
             FileState::File { hash, mode, .. } => {
-                let bytes = match content {
-                    Some(bytes) => Some(bytes.clone()),
+                let stored = store.read_blocking(|connection| read::blob_by_hash(connection, hash));
+                let bytes = match stored? {
                     // The task may be shared.
-                    None if is_secret_path(path) => None,
-                    None => fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash),
+                    None if !is_secret_path(path) => {
+                        fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash)
+                    }
+                    stored => stored,
                 };
                 let Some(bytes) = bytes else { return Ok(Some(relative.to_path_buf())) };
                 write_into(tree, relative, &bytes, *mode)?;
@@ -261,39 +240,31 @@ fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, E
 }
 
 fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalError> {
-    let found = store.read_blocking(|connection| {
+    let facts = store.read_blocking(|connection| {
         let key = read::session_key(connection, id)?;
-        let cwd = read::session(connection, id)?.cwd;
         let turns: Vec<_> =
             undoable_turns(connection, key)?.iter().map(|turn| turn.number).collect();
-        let mut changed = BTreeMap::new();
-        for version in file_versions(connection, key, &turns)? {
-            let Some(after) = version.change.after else { continue };
-            let content = match &after {
-                FileState::File { hash, size, .. } if *size <= MAX_FILE_BYTES => {
-                    read::blob_by_hash(connection, hash)?
-                }
-                _ => None,
-            };
-            changed.insert(version.change.path, (after, content));
-        }
-        Ok((start_state(connection, key)?, prompt_texts(connection, key)?, changed, cwd))
-    });
-    let (start, prompts, changed, cwd) = found?;
-    let Some(start) = start else {
+        let changes = file_versions(connection, key, &turns)?.into_iter().map(|file| file.change);
+        Ok(SessionFacts {
+            start: start_state(connection, key)?.unwrap_or_default(),
+            prompt: first_prompt(connection, key)?.unwrap_or_default(),
+            changed: changes.filter_map(|change| Some((change.path, change.after?))).collect(),
+            cwd: read::session(connection, id)?.cwd,
+        })
+    })?;
+    if facts.start.commit.is_empty() {
         return Err(EvalError::unusable(format!(
-            "This session has no start state: it was not in a git repository, changed nothing, or was made by a version \
-             before {}. Give --commit.",
+            "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
+             version before {}. Give --commit.",
             env!("CARGO_PKG_VERSION")
         )));
-    };
-    if let Some(why) = &start.incomplete {
-        let text = format!("The start of this session is not complete: {why}. Give --commit.");
-        return Err(EvalError::unusable(text));
     }
-    let first = prompts.into_iter().next();
-    let prompt = first.ok_or_else(|| EvalError::unusable("This session has no prompt."))?;
-    Ok(SessionFacts { start, prompt, changed, cwd })
+    match &facts.start.incomplete {
+        None => Ok(facts),
+        Some(why) => Err(EvalError::unusable(format!(
+            "The start of this session is not complete: {why}. Give --commit."
+        ))),
+    }
 }
 
 #[cfg(test)]

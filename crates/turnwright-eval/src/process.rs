@@ -1,15 +1,13 @@
 //! Runs one program to its end: with a limit of time, bounded output, and an end of all that it has started.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
-use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
-};
+use turnwright_workspace::exec::{PipedProgram, ProcessGroup, ProcessPipes, RunningCommand};
 
 /// At least as many bytes are kept of the end of an output, and at most twice as many.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -18,18 +16,6 @@ const READ_BYTES: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_secs(3);
 /// The time for which output is still read after the program has ended.
 const DRAIN: Duration = Duration::from_millis(200);
-
-/// A program to run.
-pub(crate) struct Program {
-    /// The program and its arguments.
-    pub(crate) words: Vec<OsString>,
-    pub(crate) folder: PathBuf,
-    pub(crate) environment: Environment,
-    /// Its input.
-    pub(crate) input: Vec<u8>,
-    /// The longest time that it may take.
-    pub(crate) time: Duration,
-}
 
 /// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +34,6 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    pub(crate) fn is_success(&self) -> bool {
-        self.end == ProgramEnd::Exited(Some(0))
-    }
-
     /// The last line that it has printed which is not empty, of its messages or else of its output.
     pub(crate) fn last_words(&self) -> &str {
         let lines = self.stdout.lines().chain(self.stderr.lines());
@@ -59,45 +41,44 @@ impl Finished {
     }
 }
 
-/// Runs a program, and ends all that it has started.
-pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Result<Finished> {
-    let Program { words, folder, environment, input, time } = program;
-    let piped = PipedProgram { command_line: words, workdir: folder, environment, sandbox: None };
-    let (mut group, pipes) = ProcessGroup::start_piped(&piped).await?;
+/// Runs a program with this input for at most this time, and ends all that it has started.
+pub(crate) async fn run(
+    program: &PipedProgram,
+    input: &[u8],
+    time: Duration,
+    stop: &CancellationToken,
+) -> io::Result<Finished> {
+    let (mut group, pipes) = ProcessGroup::start_piped(program).await?;
     let ProcessPipes { mut stdin, stdout, stderr } = pipes;
     let mut printed = Vec::new();
     let mut messages = Vec::new();
-    let ended = CancellationToken::new();
-    let conversation = async {
-        let writing = async move {
-            // It may end without having read everything.
-            stdin.write_all(&input).await.ok();
-        };
-        let reading = collect(stdout, &mut printed);
-        tokio::join!(writing, reading, collect(stderr, &mut messages));
-    };
-    // A process that it has left running would hold the pipes open.
-    let patience = async {
-        ended.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    let talking = async {
-        tokio::select! {
-            () = conversation => {}
-            () = patience => {}
+    let end = {
+        let talking = pin!(async {
+            let writing = async move {
+                // It may end without having read everything.
+                stdin.write_all(input).await.ok();
+            };
+            let reading = collect(stdout, &mut printed);
+            tokio::join!(writing, reading, collect(stderr, &mut messages));
+        });
+        let ending = pin!(async {
+            let end = tokio::select! {
+                exit = group.wait_for_end() => ProgramEnd::Exited(exit.code()),
+                () = tokio::time::sleep(time) => ProgramEnd::Stopped,
+                () = stop.cancelled() => ProgramEnd::Stopped,
+            };
+            group.stop(GRACE).await;
+            end
+        });
+        match select(talking, ending).await {
+            Either::Left(((), ending)) => ending.await,
+            Either::Right((end, talking)) => {
+                // A process that it has left running would hold the pipes open.
+                tokio::time::timeout(DRAIN, talking).await.ok();
+                end
+            }
         }
     };
-    let ending = async {
-        let end = tokio::select! {
-            exit = group.wait_for_end() => ProgramEnd::Exited(exit.code()),
-            () = tokio::time::sleep(time) => ProgramEnd::Stopped,
-            () = stop.cancelled() => ProgramEnd::Stopped,
-        };
-        group.stop(GRACE).await;
-        ended.cancel();
-        end
-    };
-    let ((), end) = tokio::join!(talking, ending);
     let [stdout, stderr] =
         [printed, messages].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Ok(Finished { end, stdout, stderr })

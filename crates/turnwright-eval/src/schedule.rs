@@ -1,14 +1,15 @@
 //! Makes many trials: some at the same time, the first ones of all tasks and models before the second ones, within the
 //! limits of the run. What is in the folder of results is not made again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::EvalError;
-use crate::results::{Outcome, ResultsFolder, TREES, TrialLine};
+use crate::results::{Outcome, ResultsFolder, TrialLine};
+use crate::statistics::number;
 use crate::task::Task;
 use crate::tree::Start;
 use crate::trial::Trial;
@@ -30,15 +31,6 @@ pub struct RunPlan {
     pub max_cost: Option<f64>,
     /// The time for the whole run.
     pub max_time: Option<Duration>,
-    pub keeps_trees: bool,
-}
-
-impl RunPlan {
-    /// The folder in which the tree and the sessions of a trial are kept, if they are.
-    fn place_of_trial(&self, task: &str, model: &str, run: u32) -> Option<PathBuf> {
-        let plain = model.replace(|letter: char| !letter.is_alphanumeric(), "-");
-        self.keeps_trees.then(|| self.out.join(TREES).join(format!("{task}-{plain}-{run}")))
-    }
 }
 
 /// The reason why a run has ended.
@@ -51,59 +43,43 @@ pub enum RunEnd {
 }
 
 /// The trials of a run that are done, and those that are left.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+#[derive(Default)]
+struct Progress {
     /// The trials of the whole run, and those of it that are done.
-    pub all: usize,
-    pub done: usize,
-    pub passed: usize,
-    pub failed: usize,
-    pub invalid: usize,
-    /// US dollars, as far as they are known.
-    pub cost: f64,
-    /// The trials that this process has made, and the time that it has taken.
+    all: usize,
+    done: usize,
+    /// Those that this process has made.
     made: usize,
-    elapsed: Duration,
+    /// US dollars, as far as they are known.
+    cost: f64,
 }
 
 impl Progress {
     fn add(&mut self, line: &TrialLine) {
         self.done += 1;
-        match line.outcome {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Failed => self.failed += 1,
-            Outcome::Invalid => self.invalid += 1,
-        }
         self.cost += line.counts.cost.unwrap_or_default();
     }
 
-    /// One line for people.
-    #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
-    pub fn line(&self) -> String {
-        let Progress { all, done, passed, failed, invalid, cost, .. } = self;
-        let mut parts = vec![format!("{done} of {all}")];
-        let mut outcomes = vec![format!("{passed} passed"), format!("{failed} failed")];
-        if *invalid > 0 {
-            outcomes.push(format!("{invalid} invalid"));
+    /// Words for people, after this time. The rest is expected to go on like this.
+    fn text(&self, elapsed: Duration) -> String {
+        let Progress { all, done, made, cost } = *self;
+        let mut text = format!("{done} of {all}");
+        if cost > 0.0 {
+            text += &format!(" · ${cost:.2} so far");
         }
-        parts.push(outcomes.join(", "));
-        if *cost > 0.0 {
-            let total = cost / *done as f64 * *all as f64;
-            parts.push(format!("${cost:.2} so far, about ${total:.2} in all"));
+        if made > 0 && done < all {
+            let left = elapsed.mul_f64(number(all - done) / number(made));
+            text += &format!(" · {} left", short_time(left));
         }
-        if let Some(left) = self.time_left() {
-            parts.push(format!("{} left", short_time(left)));
-        }
-        parts.join(" · ")
+        text
     }
+}
 
-    /// The time that the rest takes if it goes on like this.
-    #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
-    fn time_left(&self) -> Option<Duration> {
-        let left = self.all.saturating_sub(self.done);
-        let factor = left as f64 / self.made as f64;
-        (self.made > 0 && left > 0).then(|| self.elapsed.mul_f64(factor))
-    }
+/// Names a trial, its outcome and the reason.
+fn trial_text(line: &TrialLine) -> String {
+    let TrialLine { task, variant, run, outcome, reason, .. } = line;
+    let colon = if reason.is_empty() { "" } else { ": " };
+    format!("{task} · {} · {run}: {}{colon}{reason}", variant.model, outcome.word())
 }
 
 /// A time to be read at a glance: `40 s`, `41 min`, `2 h 5 min`.
@@ -115,42 +91,26 @@ pub(crate) fn short_time(time: Duration) -> String {
     }
 }
 
-/// Makes the trials that are missing. `report` is told after each, and before the first.
+/// Makes the trials that are missing. `report` gets a line for people before the first, and after each.
 ///
 /// # Errors
 /// If the tasks, the machine or a model cannot be used. What is finished is kept.
 pub async fn run(
     plan: &RunPlan,
     workplace: &Workplace,
-    report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
+    report: &mut dyn FnMut(&str),
 ) -> Result<RunEnd, EvalError> {
     let begun = Instant::now();
     let until = plan.max_time.and_then(|most| begun.checked_add(most));
-    let (mut results, found) = ResultsFolder::open(&plan.out)?;
-    if plan.keeps_trees {
-        // A trial hides it if it is there.
-        std::fs::create_dir_all(plan.out.join(TREES))?;
-    }
+    let mut results = ResultsFolder::open(&plan.out)?;
     let mut starts = Vec::new();
     // A task that cannot be used costs no trial.
     for task in &plan.tasks {
-        workplace.check_network(task)?;
         starts.push(Start::prepare(task, &plan.out.join(".starts"), workplace).await?);
     }
     let mut progress = Progress::default();
-    let mut missing = Vec::new();
-    for (start, model, run) in order(&starts, &plan.models, plan.runs) {
-        progress.all += 1;
-        let kept = plan.place_of_trial(&start.task.name, model, run);
-        let trial = Trial { start, model, run, kept, until };
-        let blank = trial.blank_line();
-        let mut counted = found.iter().filter(|line| line.outcome != Outcome::Invalid);
-        match counted.find(|line| line.is_same_trial(&blank)) {
-            Some(line) => progress.add(line),
-            None => missing.push(trial),
-        }
-    }
-    report(&progress, None);
+    let missing = missing_trials(plan, &starts, &results.lines, &mut progress);
+    report(&progress.text(begun.elapsed()));
     let mut waiting = missing.into_iter();
     let mut running = FuturesUnordered::new();
     let mut fault = None;
@@ -161,12 +121,11 @@ pub async fn run(
         let room = if may_start { plan.jobs - running.len() } else { 0 };
         running.extend(waiting.by_ref().take(room).map(Trial::make));
         let Some(made) = running.next().await else { break };
-        match made.and_then(|line| results.add(&line).map(|()| line)) {
+        match made.and_then(|line| results.add(line.clone()).map(|()| line)) {
             Ok(line) => {
                 progress.made += 1;
-                progress.elapsed = begun.elapsed();
                 progress.add(&line);
-                report(&progress, Some(&line));
+                report(&format!("{} · {}", progress.text(begun.elapsed()), trial_text(&line)));
             }
             Err(EvalError::Stopped) => {}
             Err(error) => {
@@ -174,44 +133,47 @@ pub async fn run(
             }
         }
     }
-    match fault {
-        Some(error) => Err(with_what_is_kept(&error, &progress, &plan.out)),
-        None => Ok(end_of_run(&progress, workplace)),
+    if let Some(error) = fault {
+        let Progress { done, all, .. } = progress;
+        let place = plan.out.display();
+        let why = as_sentence(error.to_string());
+        return Err(EvalError::unusable(format!(
+            "{why} {done} of {all} trials are kept in {place}. When that is mended, run the same command with --out \
+             {place}."
+        )));
     }
-}
-
-fn end_of_run(progress: &Progress, workplace: &Workplace) -> RunEnd {
-    if progress.done == progress.all {
+    Ok(if progress.done == progress.all {
         RunEnd::Complete
     } else if workplace.stop.is_cancelled() {
         RunEnd::Stopped
     } else {
         RunEnd::Limit
+    })
+}
+
+/// The trials of which no line counts; the others are added to the progress. An early stop compares fairly, as each
+/// round has all tasks and models.
+fn missing_trials<'a>(
+    plan: &'a RunPlan,
+    starts: &'a [Start<'a>],
+    lines: &[TrialLine],
+    progress: &mut Progress,
+) -> Vec<Trial<'a>> {
+    let mut missing = Vec::new();
+    for run in 1..=plan.runs {
+        for start in starts {
+            for model in &plan.models {
+                let trial = Trial { start, model, run };
+                let blank = trial.blank_line();
+                match lines.iter().find(|line| line.key() == blank.key()) {
+                    Some(line) if line.outcome != Outcome::Invalid => progress.add(line),
+                    _ => missing.push(trial),
+                }
+            }
+        }
     }
-}
-
-/// All trials of a plan. An early stop compares fairly, as each round has all tasks and models.
-fn order<'a, T>(
-    tasks: &'a [T],
-    models: &'a [String],
-    runs: u32,
-) -> impl Iterator<Item = (&'a T, &'a str, u32)> {
-    let rounds = (1..=runs).flat_map(move |run| tasks.iter().map(move |task| (task, run)));
-    rounds.flat_map(move |(task, run)| models.iter().map(move |model| (task, model.as_str(), run)))
-}
-
-/// Says what is kept, besides what went wrong.
-fn with_what_is_kept(error: &EvalError, progress: &Progress, out: &Path) -> EvalError {
-    let Progress { done, all, .. } = progress;
-    let place = out.display();
-    let (why, remedy) = if error.is_full_disk() {
-        (format!("The disk of {place} or of the temporary files is full."), "free some space")
-    } else {
-        (as_sentence(error.to_string()), "correct it")
-    };
-    EvalError::unusable(format!(
-        "{why} {done} of {all} trials are kept in {place}; {remedy} and run the same command with --out {place}."
-    ))
+    progress.all = progress.done + missing.len();
+    missing
 }
 
 #[cfg(test)]
@@ -229,25 +191,16 @@ mod tests {
     use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
     #[test]
-    fn each_round_has_all_tasks_and_models() {
-        let models = ["m", "n"].map(str::to_owned);
-        let found: Vec<_> = order(&['a', 'b'], &models, 2)
-            .map(|(task, model, run)| format!("{task}{model}{run}"))
-            .collect();
-        assert_eq!(found, ["am1", "an1", "bm1", "bn1", "am2", "an2", "bm2", "bn2"]);
-    }
-
-    #[test]
     fn progress_says_what_is_left_and_what_it_costs() {
         let mut progress = Progress { all: 8, ..Progress::default() };
-        assert_eq!(progress.line(), "0 of 8 · 0 passed, 0 failed");
+        assert_eq!(progress.text(Duration::ZERO), "0 of 8");
         for outcome in [Outcome::Passed, Outcome::Failed, Outcome::Passed, Outcome::Invalid] {
             progress.add(&line("a", "m", 1, outcome));
         }
         progress.made = 4;
-        progress.elapsed = Duration::from_secs(600);
-        let expected = "4 of 8 · 2 passed, 1 failed, 1 invalid · $0.08 so far, about $0.16 in all · 10 min left";
-        assert_eq!(progress.line(), expected);
+        let text = progress.text(Duration::from_secs(600));
+        assert_eq!(text, "4 of 8 · $0.08 so far · 10 min left");
+        assert_eq!(trial_text(&line("a", "m", 1, Outcome::Passed)), "a · m · 1: passed");
     }
 
     #[test]
@@ -278,7 +231,7 @@ mod tests {
             ("tasks/look/files/a.txt", "x", 0o600),
             ("agent", script.as_str(), 0o700),
         ] {
-            write_into(place, Path::new(name), text.as_bytes(), mode).unwrap();
+            write_into(place, name.as_ref(), text.as_bytes(), mode).unwrap();
         }
         let (variables, _) = EnvironmentVariables::classify(std::env::vars_os(), &[]);
         let paths = Paths::below(place.join("home"));
@@ -287,10 +240,9 @@ mod tests {
         let stop = CancellationToken::new();
         let made = Workplace::new(&config, place.to_path_buf(), Vec::new(), stop);
         let mut workplace = made.unwrap();
-        workplace.use_program(place.join("agent")).unwrap();
-        assert!(workplace.version.starts_with("agent+"), "{}", workplace.version);
+        workplace.program = place.join("agent");
         workplace.waits = [Duration::ZERO; 2];
-        let mut plan = RunPlan {
+        let plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
             models: vec!["m".to_owned()],
             runs: 1,
@@ -298,36 +250,12 @@ mod tests {
             out: place.join("out"),
             max_cost: None,
             max_time: None,
-            keeps_trees: true,
         };
         let mut last = String::new();
-        let mut report = |progress: &Progress, _: Option<&TrialLine>| last = progress.line();
+        let mut report = |text: &str| text.clone_into(&mut last);
         let end = run(&plan, &workplace, &mut report).await.unwrap();
         assert_eq!(end, RunEnd::Complete);
-        assert_eq!(last, "1 of 1 · 0 passed, 0 failed, 1 invalid");
+        assert_eq!(last, "1 of 1 · look · m · 1: invalid: network: m");
         assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
-        assert!(plan.out.join("trees/look-m-1/work/a.txt").is_file());
-        // Nor is it repeated after the time for the run.
-        plan.out = place.join("second");
-        plan.max_time = Some(Duration::from_secs(600));
-        workplace.waits = [Duration::from_secs(3600); 2];
-        run(&plan, &workplace, &mut |_, _| {}).await.unwrap();
-        assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(4));
-    }
-
-    #[test]
-    fn a_full_disk_and_an_unknown_model_say_what_is_kept() {
-        let progress = Progress { all: 40, done: 17, ..Progress::default() };
-        let full = EvalError::Io(std::io::ErrorKind::StorageFull.into());
-        let text = with_what_is_kept(&full, &progress, "out".as_ref()).to_string();
-        let expected =
-            "The disk of out or of the temporary files is full. 17 of 40 trials are kept in out; ";
-        assert!(text.starts_with(expected), "{text}");
-        let unknown = EvalError::unusable("There is no model \"x\"");
-        let text = with_what_is_kept(&unknown, &progress, "out".as_ref()).to_string();
-        assert!(
-            text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "),
-            "{text}"
-        );
     }
 }

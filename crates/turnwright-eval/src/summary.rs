@@ -26,7 +26,7 @@ pub struct Summary {
 /// The trials of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
-    /// A name that no other column has.
+    /// The model, and the settings that were changed for the run.
     pub name: String,
     #[serde(flatten)]
     pub variant: Variant,
@@ -37,8 +37,6 @@ pub struct Column {
     /// The rate of all trials; `None` without trials that count.
     pub rate: Option<f64>,
     pub interval: Option<(f64, f64)>,
-    /// US dollars of all trials, if known.
-    pub cost: Option<f64>,
     /// By the keys of the measures.
     pub medians: BTreeMap<&'static str, Option<f64>>,
     #[serde(rename = "tasks")]
@@ -85,9 +83,8 @@ impl Summary {
             by_variant.entry(&line.variant).or_default().push(line);
         }
         let of_variants = by_variant.into_iter();
-        let mut columns: Vec<_> =
+        let columns: Vec<_> =
             of_variants.map(|(variant, lines)| column_of(variant, &lines)).collect();
-        name_columns(&mut columns);
         // More pairs would be a table of their own, and one of them would be told apart by chance.
         let comparisons = match &columns[..] {
             [first, others @ ..] if others.len() < MAX_COMPARED => {
@@ -115,16 +112,15 @@ impl Summary {
 }
 
 fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
-    let mut column = Column { variant: variant.clone(), ..Column::default() };
+    let names: Vec<_> = [&variant.model].into_iter().chain(&variant.set).cloned().collect();
+    let name = names.join(" · ");
+    let mut column = Column { name, variant: variant.clone(), ..Column::default() };
     for line in lines {
         let cell = column.cells.entry(line.task.clone()).or_default();
         cell.hash.clone_from(&line.task_hash);
         cell.add(line.outcome);
         column.total.add(line.outcome);
         column.served.extend(line.served.iter().cloned());
-        if let Some(cost) = line.counts.cost {
-            *column.cost.get_or_insert_default() += cost;
-        }
     }
     column.served.sort();
     column.served.dedup();
@@ -137,26 +133,6 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
             .map(|(key, _, value)| (key, median(counted.clone().filter_map(|line| value(line))))),
     );
     column
-}
-
-/// Gives each column the name of its model, with what tells it from others of that model.
-fn name_columns(columns: &mut [Column]) {
-    let all: Vec<_> = columns.iter().map(|column| column.variant.clone()).collect();
-    for column in columns {
-        let Variant { model, set, version, settings } = &column.variant;
-        let same = all.iter().filter(|other| other.model == *model);
-        let mut parts = vec![model.clone()];
-        if same.clone().any(|other| other.set != *set) {
-            parts.push(if set.is_empty() { "as set".to_owned() } else { set.join(", ") });
-        }
-        if same.clone().any(|other| other.version != *version) {
-            parts.push(version.clone());
-        }
-        if same.filter(|other| other.set == *set && other.version == *version).count() > 1 {
-            parts.push(format!("settings {settings}"));
-        }
-        column.name = parts.join(" · ");
-    }
 }
 
 /// The comparison of two columns.
@@ -178,11 +154,39 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A sentence about the tasks that are left out; `None` if there are none.
-    pub(crate) fn note(&self) -> Option<String> {
-        let names = self.left_out.join(", ");
-        let note = "Not compared, because they are not the same on both sides";
-        (!names.is_empty()).then(|| format!("{note}: {names}."))
+    /// The verdict, and a sentence about the tasks that are left out, if there are any.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let mut sentences = vec![self.verdict.clone()];
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join(", ");
+            let note = "Not compared, because they are not the same on both sides";
+            sentences.push(format!("{note}: {names}."));
+        }
+        sentences
+    }
+
+    /// Says what can be told, and honestly if that is nothing. `tallies` are the passed and all trials of each.
+    fn told(&self, tallies: [(usize, usize); 2]) -> String {
+        let [one, other] = &self.names;
+        let [(passed, trials), (other_passed, other_trials)] = tallies;
+        if trials == 0 || other_trials == 0 {
+            return format!("Cannot tell: {one} and {other} have no task in common.");
+        }
+        let [to_one, to_other] = [self.flips[0].len(), self.flips[1].len()];
+        let count = to_one + to_other;
+        let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
+        let facts = format!(
+            "{one} passed {passed} of {trials}, {other} {other_passed} of {other_trials}; {tasks} changed sides \
+             ({to_other} to {other}, {to_one} to {one})"
+        );
+        let chance = self.chance;
+        if count < MIN_FLIPS || chance > MAX_CHANCE {
+            return format!("Cannot tell: {facts}.");
+        }
+        let better = if to_one > to_other { one } else { other };
+        let likely =
+            if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
+        format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
     }
 }
 
@@ -222,39 +226,13 @@ fn compare(one: &Column, other: &Column) -> Comparison {
     left_out.extend(other.cells.keys().filter(|task| !one.cells.contains_key(*task)).cloned());
     let chance = mcnemar(flips[0].len(), flips[1].len());
     let names = [one.name.clone(), other.name.clone()];
-    let verdict = verdict(&names, &flips, tallies, chance);
-    Comparison { names, flips, left_out, chance, verdict }
+    let mut comparison = Comparison { names, flips, left_out, chance, verdict: String::new() };
+    comparison.verdict = comparison.told(tallies);
+    comparison
 }
 
 fn is_mostly_passed(cell: &Cell) -> bool {
     cell.passed * 2 > cell.trials
-}
-
-/// Says what can be told, and honestly if that is nothing. `tallies` are the passed and all trials of each.
-fn verdict(
-    names: &[String; 2],
-    flips: &[Vec<String>; 2],
-    tallies: [(usize, usize); 2],
-    chance: f64,
-) -> String {
-    let [one, other] = names;
-    let [(passed, trials), (other_passed, other_trials)] = tallies;
-    if trials == 0 || other_trials == 0 {
-        return format!("Cannot tell: {one} and {other} have no task in common.");
-    }
-    let [to_one, to_other] = [flips[0].len(), flips[1].len()];
-    let count = to_one + to_other;
-    let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
-    let facts = format!(
-        "{one} passed {passed} of {trials}, {other} {other_passed} of {other_trials}; {tasks} changed sides \
-         ({to_other} to {other}, {to_one} to {one})"
-    );
-    if count < MIN_FLIPS || chance > MAX_CHANCE {
-        return format!("Cannot tell: {facts}.");
-    }
-    let better = if to_one > to_other { one } else { other };
-    let likely = if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
-    format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
 }
 
 #[cfg(test)]
@@ -300,7 +278,7 @@ mod tests {
         let summary = Summary::of(&all);
         assert!(summary.comparisons[0].verdict.starts_with("Cannot tell: "));
         let names: Vec<_> = summary.columns.into_iter().map(|column| column.name).collect();
-        assert_eq!(names, ["m · as set", "m · verify=off"]);
+        assert_eq!(names, ["m", "m · verify=off"]);
     }
 
     #[test]

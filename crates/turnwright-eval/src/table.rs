@@ -5,7 +5,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 use crate::schedule::short_time;
-use crate::summary::{Cell, Column, MEASURES, Summary};
+use crate::summary::{Cell, Column, Comparison, MEASURES, Summary};
 use turnwright_types::effect::escape_hidden_line;
 
 /// Stands for what is not known.
@@ -13,39 +13,29 @@ pub(crate) const UNKNOWN: &str = "–";
 
 /// The results as text. The last lines tell what the server named a model, and what the comparison says.
 pub fn text(summary: &Summary) -> String {
-    let mut rows = vec![row("", summary.columns.iter().map(|column| column.name.clone()))];
-    for task in &summary.tasks {
-        let cells = summary.columns.iter().map(|column| tally(column.cells.get(task)));
-        rows.push(row(task, cells));
+    let Summary { tasks, columns, comparisons } = summary;
+    let mut rows = vec![row("", columns.iter().map(|column| column.name.clone()))];
+    for task in tasks {
+        rows.push(row(task, columns.iter().map(|column| tally(column.cells.get(task)))));
     }
     rows.push(Vec::new());
-    for (name, value) in RATES {
-        rows.push(row(name, summary.columns.iter().map(value)));
-    }
+    rows.push(row("passed", columns.iter().map(|column| tally(Some(&column.total)))));
+    rows.push(row("rate", columns.iter().map(|column| percent(column.rate))));
+    rows.push(row("interval", columns.iter().map(|column| interval(column.interval))));
     rows.push(Vec::new());
     rows.push(vec![MEDIANS_TITLE.to_owned()]);
     for (key, name, _) in MEASURES {
-        rows.push(row(name, summary.columns.iter().map(|column| median_text(column, key))));
+        rows.push(row(name, columns.iter().map(|column| median_text(column, key))));
     }
     let mut text = aligned(&rows);
-    let served = summary.columns.iter().filter_map(served_note);
-    let compared = summary.comparisons.iter().flat_map(|comparison| {
-        [Some(comparison.verdict.clone()), comparison.note()].into_iter().flatten()
-    });
+    let served = columns.iter().filter_map(served_note);
+    let compared = comparisons.iter().flat_map(Comparison::sentences);
     for sentence in served.chain(compared) {
         text.push_str(&format!("\n{}\n", escape_hidden_line(&sentence)));
     }
     text
 }
 
-type Shown = fn(&Column) -> String;
-/// The sums of the tasks of a column, each with how it is shown.
-const RATES: [(&str, Shown); 4] = [
-    ("passed", |column| format!("{}/{}", column.total.passed, column.total.trials)),
-    ("rate", |column| percent(column.rate)),
-    ("interval", |column| interval(column.interval)),
-    ("invalid", |column| column.total.invalid.to_string()),
-];
 pub(crate) const MEDIANS_TITLE: &str = "Medians of a trial";
 
 /// The median of a measure, as it is shown.
@@ -72,7 +62,7 @@ fn served_note(column: &Column) -> Option<String> {
 }
 
 /// `4/5`, with the invalid ones if there are any.
-fn tally(cell: Option<&Cell>) -> String {
+pub(crate) fn tally(cell: Option<&Cell>) -> String {
     known(cell, |cell| match cell.invalid {
         0 => format!("{}/{}", cell.passed, cell.trials),
         invalid => format!("{}/{} ({invalid} invalid)", cell.passed, cell.trials),
@@ -102,7 +92,7 @@ pub(crate) fn money(value: Option<f64>) -> String {
     known(value, |value| if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") })
 }
 
-pub(crate) fn seconds(value: Option<f64>) -> String {
+fn seconds(value: Option<f64>) -> String {
     known(value, |value| short_time(Duration::from_secs_f64(value.max(0.0))))
 }
 

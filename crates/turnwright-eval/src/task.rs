@@ -27,14 +27,11 @@ pub(crate) const PROMPT: &str = "prompt.md";
 /// A change of the start that is not committed.
 pub(crate) const START_PATCH: &str = "start.patch";
 /// The folder with the start of a task without a commit.
-const START_FILES: &str = "files";
-const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
-const MAX_PROMPT_BYTES: u64 = 256 * 1024;
+pub(crate) const START_FILES: &str = "files";
+const MAX_TEXT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
 /// A message names at most this many tasks.
 const MAX_NAMED: usize = 10;
-/// The modes of a task. A task may come from a stranger, so it cannot turn the sandbox off with `full`.
-const MODES: [&str; 4] = ["plan", "ask", "auto-edit", "auto"];
 
 /// A task that was read.
 #[derive(Debug)]
@@ -52,16 +49,12 @@ pub struct Task {
 }
 
 /// `task.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct TaskFile {
-    #[serde(default)]
     pub(crate) start: StartSection,
     pub(crate) check: CheckSection,
-    #[serde(default)]
     pub(crate) limits: LimitSection,
-    #[serde(default)]
-    pub(crate) run: RunSection,
 }
 
 /// `[start]`.
@@ -69,17 +62,15 @@ pub(crate) struct TaskFile {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StartSection {
     pub(crate) commit: Option<String>,
-    pub(crate) setup: Option<String>,
 }
 
 /// `[check]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct CheckSection {
     pub(crate) command: String,
     /// Seconds.
     timeout: Option<NonZeroU32>,
-    #[serde(default)]
     restore: Vec<String>,
 }
 
@@ -91,19 +82,7 @@ pub(crate) struct LimitSection {
     pub(crate) requests: Option<NonZeroU32>,
 }
 
-/// `[run]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RunSection {
-    mode: Option<String>,
-    pub(crate) network: bool,
-}
-
 impl TaskFile {
-    pub(crate) fn mode(&self) -> &str {
-        self.run.mode.as_deref().unwrap_or("auto")
-    }
-
     /// The longest time of the check.
     pub(crate) fn check_seconds(&self) -> u64 {
         self.check.timeout.map_or(120, |seconds| seconds.get().into())
@@ -117,11 +96,6 @@ impl Task {
         read_task(&name, folder).map_err(|why| {
             EvalError::unusable(as_sentence(format!("Task {name} is damaged: {why}")))
         })
-    }
-
-    /// The folder with the files of the start, if it is not a commit.
-    pub(crate) fn start_files(&self) -> PathBuf {
-        self.folder.join(START_FILES)
     }
 
     /// The path of a patch of the task, if it has it.
@@ -170,8 +144,7 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     if !is_task_name(name) {
         return Err("its name may have letters, digits, `-`, `_` and `.`".to_owned());
     }
-    let text = private_file::read(&folder.join(DEFINITION), MAX_DEFINITION_BYTES)
-        .map_err(|error| format!("{DEFINITION} cannot be read: {}", io_error_text(&error)))?;
+    let text = read_part(folder, DEFINITION)?;
     let definition: TaskFile = read_toml(&text).map_err(|(line, message)| {
         format!("{DEFINITION} line {line}: {}", first_line(message.trim()))
     })?;
@@ -182,10 +155,7 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     };
     check_values(&definition, folder)?;
     let restored = glob_set(&definition.check.restore)?;
-    let prompt = private_file::read(&folder.join(PROMPT), MAX_PROMPT_BYTES)
-        .map_err(|error| format!("{PROMPT} cannot be read: {}", io_error_text(&error)))?
-        .trim()
-        .to_owned();
+    let prompt = read_part(folder, PROMPT)?.trim().to_owned();
     if prompt.is_empty() {
         return Err(format!("{PROMPT} is empty"));
     }
@@ -195,17 +165,15 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     Ok(Task { name: name.to_owned(), folder, prompt, definition, time, restored, hash })
 }
 
+fn read_part(folder: &Path, name: &str) -> Result<String, String> {
+    private_file::read(&folder.join(name), MAX_TEXT_BYTES)
+        .map_err(|error| format!("{name} cannot be read: {}", io_error_text(&error)))
+}
+
 fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
     let TaskFile { start, check, .. } = definition;
     if check.command.trim().is_empty() {
         return Err("check.command is empty".to_owned());
-    }
-    let mode = definition.mode();
-    if !MODES.contains(&mode) {
-        return Err(format!("run.mode is {mode:?}, expected {}", MODES.join(", ")));
-    }
-    if start.commit.as_deref().is_some_and(|commit| commit.is_empty() || commit.starts_with('-')) {
-        return Err("start.commit names no commit".to_owned());
     }
     let parts = [SOLUTION, START_PATCH, CHECK_FILES, START_FILES, PROMPT];
     if let Some(name) = parts.into_iter().find(|name| leads_out(name, folder)) {
@@ -269,8 +237,6 @@ mod tests {
         assert_eq!(task.prompt, "Mend it.");
         assert_eq!(task.time, Duration::from_secs(600));
         assert_eq!(task.definition.check_seconds(), 120);
-        assert_eq!(task.definition.mode(), "auto");
-        assert!(!task.definition.run.network);
     }
 
     #[test]
@@ -283,15 +249,13 @@ mod tests {
             ("[chek]\ncommand = \"x\"\n", "line 1: unknown field `chek`, expected one of "),
             ("[check]\ncommand = 3\n", "line 2: invalid type"),
             ("= 1\n", "task.toml line 1: "),
-            ("[start]\nsetup = \"x\"\n", "missing field `check`"),
+            ("[start]\ncommit = \"x\"\n", "check.command is empty"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
             ("[check]\ncommand = \"x\"\ntimeout = 0\n", "line 3: invalid value"),
-            ("[check]\ncommand = \"x\"\n[run]\nmode = \"bold\"\n", "run.mode is \"bold\""),
-            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "run.mode is \"full\""),
+            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "unknown field `run`"),
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\nrequests = -1\n", "line 4: invalid value"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),
-            ("[check]\ncommand = \"x\"\n[start]\ncommit = \"--x\"\n", "names no commit"),
         ] {
             let text = read(definition).unwrap_err();
             assert!(text.starts_with("Task name is damaged: "), "{text}");

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, remove};
-use crate::task::{CHECK_FILES, START_PATCH, Task};
-use crate::workplace::Workplace;
-use turnwright_types::private_file;
+use crate::task::{CHECK_FILES, START_FILES, START_PATCH, Task};
+use crate::workplace::{Workplace, repository_top};
 use turnwright_workspace::temp_folder::temp_place;
 
 /// The branch of the start.
@@ -40,17 +39,15 @@ impl<'a> Start<'a> {
         let words = ["init", "--quiet", "--initial-branch", BRANCH];
         workplace.git(place, &words, &[&new]).await?;
         match &task.definition.start.commit {
-            Some(commit) => take_commit(task, commit, &new, workplace).await?,
-            None => commit_files(&task.start_files(), &new, workplace).await?,
+            Some(commit) => take_commit(commit, &new, workplace).await?,
+            None => {
+                copy_all(&task.folder.join(START_FILES), &new)?;
+                commit_all(&new, workplace).await?;
+            }
         }
         fs::rename(new.join(".git"), &start.repository)?;
         remove(&new)?;
         Ok(start)
-    }
-
-    /// The folder in which the starts of all tasks have their folder: that of the results in a run.
-    pub(crate) fn results(&self) -> Option<&Path> {
-        self.repository.ancestors().nth(2)
     }
 
     /// Makes the tree as it is before the work. The patch of the solution is applied if it is given.
@@ -71,16 +68,17 @@ impl<'a> Start<'a> {
         workplace.git(tree, &["remote", "remove", "origin"], &[]).await?;
         let of_start = self.task.patch(START_PATCH);
         for patch in of_start.as_deref().into_iter().chain(solution) {
-            apply_patch(patch, tree, workplace).await?;
+            workplace.git(tree, &["apply", "--whitespace=nowarn"], &[patch]).await?;
         }
         Ok(())
     }
 
     /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
-    /// only for the check. `spare` is a place for another tree.
-    pub(crate) async fn put_back(&self, tree: &Path, spare: &Path) -> Result<(), EvalError> {
+    /// only for the check. Another tree is made beside this one.
+    pub(crate) async fn put_back(&self, tree: &Path) -> Result<(), EvalError> {
         let restored = &self.task.restored;
         if !restored.is_empty() {
+            let spare = &tree.with_file_name("before");
             remove(spare)?;
             self.make_tree(spare, None).await?;
             for path in files_below(tree)?.iter().filter(|path| restored.is_match(path)) {
@@ -98,79 +96,40 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Applies a patch of `git diff` to the files of a tree. An empty one changes nothing.
-pub(crate) async fn apply_patch(
-    patch: &Path,
-    tree: &Path,
-    workplace: &Workplace,
-) -> Result<(), EvalError> {
-    if fs::metadata(patch)?.len() == 0 {
-        return Ok(());
-    }
-    workplace.git(tree, &["apply", "--whitespace=nowarn"], &[patch]).await?;
+/// Copies a commit of the project with its history into the repository of a tree, and nothing else.
+async fn take_commit(commit: &str, tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+    let id = resolve_commit(commit, workplace).await?;
+    let project = &workplace.project;
+    let from = repository_top(project).unwrap_or_else(|| project.clone());
+    let repository = format!("--git-dir={}", tree.join(".git").display());
+    let fetch = "fetch --quiet --no-tags --no-recurse-submodules --update-shallow --update-head-ok";
+    let wanted = format!("{id}:refs/heads/{BRANCH}");
+    let mut words = vec![repository.as_str()];
+    words.extend(fetch.split(' '));
+    let place = from.to_string_lossy();
+    words.extend([&*place, wanted.as_str()]);
+    workplace.git(project, &words, &[]).await?;
     Ok(())
 }
 
-/// Copies a commit with its history into the repository of a tree.
-async fn take_commit(
-    task: &Task,
-    commit: &str,
-    tree: &Path,
-    workplace: &Workplace,
-) -> Result<(), EvalError> {
-    let repository = tree.join(".git");
-    let id = resolve_commit(commit, workplace).await?.ok_or_else(|| {
-        EvalError::unusable(format!(
-            "Commit {commit} of {} is gone from this repository. Fetch it, or make the task again.",
-            task.name
-        ))
-    })?;
-    let objects = git_place("objects", workplace).await?;
-    let alternates = repository.join("objects/info/alternates");
-    private_file::write(&alternates, format!("{objects}\n").as_bytes())?;
-    let shallow = PathBuf::from(git_place("shallow", workplace).await?);
-    if shallow.is_file() {
-        fs::copy(shallow, repository.join("shallow"))?;
-    }
-    let branch = format!("refs/heads/{BRANCH}");
-    workplace.git(tree, &["update-ref", &branch, &id], &[]).await?;
-    // Packs all that the commit needs, and nothing else.
-    workplace.git(tree, &["repack", "-a", "-d", "--quiet"], &[]).await?;
-    Ok(remove(&alternates)?)
-}
-
-/// The full id of a commit of the project; `None` if there is no such commit.
+/// The full id of a commit of the project.
 pub(crate) async fn resolve_commit(
     commit: &str,
     workplace: &Workplace,
-) -> Result<Option<String>, EvalError> {
-    // Outside of a repository this fails with git's own words, and not with "no such commit".
-    git_place("objects", workplace).await?;
+) -> Result<String, EvalError> {
     let wanted = format!("{commit}^{{commit}}");
-    let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];
+    let words = ["rev-parse", "--verify", "--end-of-options", &wanted];
     match workplace.git(&workplace.project, &words, &[]).await {
-        Ok(id) => Ok(Some(id.trim().to_owned())),
-        Err(EvalError::Unusable(_)) => Ok(None),
-        Err(error) => Err(error),
+        Err(EvalError::Unusable(why)) => Err(EvalError::unusable(format!(
+            "Commit {commit} is not in this repository ({why}). Fetch it, or make the task from another one."
+        ))),
+        found => Ok(found?.trim().to_owned()),
     }
 }
 
-/// A place in the repository of the project.
-async fn git_place(name: &str, workplace: &Workplace) -> Result<String, EvalError> {
-    let words = ["rev-parse", "--path-format=absolute", "--git-path", name];
-    let path = workplace.git(&workplace.project, &words, &[]).await?;
-    Ok(path.trim_end_matches(['\n', '\r']).to_owned())
-}
-
-/// Makes the files of a folder the only commit of the repository of a tree.
-async fn commit_files(files: &Path, tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
-    copy_all(files, tree)?;
+/// Makes the files of a tree a commit.
+pub(crate) async fn commit_all(tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
     workplace.git(tree, &["add", "--all", "--force", "."], &[]).await?;
-    commit_start(tree, workplace).await
-}
-
-/// Commits what is staged in a tree.
-pub(crate) async fn commit_start(tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
     let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
     workplace.git(tree, &words, &[]).await?;
     Ok(())

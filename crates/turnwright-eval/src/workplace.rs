@@ -1,8 +1,7 @@
 //! Gathers the parts of this machine that a trial is given: the program, the settings, the login, and an environment in
 //! which toolchains are found, and the user's own files are not.
 
-use std::ffi::OsString;
-use std::fmt::Display;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::EvalError;
-use crate::process::{Finished, Program, run};
-use crate::task::Task;
+use crate::process::{Finished, ProgramEnd, run};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
@@ -20,7 +18,7 @@ use turnwright_types::effect::credential_paths;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Where toolchains are kept, as far as they are not told by the variable: the variable, and the folder in the home.
@@ -36,7 +34,6 @@ const PLACES_OF_USER: [&str; 5] =
     ["TURNWRIGHT_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"];
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const GIT_TIME: Duration = Duration::from_secs(10 * 60);
-const HASH_DIGITS: usize = 12;
 /// The waits before a trial is made again after a fault of the model's server.
 const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
@@ -44,24 +41,20 @@ const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 pub struct Workplace {
     /// The folder that holds the tasks' commits.
     pub(crate) project: PathBuf,
-    /// This program, which runs the checks in the sandbox.
-    pub(crate) own_program: PathBuf,
-    /// The program that plays the agent.
+    /// This program, which plays the agent, and runs the checks in the sandbox.
     pub(crate) program: PathBuf,
-    /// Its version, or the name of its file if it is another one, with a part of the file's hash.
+    /// Its version, with a part of the hash of its file.
     pub(crate) version: String,
     /// The text of a trial's settings file.
     pub(crate) settings: String,
     /// The places that no command of a trial may read: the user's secrets and the project.
     pub(crate) hidden: Vec<PathBuf>,
-    /// True if the settings give commands the network.
-    has_network: bool,
+    /// True if the settings give commands the network. A task cannot ask for it: it may be a stranger's.
+    pub(crate) has_network: bool,
     /// The settings that were changed for this run, as they were given.
     pub(crate) changed: Vec<String>,
     /// The file with the user's logins, which may be missing.
     pub(crate) login: PathBuf,
-    /// Flags for the agent.
-    pub(crate) flags: Vec<String>,
     /// For all programs but the agent: without secrets.
     pub(crate) environment: Environment,
     /// For the agent. It holds keys.
@@ -88,50 +81,17 @@ impl Workplace {
         Ok(Workplace {
             hidden: hidden_places(config, &project),
             project,
-            own_program: program.clone(),
             program,
             version: format!("{}+{}", env!("CARGO_PKG_VERSION"), &hash[..8]),
             settings,
             has_network,
             changed,
             login: Logins::path(&config.paths),
-            flags: flags(config),
             environment: for_trial(&scrubbed, config),
             agent_environment: for_trial(&agent_environment(config), config),
             waits: WAITS,
             stop,
         })
-    }
-
-    /// Has another build of the program play the agent.
-    pub fn use_program(&mut self, program: PathBuf) -> Result<(), EvalError> {
-        let bytes = fs::read(&program).map_err(|error| {
-            let why = io_error_text(&error);
-            EvalError::unusable(format!("{} cannot be read: {why}.", program.display()))
-        })?;
-        let name = program.file_stem().unwrap_or_default().to_string_lossy();
-        self.version = format!("{name}+{}", &sha256_hex(&bytes)[..8]);
-        self.program = program;
-        Ok(())
-    }
-
-    /// The hash of the settings that trials have.
-    pub(crate) fn settings_hash(&self) -> String {
-        let parts = [&self.changed[..], &self.flags].concat();
-        let all = format!("{}\n{}", self.settings, parts.join("\n"));
-        sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
-    }
-
-    /// Returns an error if a task wants the network and the user does not give it: the task may be a stranger's.
-    pub(crate) fn check_network(&self, task: &Task) -> Result<(), EvalError> {
-        if self.has_network || !task.definition.run.network {
-            return Ok(());
-        }
-        Err(EvalError::unusable(format!(
-            "The setup and the check of {} want the network. Read them, and if you trust them, set sandbox.network = \
-             \"on\", for one run with --set sandbox.network=on.",
-            task.name
-        )))
     }
 
     /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns
@@ -145,34 +105,37 @@ impl Workplace {
         let mut all = vec![OsString::from("git")];
         all.extend(words.iter().map(OsString::from));
         all.extend(paths.iter().map(OsString::from));
-        let program = Program {
-            words: all,
-            folder: folder.to_path_buf(),
+        let program = PipedProgram {
+            command_line: all,
+            workdir: folder.to_path_buf(),
             environment: self.git_environment(folder),
-            input: Vec::new(),
-            time: GIT_TIME,
+            sandbox: None,
         };
-        let finished = self.run(program).await?;
-        if finished.is_success() {
-            return Ok(finished.stdout);
+        let finished = self.run(&program, &[], GIT_TIME).await?;
+        match finished.end {
+            ProgramEnd::Exited(Some(0)) => Ok(finished.stdout),
+            _ => Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words()))),
         }
-        Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words())))
     }
 
-    /// Runs a program.
-    pub(crate) async fn run(&self, program: Program) -> Result<Finished, EvalError> {
-        let name = program.words.first().cloned().unwrap_or_default();
-        let finished = Box::pin(run(program, &self.stop)).await.map_err(|error| {
+    /// Runs a program with this input for at most this time.
+    pub(crate) async fn run(
+        &self,
+        program: &PipedProgram,
+        input: &[u8],
+        time: Duration,
+    ) -> Result<Finished, EvalError> {
+        let running = Box::pin(run(program, input, time, &self.stop));
+        let finished = running.await.map_err(|error| {
             let why = io_error_text(&error);
-            let name = name.to_string_lossy();
+            let name = program.command_line[0].to_string_lossy();
             EvalError::unusable(format!("{name} cannot be started: {why}. Is it installed?"))
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
 
     fn git_environment(&self, folder: &Path) -> Environment {
-        // A full disk is known by the English text.
-        let mut environment = self.environment.clone().with("LC_ALL", "C");
+        let mut environment = self.environment.clone();
         // The user may have had to say that the project is safe.
         if folder != self.project {
             let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
@@ -186,30 +149,15 @@ impl Workplace {
     }
 }
 
-/// The flags of this process that the agent gets, too.
-fn flags(config: &Config) -> Vec<String> {
-    let Flags { base_url, limits, .. } = &config.flags;
-    let url = base_url.iter().map(|url| ["--base-url".to_owned(), url.clone()]);
-    let budgets = limits.iter().map(|(name, most)| budget(name, most));
-    url.chain(budgets).flatten().collect()
-}
-
-/// The flag of a limit.
-pub(crate) fn budget(name: &str, most: &dyn Display) -> [String; 2] {
-    ["--budget".to_owned(), format!("{name}={most}")]
-}
-
 /// All variables of this process, with the settings and keys that it has taken out of its environment.
 fn agent_environment(config: &Config) -> Environment {
     let variables = config.inherited.iter();
-    let inherited = variables.filter_map(|(name, value)| Some((name.to_str()?, value.clone())));
-    let settings = config.shared_settings().map(|(name, value)| (name, OsString::from(value)));
-    let keys = config.shared_keys().map(|(name, key)| (name, OsString::from(key.expose())));
-    let mut environment = Environment::default();
-    for (name, value) in inherited.chain(settings).chain(keys) {
-        environment = environment.with(name, value);
-    }
-    environment
+    let inherited = variables.filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())));
+    let settings = config.shared_settings().map(|(name, value)| (name, OsStr::new(value)));
+    let keys = config.shared_keys().map(|(name, key)| (name, OsStr::new(key.expose())));
+    let url = config.flags.base_url.iter().map(|url| ("OPENAI_BASE_URL", OsStr::new(url)));
+    let all = inherited.chain(settings).chain(keys).chain(url);
+    all.fold(Environment::default(), |known, (name, value)| known.with(name, value))
 }
 
 /// Takes the user's places out of an environment, and names those of the toolchains in it.

@@ -35,6 +35,9 @@ pub(crate) struct ProtectedSnapshot {
     judge: Arc<EnvironmentJudge>,
 }
 
+/// The ends of the paths that tell that a virtual environment of Python was made or changed.
+const ENVIRONMENT_FILES: [&str; 2] = ["/pyvenv.cfg", "/bin/activate"];
+
 /// The changes that were made to protected paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProtectedChanges {
@@ -466,8 +469,16 @@ impl ProtectedChanges {
 
     /// The report for the model and for the user.
     pub(crate) fn message(&self) -> String {
-        let hint = "Other programs run what is there. If the change is wanted, make it with the file tools, \
-                    or call again with the path as \"escalate\"; the user is asked.";
+        let mut files = ENVIRONMENT_FILES.iter();
+        let is_of_environment =
+            files.any(|file| self.restored.iter().any(|change| change.ends_with(file)));
+        let hint = if is_of_environment {
+            "Virtual environments are made, and packages installed, only by lines that do nothing else, such as \
+             `python3 -m venv .venv`: call exec for that alone, and again for what uses it."
+        } else {
+            "Other programs run what is there. If the change is wanted, make it with the file tools, or call \
+             again with the path as \"escalate\"; the user is asked."
+        };
         self.message_about("the command", hint)
     }
 

@@ -56,6 +56,15 @@ pub(crate) struct Condition {
 
 /// The fields of an input that a pattern is compared with.
 const COMPARED_FIELDS: [&str; 5] = ["command", "file_path", "path", "url", "pattern"];
+/// Keywords of the shell behind which a command follows.
+const KEYWORDS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "time", "until", "while"];
+/// Programs that run the command that follows them, behind options and other words or in quotes.
+const RUNNERS: [&str; 18] = [
+    "bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "nice", "nohup", "setsid",
+    "sh", "stdbuf", "sudo", "timeout", "unbuffer", "xargs", "zsh",
+];
+/// The most words of a part of a line at which a command may begin.
+const MAX_BEGINNINGS: usize = 32;
 
 impl Condition {
     /// Parses a condition; `None` if the text does not have the form of a permission rule.
@@ -87,14 +96,35 @@ impl Condition {
 
 /// Returns true if a command line, or one of the commands in it, matches.
 fn fits_command(line: &str, pattern: &str) -> bool {
-    let parts = line.split(|char: char| ";&|\n(){}`$".contains(char));
-    let mut trimmed =
-        std::iter::once(line).chain(parts).map(str::trim).filter(|part| !part.is_empty());
-    trimmed.any(|part| {
-        fits_wildcard(part, pattern)
-            || fits_wildcard(part, &format!("*/{}", pattern.trim_start_matches(['/', '.'])))
-            || pattern.strip_suffix(" *").is_some_and(|words| part == words)
+    let parts = line.split(|char: char| ";&|\n(){}`".contains(char));
+    let commands = parts.clone().flat_map(commands_in);
+    let written = std::iter::once(line).chain(parts).map(|part| part.trim().to_owned());
+    written.chain(commands).filter(|text| !text.is_empty()).any(|text| {
+        fits_wildcard(&text, pattern)
+            || fits_wildcard(&text, &format!("*/{}", pattern.trim_start_matches(['/', '.'])))
+            || pattern.strip_suffix(" *").is_some_and(|words| text == words)
     })
+}
+
+/// Returns the commands that a part of a line may be, without quotes and with single blanks: the part without the
+/// assignments and keywords before it. What follows a program that runs other programs may begin with any word.
+fn commands_in(part: &str) -> Vec<String> {
+    let plain = part.replace(['"', '\'', '\\'], "");
+    let all: Vec<_> = plain.split_whitespace().collect();
+    let before = all.iter().take_while(|word| is_before_command(word)).count();
+    let words = &all[before..];
+    let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    // A value in quotes may have several words.
+    let is_unclear = RUNNERS.contains(&program) || before > 0 && part.contains(['"', '\'']);
+    let most = if is_unclear { MAX_BEGINNINGS } else { 1 };
+    (0..words.len().min(most)).map(|first| words[first..].join(" ")).collect()
+}
+
+/// Returns true for a keyword of the shell behind which a command follows, and for an assignment.
+fn is_before_command(word: &str) -> bool {
+    let name = word.split_once('=').map_or("", |(name, _)| name.trim_end_matches('+'));
+    let is_name = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    KEYWORDS.contains(&word) || !name.is_empty() && is_name
 }
 
 /// Returns true if a text matches a pattern in which `*` stands for any characters.
@@ -157,6 +187,14 @@ mod tests {
             ("Bash(git push:*)", json!({ "command": "git push -f" }), true),
             ("Bash(git push *)", json!({ "command": "cd x && git push -f" }), true),
             ("Bash(git push *)", json!({ "command": "x=$(git push -f)" }), true),
+            ("Bash(git push *)", json!({ "command": "FOO=1 git push" }), true),
+            ("Bash(git push *)", json!({ "command": "A='b c' D=$E git  push x" }), true),
+            ("Bash(git push *)", json!({ "command": "if true; then git push; fi" }), true),
+            ("Bash(git push *)", json!({ "command": "sudo -u me git push" }), true),
+            ("Bash(git push *)", json!({ "command": "timeout 5 /usr/bin/env git push" }), true),
+            ("Bash(git push *)", json!({ "command": "bash -c \"git push -f\"" }), true),
+            ("Bash(git push *)", json!({ "command": "echo $(date) $X ${Y}" }), false),
+            ("Bash(git push *)", json!({ "command": "grep 'git push' README.md" }), false),
             ("Bash(git push *)", json!({ "command": "git status" }), false),
             ("Edit(src/**)", json!({ "file_path": "/ws/src/a/b.rs" }), false),
             ("B*(ls)", json!({ "command": "ls" }), true),

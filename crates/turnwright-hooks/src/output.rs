@@ -140,7 +140,8 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
     let mut verdict = HookVerdict::default();
     let how = match exit.code {
         Some(0) => {
-            let read = verdict.read_output(event, exit.stdout.trim());
+            let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
+            let read = verdict.read_output(event, printed);
             let failure = read.err().and_then(|why| clean(&why, MAX_QUOTED_CHARS));
             return (verdict, failure);
         }
@@ -339,6 +340,8 @@ mod tests {
             let failed = exits(HookEvent::PreToolUse, code, "", "first\nlast words\n\n");
             assert_eq!(failed, (HookVerdict::default(), Some(problem.to_owned())));
         }
+        let marked = exits(HookEvent::PreToolUse, 0, "\u{feff}{\"decision\":\"block\"}\r\n", "");
+        assert_eq!(marked.0.decision, Some(HookDecision::Deny), "a byte order mark is no text");
         let exit = HandlerExit { code: None, stdout: String::new(), stderr: String::new() };
         let (_, failure) = read_reply(HookEvent::Stop, &exit);
         assert_eq!(failure.as_deref(), Some("a signal ended it"));

@@ -1,7 +1,7 @@
 //! Runs one handler: input on stdin, output and time bounded, and every process that it started ended afterwards.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ const READ_BYTES: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_millis(200);
 /// The time for which output is still read after the handler has exited.
 const DRAIN: Duration = Duration::from_millis(100);
+/// In the words of a program, which no shell reads, these stand for the folder of the project.
+const PLACEHOLDERS: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${TURNWRIGHT_PROJECT_DIR}"];
 
 /// The environment in which handlers run.
 #[derive(Clone, Debug)]
@@ -106,7 +108,7 @@ pub(crate) async fn run_handler(
         }
     }
     let program = PipedProgram {
-        command_line: command_line(&handler.action, has_bash),
+        command_line: command_line(&handler.action, has_bash, &site.project),
         workdir: site.project.clone(),
         environment,
         sandbox: sandbox.map(|sandbox| sandbox.profile.clone()),
@@ -124,9 +126,15 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-fn command_line(action: &HookAction, has_bash: bool) -> Vec<OsString> {
+fn command_line(action: &HookAction, has_bash: bool, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
-        HookAction::Program(words) => return words.iter().map(OsString::from).collect(),
+        HookAction::Program(words) => {
+            let folder = project.to_string_lossy();
+            let filled = words.iter().map(|word| {
+                PLACEHOLDERS.iter().fold(word.clone(), |word, name| word.replace(name, &folder))
+            });
+            return filled.map(OsString::from).collect();
+        }
         HookAction::PowerShell(line) if cfg!(windows) => ("powershell -NoProfile -Command", line),
         HookAction::PowerShell(line) => ("pwsh -NoProfile -Command", line),
         HookAction::Line(line) if has_bash => ("bash -c", line),
@@ -214,4 +222,19 @@ fn text_of(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     redact::redact_in_place(&mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_the_folder_of_the_project_without_a_shell() {
+        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", "$HOME"];
+        let action = HookAction::Program(words.map(str::to_owned).into());
+        let line = command_line(&action, true, Path::new("/w s"));
+        assert_eq!(line, ["/w s/a.sh", "--in=/w s", "$HOME"]);
+        let action = HookAction::Line(words[0].to_owned());
+        assert_eq!(command_line(&action, true, Path::new("/w s")), ["bash", "-c", words[0]]);
+    }
 }

@@ -25,6 +25,7 @@ const WINDOWS: &[(&str, u64)] = &[
     ("o4-mini", 200_000),
     ("claude-", 200_000),
     ("gemini-", 1_048_576),
+    ("deepseek-v4", 1_000_000),
     ("deepseek-", 131_072),
     ("kimi-k2", 262_144),
     ("qwen3-coder", 262_144),
@@ -46,14 +47,14 @@ pub(super) struct ListedModel {
 }
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
-/// Mistral, LM Studio, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
+/// LM Studio, Mistral, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
 const WINDOW_POINTERS: [&str; 11] = [
     "/meta/n_ctx",
     "/max_model_len",
     "/context_length",
     "/context_window",
-    "/max_context_length",
     "/loaded_context_length",
+    "/max_context_length",
     "/max_input_tokens",
     "/model_info/max_input_tokens",
     "/limits/max_input_tokens",
@@ -240,6 +241,10 @@ mod tests {
                 None,
             ),
             (r#"{"id":"a","max_tokens":4096}"#, None),
+            (
+                r#"{"id":"a","max_context_length":131072,"loaded_context_length":4096}"#,
+                Some(4_096),
+            ),
             (r#"{"id":"a","context_window":128000,"max_tokens":4096}"#, Some(128_000)),
             (r#"{"id":"a","limits":{"max_input_tokens":8000}}"#, Some(8_000)),
             (
@@ -286,6 +291,8 @@ mod tests {
     fn a_provider_prefix_does_not_matter_and_an_unknown_model_has_no_window() {
         assert_eq!(known_context_window("gpt-4o-mini"), Some(128_000));
         assert_eq!(known_context_window("openai/gpt-4o"), Some(128_000));
+        assert_eq!(known_context_window("deepseek-v4-flash"), Some(1_000_000));
+        assert_eq!(known_context_window("deepseek-chat"), Some(131_072));
         assert_eq!(known_context_window("my-own-model"), None);
     }
 }

@@ -47,6 +47,14 @@ impl Protocol {
             _ => None,
         }
     }
+
+    /// The path of its requests.
+    fn path(self) -> &'static str {
+        match self {
+            Protocol::Chat => "/chat/completions",
+            Protocol::Responses => "/responses",
+        }
+    }
 }
 
 /// A model behind an OpenAI-compatible endpoint.
@@ -58,7 +66,8 @@ pub struct RemoteModel {
     /// Marks the model's replies: the host and the model.
     origin: Arc<str>,
     learned_quirks: Arc<LearnedQuirks>,
-    prefix_cache: PrefixCache,
+    /// One for each protocol.
+    prefix_caches: [PrefixCache; 2],
     local_server: OnceLock<LocalServer>,
     /// Set once the local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
@@ -102,7 +111,7 @@ impl RemoteModel {
             settings,
             origin,
             learned_quirks,
-            prefix_cache: PrefixCache::default(),
+            prefix_caches: [PrefixCache::default(), PrefixCache::default()],
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
             first_list: tokio::sync::OnceCell::new(),
@@ -114,8 +123,13 @@ impl RemoteModel {
         }
     }
 
-    fn rendered_tools(&self, specs: &ToolSpecs) -> Arc<RenderedTools> {
-        self.prefix_cache.lock().tools(specs, || match self.protocol {
+    /// The protocol of requests with these quirks.
+    fn protocol(&self, quirks: &Quirks) -> Protocol {
+        if quirks.responses { Protocol::Responses } else { self.protocol }
+    }
+
+    fn rendered_tools(&self, specs: &ToolSpecs, protocol: Protocol) -> Arc<RenderedTools> {
+        self.prefix_caches[protocol as usize].lock().tools(specs, || match protocol {
             Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
             Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
         })
@@ -123,11 +137,12 @@ impl RemoteModel {
 
     /// The body that would be sent now.
     pub(super) fn render_body(&self, request: &Request) -> Vec<u8> {
-        self.render(&self.rendered_tools(&request.tools), &self.learned_quirks.quirks(), request)
-            .to_vec()
+        self.render(&self.learned_quirks.quirks(), request).to_vec()
     }
 
-    fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> RequestBody {
+    fn render(&self, quirks: &Quirks, request: &Request) -> RequestBody {
+        let protocol = self.protocol(quirks);
+        let tools = self.rendered_tools(&request.tools, protocol);
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -137,9 +152,10 @@ impl RemoteModel {
             max_output: self.settings.max_output,
             extra_body: &self.settings.extra_body,
         };
-        match self.protocol {
-            Protocol::Chat => chat::render(&self.prefix_cache, &style, request),
-            Protocol::Responses => responses::render(&self.prefix_cache, &style, request),
+        let prefix_cache = &self.prefix_caches[protocol as usize];
+        match protocol {
+            Protocol::Chat => chat::render(prefix_cache, &style, request),
+            Protocol::Responses => responses::render(prefix_cache, &style, request),
         }
     }
 
@@ -156,31 +172,37 @@ impl RemoteModel {
     }
 
     /// Sends the request, and adapts and resends it as long as the server names what it rejects.
-    /// Adaptations that helped are recorded.
-    async fn post(
-        &self,
-        path: &str,
-        tools: &RenderedTools,
-        request: &Request,
-    ) -> Result<ReplyBody, LlmError> {
+    /// Adaptations that helped are recorded. Returns the protocol of the answer with it.
+    async fn post(&self, request: &Request) -> Result<(Protocol, ReplyBody), LlmError> {
         let mut tried = Vec::new();
         let mut adaptation = QuirkPatch::NONE;
+        let mut refusal = None;
         loop {
             // A concurrent request may have learned something meanwhile.
             let quirks = self.learned_quirks.quirks_with(adaptation);
-            let body = self.render(tools, &quirks, request);
-            let error = match self.endpoint.post(path, body).await {
+            let protocol = self.protocol(&quirks);
+            let body = self.render(&quirks, request);
+            let failure = match self.endpoint.post(protocol.path(), body).await {
                 Ok(body) => {
                     self.learned_quirks.record_if_new(adaptation);
-                    return Ok(body);
+                    return Ok((protocol, body));
                 }
-                Err(error) => error,
+                Err(failure) => failure,
             };
             tried.push(quirks);
-            match self.learn(&error, tools, &tried, adaptation, request) {
+            let error = match refusal.take() {
+                // A gateway may not have the protocol that its provider asks for.
+                Some(first) if failure.kind() == ErrorKind::UrlNotFound => {
+                    adaptation = QuirkPatch::NONE;
+                    first
+                }
+                _ => failure,
+            };
+            match self.learn(&error, &tried, adaptation, request) {
                 Some(more) => adaptation = adaptation.merge(more),
                 None => return Err(error),
             }
+            refusal = Some(error);
         }
     }
 
@@ -189,7 +211,6 @@ impl RemoteModel {
     fn learn(
         &self,
         error: &LlmError,
-        tools: &RenderedTools,
         tried: &[Quirks],
         adaptation: QuirkPatch,
         request: &Request,
@@ -199,29 +220,33 @@ impl RemoteModel {
         if candidates.is_empty() {
             return None;
         }
-        let before = self.render(tools, refused, request).to_vec();
+        let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {
             let quirks = self.learned_quirks.quirks_with(adaptation.merge(*patch));
-            !tried.contains(&quirks) && self.render(tools, &quirks, request).to_vec() != before
+            !tried.contains(&quirks) && self.render(&quirks, request).to_vec() != before
         })
     }
 
     /// Sends the request once without an effort, whoever has set it. `None` if there is none.
     async fn post_without_effort(
         &self,
-        path: &str,
-        tools: &RenderedTools,
         request: &Request,
-    ) -> Option<Result<ReplyBody, LlmError>> {
-        let body = self.render(tools, &self.learned_quirks.quirks(), request).to_vec();
+    ) -> Option<Result<(Protocol, ReplyBody), LlmError>> {
+        let quirks = self.learned_quirks.quirks();
+        let protocol = self.protocol(&quirks);
+        let body = self.render(&quirks, request).to_vec();
         let mut fields: Map<String, Value> = serde_json::from_slice(&body).ok()?;
         let count = fields.len();
         fields.retain(|name, _| {
             !["reasoning_effort", "reasoning", "thinking"].contains(&name.as_str())
         });
+        if fields.len() == count {
+            return None;
+        }
         let mut body = RequestBody::default();
-        body.append(Value::from(fields.clone()).to_string().into_bytes());
-        if fields.len() < count { Some(self.endpoint.post(path, body).await) } else { None }
+        body.append(Value::from(fields).to_string().into_bytes());
+        let answered = self.endpoint.post(protocol.path(), body).await;
+        Some(answered.map(|body| (protocol, body)))
     }
 
     async fn fetch_model_names(&self) -> Result<Vec<String>, LlmError> {
@@ -322,39 +347,37 @@ impl RemoteModel {
     }
 
     async fn start_reply(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
-        let tools = self.rendered_tools(&request.tools);
-        let path = match self.protocol {
-            Protocol::Chat => "/chat/completions",
-            Protocol::Responses => "/responses",
-        };
         let with_default_effort =
             || Request { effort: ReasoningEffort::Default, ..request.clone() };
         let response = if self.rejects_effort(request.effort) {
-            self.post(path, &tools, &with_default_effort()).await
+            self.post(&with_default_effort()).await
         } else {
-            self.post(path, &tools, request).await
+            self.post(request).await
         };
         let response = match response {
             Err(error)
                 if request.effort != ReasoningEffort::Default && error.is_effort_rejection() =>
             {
                 self.rejected_efforts.fetch_or(1 << request.effort as u8, Ordering::Relaxed);
-                self.post(path, &tools, &with_default_effort()).await
+                self.post(&with_default_effort()).await
             }
             Err(error) if error.lacks_thought() => {
-                self.post_without_effort(path, &tools, request).await.unwrap_or(Err(error))
+                self.post_without_effort(request).await.unwrap_or(Err(error))
             }
             response => response,
         };
-        let body = match response {
-            Ok(body) => body,
+        let (protocol, body) = match response {
+            Ok(answered) => answered,
             Err(error) if error.kind() == ErrorKind::ModelNotFound => {
                 return Err(self.with_name_suggestions(error).await);
             }
-            Err(error) => return recover_failed_generation(error, self.reply_context(tools)),
+            Err(error) => {
+                let tools = self.rendered_tools(&request.tools, self.protocol);
+                return recover_failed_generation(error, self.reply_context(tools));
+            }
         };
-        let context = self.reply_context(tools);
-        let inner: Box<dyn ReplyStream> = match self.protocol {
+        let context = self.reply_context(self.rendered_tools(&request.tools, protocol));
+        let inner: Box<dyn ReplyStream> = match protocol {
             Protocol::Chat => {
                 Box::new(HttpReplyStream::new(body, chat::ChatAssembler::new(context)))
             }
@@ -407,7 +430,8 @@ impl LearningStream {
     /// Learns from a refusal; if that succeeds, the error becomes one that is retried at once.
     fn learn(&self, mut error: LlmError) -> LlmError {
         let candidates = self.learned_quirks.candidate_patches(&error, &self.quirks, self.media);
-        if let Some(patch) = candidates.first()
+        // The server may lack another protocol, and only a request would show it.
+        if let Some(patch) = candidates.iter().find(|patch| patch.responses.is_none())
             && self.learned_quirks.may_learn_from_stream()
             && let LlmError::InStream { kind, retry_after, .. } = &mut error
         {
@@ -510,16 +534,13 @@ impl Model for RemoteModel {
     fn modalities(&self) -> Modalities {
         let quirks = self.learned_quirks.quirks();
         // The Responses API does not support audio.
-        Modalities { images: quirks.images, audio: quirks.audio && self.protocol == Protocol::Chat }
+        let is_chat = self.protocol(&quirks) == Protocol::Chat;
+        Modalities { images: quirks.images, audio: quirks.audio && is_chat }
     }
 
     fn nudges_leaked_calls(&self) -> bool {
-        match self.learned_quirks.quirks().leaked {
-            LeakedCallHandling::Off => false,
-            LeakedCallHandling::Nudge => true,
-            // Leaked calls are parsed in chat completions only.
-            LeakedCallHandling::Parse => self.protocol == Protocol::Responses,
-        }
+        // Calls that could be parsed are calls by now.
+        self.learned_quirks.quirks().leaked != LeakedCallHandling::Off
     }
 
     fn prefers_apply_patch(&self) -> bool {

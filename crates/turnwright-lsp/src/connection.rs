@@ -324,7 +324,7 @@ impl Connection {
     fn take(&self, message: &[u8]) {
         match parse_line(message) {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                if let Ok(id) = id.to_string().parse() {
+                if let Some(id) = id.as_u64() {
                     self.0.pending.complete(id, result);
                 }
             }

@@ -75,6 +75,9 @@ impl Launch {
         for name in ["TMPDIR", "TMP", "TEMP"] {
             environment = environment.with(name, temp_path.clone());
         }
+        if self.spec.language(Path::new("a.py")).is_some() {
+            environment = with_virtual_environment(environment, &self.root);
+        }
         for (name, value) in &self.spec.environment {
             environment = environment.with(name, value);
         }
@@ -94,6 +97,22 @@ impl Launch {
             sandbox: Some(profile),
         };
         Ok((program, temp))
+    }
+}
+
+/// Activates the virtual environment of a project in Python, unless the user has activated one: pyright asks the first
+/// `python3` in `PATH` for its packages. Blocks.
+fn with_virtual_environment(environment: Environment, root: &Path) -> Environment {
+    let mut folders = [".venv", "venv"].into_iter().map(|name| root.join(name));
+    let found = folders.find(|folder| folder.join("pyvenv.cfg").is_file());
+    let Some(folder) = found.filter(|_| environment.get("VIRTUAL_ENV").is_none()) else {
+        return environment;
+    };
+    let usual = environment.get("PATH").map(std::env::split_paths).into_iter().flatten();
+    let joined = std::env::join_paths(std::iter::once(folder.join("bin")).chain(usual));
+    match joined {
+        Ok(path) => environment.with("PATH", path).with("VIRTUAL_ENV", folder),
+        Err(_) => environment,
     }
 }
 
@@ -174,6 +193,26 @@ pub(crate) fn shown_words(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    #[test]
+    fn servers_for_python_find_the_packages_of_the_project() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let usual = Environment::default().with("PATH", "/usr/bin:/bin");
+        let none = with_virtual_environment(usual.clone(), root);
+        assert_eq!((none.get("PATH"), none.get("VIRTUAL_ENV")), (usual.get("PATH"), None));
+        let own = root.join(".venv");
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        let found = with_virtual_environment(usual.clone(), root);
+        let expected = OsString::from(format!("{}/bin:/usr/bin:/bin", own.display()));
+        assert_eq!(found.get("PATH"), Some(expected.as_os_str()));
+        assert_eq!(found.get("VIRTUAL_ENV"), Some(own.as_os_str()));
+        let active = usual.clone().with("VIRTUAL_ENV", "/other");
+        assert_eq!(with_virtual_environment(active, root).get("PATH"), usual.get("PATH"));
+    }
 
     #[test]
     fn the_last_line_that_was_printed_tells_why() {

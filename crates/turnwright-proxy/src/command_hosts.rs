@@ -9,12 +9,14 @@ use turnwright_workspace::web::local_name_kind;
 
 use crate::hosts::{HostAccess, HostList, Target, registry_of};
 
-/// The most refused hosts that are remembered.
-const MAX_HOSTS: usize = 256;
+/// The most refused hosts that are remembered and reported.
+const MAX_REFUSED: usize = 8;
 /// The most questions that wait for the user. Further connections wait until there is room.
 const MAX_QUESTIONS: usize = 32;
-/// The most refused hosts that a report names.
-const MAX_NAMED: usize = 8;
+
+/// Reasons for refusals, as the end of a sentence about a host.
+const REJECTED: &str = "the user has refused it; do not try again";
+const DENIED: &str = "a rule denies it, or the user has for this session; do not work around it";
 
 /// The verdict on a host by the rules and earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,48 +40,6 @@ pub struct HostQuestion {
     _waiting: oneshot::Sender<()>,
 }
 
-/// The reason why a host was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostRefusal {
-    /// The user has refused the host.
-    Rejected,
-    /// A rule denies the host.
-    Denied,
-    /// The host is not known to be allowed, and nobody could be asked.
-    Unanswered,
-    /// The host is an address of this kind, as in "a private", or has only such addresses.
-    Address(&'static str),
-}
-
-impl HostRefusal {
-    /// Returns the reason and the remedy, as the end of a sentence about a host.
-    pub(crate) fn reason(self, host: &str) -> String {
-        match self {
-            HostRefusal::Rejected => "the user has refused it; do not try again".to_owned(),
-            HostRefusal::Denied => {
-                "a rule denies it, or the user has for this session; do not work around it"
-                    .to_owned()
-            }
-            HostRefusal::Unanswered => format!(
-                "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \
-                 \"https://{host}\""
-            ),
-            HostRefusal::Address(kind) => {
-                // The settings cannot allow addresses of other kinds.
-                let listing = if matches!(kind, "a literal" | "a private") {
-                    "the user can list it in `network` of `[sandbox]`, and "
-                } else {
-                    ""
-                };
-                format!(
-                    "it is {kind} address; {listing}a server of this machine is reached with \"escalate\": \
-                     \"localhost:PORT\""
-                )
-            }
-        }
-    }
-}
-
 /// The report on refused hosts, as a line for the model and one for the user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HostReport {
@@ -87,9 +47,9 @@ pub struct HostReport {
     pub for_user: String,
 }
 
-/// The hosts that were refused to a command, each with the last reason and the number of refusals.
+/// The hosts that were refused to a command, each with the last reason and the remedy.
 #[derive(Debug, Default)]
-pub struct RefusedHosts(Mutex<BTreeMap<String, (HostRefusal, u32)>>);
+pub struct RefusedHosts(Mutex<BTreeMap<String, String>>);
 
 /// The hosts of one command.
 pub struct CommandHosts {
@@ -123,15 +83,15 @@ impl CommandHosts {
     /// Returns the hosts to ask about together: the host in question and the undecided others of its registry. Empty if
     /// the host itself is decided.
     pub fn undecided(&self, question: &HostQuestion) -> Vec<String> {
-        let is_open = |target: &Target| self.decision(target).is_none();
-        if !is_open(&question.target) {
+        if self.decision(&question.target).is_some() {
             return Vec::new();
         }
         let host = question.target.to_string();
-        let others = registry_of(&host).filter(|other| {
-            *other != host && Target::parse(other, Some(443)).is_some_and(|target| is_open(&target))
+        let mut others: Vec<_> = registry_of(&host).filter(|other| *other != host).collect();
+        others.retain(|other| {
+            Target::parse(other, Some(443)).is_some_and(|target| self.decision(&target).is_none())
         });
-        std::iter::once(host.clone()).chain(others.map(str::to_owned)).collect()
+        std::iter::once(&*host).chain(others).map(str::to_owned).collect()
     }
 
     /// Stores the user's answer about hosts, which holds for this command only.
@@ -139,16 +99,19 @@ impl CommandHosts {
         self.answers.lock().extend(hosts.into_iter().map(|host| (host, is_allowed)));
     }
 
-    /// Returns how the command may reach a host. Waits for the user's answer if necessary.
-    pub(crate) async fn admit(&self, target: &Target) -> Result<HostAccess, HostRefusal> {
-        let decision = match self.decision(target) {
-            Some(decision) => decision,
-            None => {
-                self.ask(target).await;
-                self.decision(target).unwrap_or(Err(HostRefusal::Unanswered))
-            }
-        };
-        decision.inspect_err(|refusal| self.note_refusal(target, *refusal))
+    /// Returns how the command may reach a host, or the reason and the remedy if it may not. Waits for the user's answer
+    /// if necessary.
+    pub(crate) async fn admit(&self, target: &Target) -> Result<HostAccess, String> {
+        if let Some(decision) = self.decision(target) {
+            return decision;
+        }
+        self.ask(target).await;
+        self.decision(target).unwrap_or_else(|| {
+            Err(format!(
+                "it is not allowed, and nobody could be asked; if it is needed, call again with \"escalate\": \
+                 \"https://{target}\""
+            ))
+        })
     }
 
     /// Waits until the user has answered, or cannot be asked.
@@ -162,58 +125,54 @@ impl CommandHosts {
     }
 
     /// Returns the decision about a host; `None` if the user has to be asked.
-    fn decision(&self, target: &Target) -> Option<Result<HostAccess, HostRefusal>> {
+    fn decision(&self, target: &Target) -> Option<Result<HostAccess, String>> {
         let host = target.to_string();
         let verdict = (self.judge)(&host);
         if verdict == HostVerdict::Deny {
-            return Some(Err(HostRefusal::Denied));
+            return Some(Err(DENIED.to_owned()));
         }
         let listed = self.listed.access(target);
         let local_kind = match target.name() {
             Some(name) => local_name_kind(name),
-            // Only the settings can allow an address, because it does not show whose it is.
+            // It does not show whose it is.
             None => Some("a literal"),
         };
         if let (Some(kind), None) = (local_kind, listed) {
-            return Some(Err(HostRefusal::Address(kind)));
+            return Some(Err(address_refusal(kind)));
         }
         let answer = self.answers.lock().get(&host).copied();
         let access = listed.unwrap_or(HostAccess::Public);
         match (answer, verdict) {
             (Some(true), _) | (None, HostVerdict::Allow) => Some(Ok(access)),
-            (Some(false), _) => Some(Err(HostRefusal::Rejected)),
+            (Some(false), _) => Some(Err(REJECTED.to_owned())),
             (None, HostVerdict::Ask) => listed.map(Ok),
             (None, HostVerdict::MustAsk | HostVerdict::Deny) => None,
         }
     }
 
-    pub(crate) fn note_refusal(&self, target: &Target, refusal: HostRefusal) {
+    pub(crate) fn note_refusal(&self, target: &Target, why: &str) {
         let host = target.to_string();
         let mut refused = self.refused.0.lock();
-        if refused.len() < MAX_HOSTS || refused.contains_key(&host) {
-            let (last, count) = refused.entry(host).or_insert((refusal, 0));
-            *last = refusal;
-            *count = count.saturating_add(1);
+        if refused.len() < MAX_REFUSED || refused.contains_key(&host) {
+            refused.insert(host, why.to_owned());
         }
     }
+}
+
+/// Returns the reason for a refusal of an address of this kind, as in "a private", or a host with such addresses only.
+pub(crate) fn address_refusal(kind: &str) -> String {
+    format!(
+        "it is {kind} address; the user can list the name of a private host in `network` of `[sandbox]`, and a server of \
+         this machine is reached with \"escalate\": \"localhost:PORT\""
+    )
 }
 
 impl RefusedHosts {
     /// Reports the refused hosts, to the model with the reasons; `None` if there were none.
     pub fn report(&self) -> Option<HostReport> {
         let refused = self.0.lock();
-        let mut names = Vec::new();
-        let mut reasons = Vec::new();
-        for (host, (refusal, count)) in refused.iter().take(MAX_NAMED) {
-            let times = if *count == 1 { String::new() } else { format!(" ({count}×)") };
-            names.push(format!("{host}{times}"));
-            reasons.push(format!("{host}{times}: {}", refusal.reason(host)));
-        }
-        if refused.len() > MAX_NAMED {
-            let others = format!("{} more", refused.len() - MAX_NAMED);
-            names.push(others.clone());
-            reasons.push(others);
-        }
+        let names: Vec<_> = refused.keys().map(String::as_str).collect();
+        let reasons: Vec<_> = refused.iter().map(|(host, why)| format!("{host}: {why}")).collect();
         (!names.is_empty()).then(|| HostReport {
             for_model: format!("[sandbox: refused hosts: {}]", reasons.join(". ")),
             for_user: format!("[sandbox: refused hosts: {}]", names.join(", ")),
@@ -242,33 +201,28 @@ mod tests {
 
     #[test]
     fn a_denial_precedes_a_question_a_question_the_list_and_only_the_list_has_addresses() {
-        let listed = [
-            "denied.example",
-            "asked.example",
-            "listed.example",
-            "10.0.0.7",
-            "intern.corp",
-            "nexus:8081",
-        ];
+        let listed =
+            ["denied.example", "asked.example", "listed.example", "intern.corp", "nexus:8081"];
         let (hosts, _questions) = hosts(&listed, &["denied.example", "once.example"]);
         let named = Some(Ok(HostAccess::Named));
         let public = Some(Ok(HostAccess::Public));
+        let refused = Some(Err(()));
         for (host, expected) in [
-            ("denied.example", Some(Err(HostRefusal::Denied))),
+            ("denied.example", refused),
             ("asked.example", None),
             ("listed.example", named),
             ("granted.example", public),
             ("once.example", public),
             ("unknown.example", None),
-            ("10.0.0.7", named),
-            ("10.0.0.8", Some(Err(HostRefusal::Address("a literal")))),
-            ("93.184.216.34", Some(Err(HostRefusal::Address("a literal")))),
+            ("10.0.0.8", refused),
+            ("93.184.216.34", refused),
             ("intern.corp", named),
             ("nexus:8081", named),
-            ("other.corp", Some(Err(HostRefusal::Address("a private")))),
-            ("localhost", Some(Err(HostRefusal::Address("a private")))),
+            ("other.corp", refused),
+            ("localhost", refused),
         ] {
-            assert_eq!(hosts.decision(&target(host)), expected, "{host}");
+            let decision = hosts.decision(&target(host));
+            assert_eq!(decision.map(|decision| decision.map_err(drop)), expected, "{host}");
         }
     }
 
@@ -290,32 +244,22 @@ mod tests {
         assert_eq!(hosts.refused().report(), None);
     }
 
-    #[test]
-    fn listing_is_proposed_only_where_it_helps() {
-        for (kind, expected) in [("a literal", true), ("a private", true), ("a link-local", false)]
-        {
-            let reason = HostRefusal::Address(kind).reason("a.example");
-            assert_eq!(reason.contains("list it"), expected, "{reason}");
-            assert!(reason.ends_with("with \"escalate\": \"localhost:PORT\""), "{reason}");
-        }
-    }
-
     #[tokio::test]
     async fn what_nobody_can_be_asked_about_is_refused_and_named() {
         let (hosts, questions) = hosts(&[], &[]);
         drop(questions);
-        for host in ["a.example", "a.example", "b.example:22", "denied.example", "10.0.0.1"] {
-            hosts.admit(&target(host)).await.unwrap_err();
-        }
         hosts.answer(vec!["c.example".to_owned()], false);
-        assert_eq!(hosts.admit(&target("c.example")).await, Err(HostRefusal::Rejected));
+        for host in ["a.example", "b.example:22", "c.example", "denied.example", "10.0.0.1"] {
+            let why = hosts.admit(&target(host)).await.unwrap_err();
+            hosts.note_refusal(&target(host), &why);
+        }
         let report = hosts.refused().report().unwrap();
         assert_eq!(
             report.for_user,
-            "[sandbox: refused hosts: 10.0.0.1, a.example (2×), b.example:22, c.example, denied.example]"
+            "[sandbox: refused hosts: 10.0.0.1, a.example, b.example:22, c.example, denied.example]"
         );
         for part in [
-            "a.example (2×): it is not allowed, and nobody could be asked",
+            "a.example: it is not allowed, and nobody could be asked",
             "\"escalate\": \"https://b.example:22\"",
             "c.example: the user has refused it",
             "denied.example: a rule denies it",

@@ -4,39 +4,41 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use futures_util::future::{BoxFuture, select_ok};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 use turnwright_workspace::web::reserved_kind;
-use url::{Host, Url};
+use url::Url;
 
-use crate::command_hosts::HostRefusal;
+use crate::command_hosts::address_refusal;
 use crate::hosts::{HostAccess, Target};
 
-/// The time limit for a look-up, and for an attempt to connect.
+/// The time limit for an attempt to connect, and for the answer of a proxy.
 const TIME: Duration = Duration::from_secs(10);
-/// The most addresses of each family that are tried.
-const MAX_ADDRESSES: usize = 2;
+/// The most addresses of a host that are tried.
+const MAX_ADDRESSES: usize = 16;
 /// The delay between the starts of two attempts to connect.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// The most names that are looked up at the same time.
-const MAX_LOOKUPS: usize = 8;
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
+
+/// Limits how many names are looked up at the same time, because each takes a thread.
+static LOOKUPS: Semaphore = Semaphore::const_new(32);
 
 /// The reason why there is no connection to a host.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    Refused(HostRefusal),
+    /// The reason and the remedy.
+    Refused(String),
     /// The host was not found, or does not answer.
     Failed(String),
 }
@@ -47,27 +49,40 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Looks up hosts and decides to which addresses connections are allowed.
-#[derive(Clone)]
-pub(crate) struct Dialer {
-    pub(crate) lookup: fn(&str) -> io::Result<Vec<IpAddr>>,
-    /// Returns the kind of an address that must not be reached, as in "a private".
-    pub(crate) refuses: fn(IpAddr, HostAccess) -> Option<&'static str>,
-    /// The proxy for a URL, as the environment spells it.
-    pub(crate) proxy: fn(&Url) -> Option<String>,
-    /// Limits concurrent look-ups, because each takes a thread.
-    lookups: Arc<Semaphore>,
+/// A function that connects to a host. Tests have one of their own.
+pub(crate) type Dial = fn(Target, HostAccess) -> BoxFuture<'static, Result<TcpStream, DialError>>;
+
+/// Connects to a host.
+pub(crate) async fn dial(target: Target, access: HostAccess) -> Result<TcpStream, DialError> {
+    let url = Url::parse(&format!("https://{}:{}/", target.host, target.port));
+    if let Some(proxy) = url.ok().and_then(|url| turnwright_http::proxy_url(&url)) {
+        return dial_through(&proxy, &target).await;
+    }
+    let permit = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+    let looking = spawn_blocking(move || {
+        let found = (target.host.to_string().as_str(), target.port).to_socket_addrs();
+        // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
+        drop(permit);
+        found
+    });
+    let found = looking.await.map_err(io::Error::from)??;
+    connect_to_any(allowed_addresses(found, access)?).await
 }
 
-impl Default for Dialer {
-    fn default() -> Dialer {
-        Dialer {
-            lookup: |name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()),
-            refuses: refused_kind,
-            proxy: turnwright_http::proxy_url,
-            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+/// Keeps the addresses that may be reached. Others are never tried, not even if these fail.
+fn allowed_addresses(
+    found: impl Iterator<Item = SocketAddr>,
+    access: HostAccess,
+) -> Result<Vec<SocketAddr>, DialError> {
+    let mut error = DialError::Failed("it has no address".to_owned());
+    let mut allowed = Vec::new();
+    for address in found.take(MAX_ADDRESSES) {
+        match refused_kind(address.ip(), access) {
+            Some(kind) => error = DialError::Refused(address_refusal(kind)),
+            None => allowed.push(address),
         }
     }
+    if allowed.is_empty() { Err(error) } else { Ok(allowed) }
 }
 
 /// Returns the kind of an address that must not be reached: any that is not clearly public or belongs to this machine.
@@ -81,82 +96,17 @@ fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
     }
 }
 
-impl Dialer {
-    /// Connects to a host.
-    pub(crate) async fn dial(
-        &self,
-        target: &Target,
-        access: HostAccess,
-    ) -> Result<TcpStream, DialError> {
-        let url = Url::parse(&format!("https://{}:{}/", target.host, target.port));
-        if let Some(proxy) = url.ok().and_then(|url| (self.proxy)(&url)) {
-            return dial_through(&proxy, target).await;
-        }
-        let room = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
-        let dialer = self.clone();
-        let host = target.host.clone();
-        let looking = spawn_blocking(move || {
-            let found = dialer.addresses(&host, access);
-            // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
-            drop(room);
-            found
-        });
-        let found = timeout(TIME, looking).await.map_err(io::Error::from)?;
-        connect_to_any(found.map_err(io::Error::other)??, target.port).await
-    }
-
-    /// Returns the addresses of a host to which connections are allowed. Blocks.
-    fn addresses(&self, host: &Host, access: HostAccess) -> Result<Vec<IpAddr>, DialError> {
-        let found = match host {
-            Host::Domain(name) => (self.lookup)(name)?,
-            Host::Ipv4(address) => vec![IpAddr::V4(*address)],
-            Host::Ipv6(address) => vec![IpAddr::V6(*address)],
-        };
-        let mut refused = None;
-        let mut addresses = Vec::new();
-        let mut counts = [0; 2];
-        for address in found {
-            // Limit each family separately, because one of them may not work in this network.
-            let count = &mut counts[usize::from(address.is_ipv6())];
-            match (self.refuses)(address, access) {
-                Some(kind) => refused = Some(kind),
-                None if *count == MAX_ADDRESSES => {}
-                None => {
-                    *count += 1;
-                    addresses.push(address);
-                }
-            }
-        }
-        match refused {
-            Some(kind) if addresses.is_empty() => {
-                Err(DialError::Refused(HostRefusal::Address(kind)))
-            }
-            _ => Ok(addresses),
-        }
-    }
+/// Connects to the first of these addresses, of which there is at least one, that answers.
+async fn connect_to_any(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+    let numbered = addresses.into_iter().zip(0..);
+    let attempts =
+        numbered.map(|(address, number)| Box::pin(connect_after(HEAD_START * number, address)));
+    Ok(select_ok(attempts).await?.0)
 }
 
-/// Connects to the first of these addresses that answers.
-async fn connect_to_any(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream, DialError> {
-    let mut attempts = JoinSet::new();
-    let mut wait = Duration::ZERO;
-    for address in addresses {
-        attempts.spawn(connect(SocketAddr::new(address, port), wait));
-        wait += HEAD_START;
-    }
-    let mut failure = DialError::Failed("it has no address".to_owned());
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt.map_err(io::Error::from) {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) | Err(error) => failure = error.into(),
-        }
-    }
-    Err(failure)
-}
-
-async fn connect(address: SocketAddr, wait: Duration) -> io::Result<TcpStream> {
-    sleep(wait).await;
-    timeout(TIME, TcpStream::connect(address)).await.map_err(io::Error::from)?
+async fn connect_after(delay: Duration, address: SocketAddr) -> io::Result<TcpStream> {
+    sleep(delay).await;
+    timeout(TIME, TcpStream::connect(address)).await?
 }
 
 /// Connects to a host through the user's proxy.
@@ -174,11 +124,14 @@ async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialErr
     let header = authorization(&url);
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let status = timeout(TIME, read_status(&mut stream)).await.map_err(io::Error::from)??;
-    if !(200..300).contains(&status) {
-        return Err(DialError::Failed(format!("the proxy of this machine answers with {status}")));
+    let head = timeout(TIME, read_head(&mut stream)).await.map_err(io::Error::from)??;
+    let status = head.split_ascii_whitespace().nth(1).unwrap_or_default();
+    if status.starts_with('2') && head.ends_with("\r\n\r\n") {
+        Ok(stream)
+    } else {
+        let shown = text::first_chars(status, 3);
+        Err(DialError::Failed(format!("the proxy of this machine answers with {shown:?}")))
     }
-    Ok(stream)
 }
 
 /// Returns the header line for the name and password in the URL of a proxy; empty if there are none.
@@ -191,24 +144,18 @@ fn authorization(proxy: &Url) -> String {
     format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain))
 }
 
-/// Reads the head of a proxy's answer and nothing beyond it. Returns the status.
-async fn read_status(stream: &mut TcpStream) -> Result<u16, DialError> {
+/// Reads the head of a proxy's answer and nothing beyond it.
+async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_ANSWER_BYTES {
         head.push(stream.read_u8().await?);
     }
-    let answer = String::from_utf8_lossy(&head);
-    let status = answer.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
-    let is_whole = head.ends_with(b"\r\n\r\n");
-    status.filter(|_| is_whole).ok_or_else(|| {
-        DialError::Failed("the proxy of this machine does not speak HTTP".to_owned())
-    })
+    Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::net::Ipv4Addr;
 
     use tokio::net::TcpListener;
 
@@ -242,33 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_turns_private_is_not_reached() {
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
-        let lookup = |_: &str| {
-            let number = ASKED.fetch_add(1, Ordering::Relaxed);
-            Ok(vec![["93.184.216.34", "127.0.0.1"][number].parse().unwrap()])
+    fn only_allowed_addresses_are_left() {
+        let allowed = |all: &[&str]| {
+            let found = all.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 443));
+            let allowed = allowed_addresses(found, HostAccess::Public).ok()?;
+            Some(allowed.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>())
         };
-        let dialer = Dialer { lookup, ..Dialer::default() };
-        let host = Host::Domain("rebinding.example".to_owned());
-        let found = dialer.addresses(&host, HostAccess::Public).unwrap();
-        assert_eq!(found, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
-        let error = dialer.addresses(&host, HostAccess::Public).unwrap_err();
-        let is_loopback = matches!(error, DialError::Refused(HostRefusal::Address("a loopback")));
-        assert!(is_loopback, "{error:?}");
-    }
-
-    #[test]
-    fn addresses_of_both_families_are_tried() {
-        let lookup = |_: &str| {
-            let names =
-                ["2606:4700::1", "2606:4700::2", "10.0.0.1", "2606:4700::3", "93.184.216.34"];
-            Ok(names.iter().map(|name| name.parse().unwrap()).collect())
-        };
-        let dialer = Dialer { lookup, ..Dialer::default() };
-        let host = Host::Domain("a.example".to_owned());
-        let found = dialer.addresses(&host, HostAccess::Public).unwrap();
-        let shown: Vec<_> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["2606:4700::1", "2606:4700::2", "93.184.216.34"]);
+        let mixed = ["2606:4700::1", "10.0.0.1", "93.184.216.34", "127.0.0.1"];
+        let expected = ["2606:4700::1", "93.184.216.34"].map(str::to_owned);
+        assert_eq!(allowed(&mixed), Some(expected.to_vec()));
+        assert_eq!((allowed(&["127.0.0.1"]), allowed(&[])), (None, None));
     }
 
     #[tokio::test]
@@ -276,10 +206,10 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         // No host has an address of this range, which is reserved for documentation.
-        let nowhere = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-        let addresses = vec![nowhere, IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let nowhere = SocketAddr::new("2001:db8::1".parse().unwrap(), port);
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let began = std::time::Instant::now();
-        connect_to_any(addresses, port).await.unwrap();
+        connect_to_any(vec![nowhere, here]).await.unwrap();
         assert!(began.elapsed() < TIME);
     }
 }

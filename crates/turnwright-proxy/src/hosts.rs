@@ -1,5 +1,5 @@
 //! Hosts, as requests and settings name them, and package registries. Names are checked before they are compared: they
-//! may contain only letters, digits, `-` and `_` between dots. Names are compared label by label.
+//! may contain only letters, digits, `-` and `_` between dots.
 
 use std::fmt;
 
@@ -43,17 +43,7 @@ impl Target {
     /// Parses `HOST:PORT`, or `HOST` if there is a default port; `None` if the host is not a valid name or address.
     pub fn parse(authority: &str, default_port: Option<u16>) -> Option<Target> {
         let (host, port) = split_port(authority)?;
-        Target::new(parse_host(host)?, port.or(default_port)?)
-    }
-
-    /// Returns `None` for port 0.
-    pub(crate) fn new(host: Host, port: u16) -> Option<Target> {
-        let host = match host {
-            // For a mapped address, the kernel connects to the IPv4 address.
-            Host::Ipv6(address) => address.to_ipv4_mapped().map_or(Host::Ipv6(address), Host::Ipv4),
-            host => host,
-        };
-        (port != 0).then_some(Target { host, port })
+        Some(Target { host: parse_host(host)?, port: port.or(default_port)? })
     }
 
     /// Returns true for a name that has no special meaning on this machine or its network.
@@ -81,9 +71,10 @@ impl fmt::Display for Target {
 /// Splits a host from its port, if it has one. An IPv6 address must be in brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     match authority.rsplit_once(':') {
-        Some((host, port)) if !authority.ends_with(']') => {
-            let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-            Some((host, Some(port.parse().ok().filter(|_| is_number)?)))
+        Some((host, digits)) if !authority.ends_with(']') => {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let port = digits.parse::<u16>().ok().filter(|port| is_number && *port != 0)?;
+            Some((host, Some(port)))
         }
         _ => Some((authority, None)),
     }
@@ -119,7 +110,7 @@ pub struct HostList(Vec<HostEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostEntry {
-    host: Host,
+    name: String,
     /// The port; `None` stands for all [`USUAL_PORTS`].
     port: Option<u16>,
     /// True if the entry stands for all hosts below the name, but not for the name itself.
@@ -128,7 +119,7 @@ struct HostEntry {
 }
 
 impl HostList {
-    /// Parses a list of `NAME`, `*.NAME`, each with `:PORT` or without, addresses, and ecosystems of [`REGISTRIES`].
+    /// Parses a list of `NAME`, `*.NAME`, each with `:PORT` or without, and ecosystems of [`REGISTRIES`].
     /// Other entries are ignored.
     pub fn parse(entries: &[String]) -> HostList {
         HostList(entries.iter().filter_map(|entry| parse_entry(entry)).flatten().collect())
@@ -146,52 +137,42 @@ impl HostList {
 
     /// Returns the kinds of addresses at which a host is allowed; `None` if it is not in the list.
     pub fn access(&self, target: &Target) -> Option<HostAccess> {
-        let matching = self.0.iter().filter(|entry| entry.matches(target));
+        let name = target.name()?;
+        let matching = self.0.iter().filter(|entry| entry.matches(name, target.port));
         matching.map(|entry| entry.access).max()
     }
 }
 
 impl HostEntry {
-    fn matches(&self, target: &Target) -> bool {
-        let is_port =
-            self.port.map_or(USUAL_PORTS.contains(&target.port), |port| port == target.port);
-        is_port
-            && match (&self.host, target.name()) {
-                (Host::Domain(above), Some(name)) if self.is_wildcard => is_below(name, above),
-                (host, _) => *host == target.host,
-            }
+    fn matches(&self, name: &str, port: u16) -> bool {
+        let is_name = if self.is_wildcard {
+            name.strip_suffix(self.name.as_str()).is_some_and(|rest| rest.ends_with('.'))
+        } else {
+            name == self.name
+        };
+        is_name && self.port.map_or(USUAL_PORTS.contains(&port), |own| own == port)
     }
-}
-
-/// Returns true if a name ends with all labels of `above` and has further ones before them.
-fn is_below(name: &str, above: &str) -> bool {
-    let mut labels = name.rsplit('.');
-    above.rsplit('.').all(|label| labels.next() == Some(label)) && labels.next().is_some()
 }
 
 fn parse_entry(text: &str) -> Option<Vec<HostEntry>> {
     if let Some((_, hosts)) = REGISTRIES.iter().find(|(ecosystem, _)| *ecosystem == text) {
         let entries = hosts.split(' ').map(|name| HostEntry {
-            host: Host::Domain(name.to_owned()),
+            name: name.to_owned(),
             port: None,
             is_wildcard: false,
             access: HostAccess::Public,
         });
         return Some(entries.collect());
     }
-    let (name, is_wildcard) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
-    let (host, port) = split_port(name)?;
-    let host = parse_host(host)?;
-    let is_clear = match &host {
-        Host::Domain(name) => {
-            let is_local = name == "localhost" || is_below(name, "localhost");
-            // A single word is probably a mistyped ecosystem, and a wildcard must not cover a top-level domain.
-            !is_local && (name.contains('.') || port.is_some() && !is_wildcard)
-        }
-        Host::Ipv4(_) | Host::Ipv6(_) => !is_wildcard,
-    };
+    let above = text.strip_prefix("*.");
+    let is_wildcard = above.is_some();
+    let (host, port) = split_port(above.unwrap_or(text))?;
+    let Host::Domain(name) = parse_host(host)? else { return None };
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    // A single word is probably a mistyped ecosystem, and a wildcard must not cover a top-level domain.
+    let is_clear = name.contains('.') || port.is_some() && !is_wildcard;
     let access = if is_wildcard { HostAccess::Public } else { HostAccess::Named };
-    (is_clear && port != Some(0)).then(|| vec![HostEntry { host, port, is_wildcard, access }])
+    (is_clear && !is_local).then(|| vec![HostEntry { name, port, is_wildcard, access }])
 }
 
 #[cfg(test)]
@@ -208,7 +189,7 @@ mod tests {
             ("127.1:80", Some("127.0.0.1")),
             ("0x7f000001:80", Some("127.0.0.1")),
             ("2130706433:80", Some("127.0.0.1")),
-            ("[::ffff:10.0.0.1]:443", Some("10.0.0.1")),
+            ("[::ffff:10.0.0.1]:443", Some("[::ffff:a00:1]")),
             ("[2606:4700::1]:9000", Some("[2606:4700::1]:9000")),
             ("a.example", None),
             ("a.example:0", None),
@@ -252,8 +233,6 @@ mod tests {
             ("*.a.example", "a.example:443", None),
             ("*.a.example", "ba.example:443", None),
             ("*.a.example", "a.example.evil.example:443", None),
-            ("10.0.0.7:8081", "10.0.0.7:8081", Some(Named)),
-            ("10.0.0.7", "10.0.0.8:80", None),
             ("nexus:8081", "nexus:8081", Some(Named)),
             ("python", "pypi.org:443", Some(Public)),
             ("python", "files.pythonhosted.org:443", Some(Public)),
@@ -275,7 +254,9 @@ mod tests {
             "localhost",
             "localhost:80",
             "a.localhost",
-            "*.10.0.0.1",
+            "10.0.0.7",
+            "10.0.0.7:8081",
+            "[2001:db8::7]",
             "https://a.example",
             "a.example/x",
             "a.example:0",

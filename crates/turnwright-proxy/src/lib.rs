@@ -13,7 +13,6 @@ mod dial;
 mod hosts;
 mod variables;
 
-use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,11 +23,12 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use turnwright_types::secret::Secret;
 
 pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict, RefusedHosts};
 pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
 
-use dial::Dialer;
+use dial::Dial;
 
 /// The most connections that are open at the same time. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
@@ -38,22 +38,14 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const NAME: &str = "tw";
 
 /// The proxy of one command.
+#[derive(Debug)]
 pub struct CommandProxy {
     listener: TcpListener,
     address: SocketAddr,
-    token: String,
+    token: Secret,
     /// False if programs cannot be given a token. Then only the port shows which command a connection belongs to.
     needs_token: bool,
-    dialer: Dialer,
-}
-
-impl Debug for CommandProxy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("CommandProxy")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
+    dial: Dial,
 }
 
 impl CommandProxy {
@@ -61,8 +53,9 @@ impl CommandProxy {
     /// able to connect.
     pub fn new(listener: TcpListener, needs_token: bool) -> io::Result<CommandProxy> {
         let address = listener.local_addr()?;
-        let token = uuid::Uuid::new_v4().simple().to_string();
-        Ok(CommandProxy { listener, address, token, needs_token, dialer: Dialer::default() })
+        let token = Secret::from(uuid::Uuid::new_v4().simple().to_string());
+        let dial: Dial = |target, access| Box::pin(dial::dial(target, access));
+        Ok(CommandProxy { listener, address, token, needs_token, dial })
     }
 
     /// Returns the address at which the proxy listens.
@@ -72,7 +65,7 @@ impl CommandProxy {
 
     /// Returns the value of the header with which programs log in.
     fn login(&self) -> String {
-        format!("Basic {}", BASE64_STANDARD.encode(format!("{NAME}:{}", self.token)))
+        format!("Basic {}", BASE64_STANDARD.encode(format!("{NAME}:{}", self.token.expose())))
     }
 
     /// Serves the command until the future is dropped, which must happen when the command ends.
@@ -111,11 +104,4 @@ where
         }
         while connections.try_join_next().is_some() {}
     }
-}
-
-/// Returns the token in the value of a login header.
-#[cfg(test)]
-fn token_of(login: &str) -> String {
-    let decoded = BASE64_STANDARD.decode(login.trim_start_matches("Basic ")).unwrap();
-    String::from_utf8(decoded).unwrap().trim_start_matches("tw:").to_owned()
 }

@@ -31,7 +31,7 @@ impl CommandProxy {
         value: impl Fn(&str) -> Option<&'a str>,
     ) -> Vec<(&'static str, String)> {
         let address = self.address();
-        let url = format!("http://{}:{}@{address}", crate::NAME, self.token);
+        let url = format!("http://{}:{}@{address}", crate::NAME, self.token.expose());
         let proxy = PROXY.split(' ').map(|name| (name, url.clone()));
         let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, DIRECT.to_owned()));
         let unset = PATIENCE.iter().filter(|(name, _)| value(name).is_none());
@@ -73,7 +73,7 @@ mod tests {
         let value = |wanted: &str| {
             variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
         };
-        let url = format!("http://tw:{}@{}", proxy.token, proxy.address());
+        let url = format!("http://tw:{}@{}", proxy.token.expose(), proxy.address());
         assert_eq!(value("https_proxy"), Some(url.as_str()));
         assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
         assert_eq!(value("NO_PROXY"), Some(DIRECT));

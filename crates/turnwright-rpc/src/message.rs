@@ -20,19 +20,22 @@ impl RequestId {
         RequestId("null".into())
     }
 
-    /// Accepts a string, an integer or null. Also used for the id inside `$/cancel_request`.
+    /// Accepts a string, an integer or null. Some languages have no integers and write `1.0`. Also used for the id
+    /// inside `$/cancel_request`.
     pub fn parse(raw: &RawValue) -> Option<RequestId> {
         let text = raw.get();
+        let whole = text.strip_suffix(".0").unwrap_or(text);
         let is_valid = text == "null"
             || text.starts_with('"')
-            || text.parse::<i64>().is_ok()
-            || text.parse::<u64>().is_ok();
+            || whole.parse::<i64>().is_ok()
+            || whole.parse::<u64>().is_ok();
         is_valid.then(|| RequestId(text.into()))
     }
 
-    /// The id as an integer: the form that our own requests use.
-    pub(super) fn as_u64(&self) -> Option<u64> {
-        self.0.parse().ok()
+    /// The id as an integer: the form that our own requests use. Some peers send it back as a string or as `1.0`.
+    pub fn as_u64(&self) -> Option<u64> {
+        let text = self.0.trim_matches('"');
+        text.strip_suffix(".0").unwrap_or(text).parse().ok()
     }
 }
 
@@ -183,7 +186,8 @@ pub fn parse_line(line: &[u8]) -> ParsedLine {
     let Ok(text) = std::str::from_utf8(line) else {
         return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
     };
-    let text = text.trim_matches([' ', '\t', '\r', '\n']);
+    // Some runtimes write a byte order mark before their first output.
+    let text = text.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
     let error = match text.as_bytes().first() {
         None => return ParsedLine::Ignored,
         Some(b'{') => match serde_json::from_str::<RawMessage<'_>>(text) {
@@ -257,7 +261,10 @@ fn params_are_structured(params: Option<&RawValue>) -> bool {
 
 fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
     let id = raw.id.and_then(RequestId::parse);
-    let result = match (raw.result, raw.error) {
+    // Some peers write both fields, one of them null.
+    let error = raw.error.filter(|error| error.get() != "null" || raw.result.is_none());
+    let value = raw.result.filter(|result| result.get() != "null" || error.is_none());
+    let result = match (value, error) {
         (Some(result), None) => Ok(result.to_owned()),
         (None, Some(error)) => Err(read_error(error)),
         // Without a result and an error it is a request that lacks its method (R-TR-8).

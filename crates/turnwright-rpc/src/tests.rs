@@ -41,10 +41,18 @@ fn each_line_gets_what_json_rpc_prescribes() {
             r#"{"jsonrpc":"2.0","id":18446744073709551615,"method":"a"}"#,
             "request 18446744073709551615 a",
         ),
+        ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}", "request 1 a"),
+        (r#"{"jsonrpc":"2.0","id":1.0,"method":"a"}"#, "request 1.0 a"),
         (r#"{"jsonrpc":"2.0","method":"\u0061b"}"#, "notification ab"),
         (r#"{"jsonrpc":"2.0","id":3,"result":null}"#, "response 3 null"),
         (r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"no"}}"#, "error 3 -1 no"),
         (r#"{"jsonrpc":"2.0","id":3,"error":"odd"}"#, "error 3 -32603 \"odd\""),
+        (r#"{"jsonrpc":"2.0","id":3,"result":{},"error":null}"#, "response 3 {}"),
+        (r#"{"jsonrpc":"2.0","id":3,"result":null,"error":null}"#, "response 3 null"),
+        (
+            r#"{"jsonrpc":"2.0","id":3,"result":null,"error":{"code":-1,"message":"no"}}"#,
+            "error 3 -1 no",
+        ),
         (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#, "error null -1 no"),
         // −32700
         ("{oops", "refused null -32700"),
@@ -204,6 +212,26 @@ async fn a_request_that_times_out_is_withdrawn_and_its_late_response_is_ignored(
         panic!("not a response")
     };
     peer.complete(&id, result);
+}
+
+#[tokio::test]
+async fn a_response_whose_id_comes_back_in_another_form_is_delivered() {
+    for id in ["0", "\"0\"", "0.0"] {
+        let peer = Peer::new(Outbox::start(std::io::sink()).unwrap());
+        let asking = peer.request("ask", &"?", Duration::from_secs(60));
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#);
+        let answering = async {
+            tokio::task::yield_now().await;
+            let ParsedLine::Message(RpcMessage::Response { id, result }) =
+                parse_line(line.as_bytes())
+            else {
+                panic!("not a response")
+            };
+            peer.complete(&id, result);
+        };
+        let (answer, ()) = tokio::join!(asking, answering);
+        assert_eq!(answer.unwrap().get(), "1", "{id}");
+    }
 }
 
 #[test]

@@ -20,15 +20,15 @@ WITH spent AS (
   WHERE usage.at >= ?1 AND usage.at >= sessions.created_at
   GROUP BY usage.session, usage.turn
 ), called AS (
-  SELECT calls.session, calls.turn, count(*) AS calls, sum(status = 'error') AS failed,
-    sum(tool_name = 'read_file') AS reads, sum(tool_name IN ('edit_file', 'write_file', 'apply_patch')) AS edits,
+  SELECT calls.session, calls.turn, sum(tool_name = 'read_file') AS reads,
+    sum(tool_name IN ('edit_file', 'write_file', 'apply_patch')) AS edits,
     sum(tool_name IN ('edit_file', 'write_file', 'apply_patch') AND status = 'error') AS failed_edits,
     sum(result LIKE '%[You have made this call%') AS loops
   FROM calls JOIN sessions ON sessions.key = calls.session
   WHERE asked_at >= ?1 AND asked_at >= sessions.created_at
   GROUP BY calls.session, calls.turn
 ), worked AS (
-  SELECT spent.*, called.calls, failed, reads, edits, failed_edits, loops, usage.model, usage.served,
+  SELECT spent.*, reads, edits, failed_edits, loops, usage.model, usage.served,
     sessions.helper_of IS NULL AS is_task,
     date(spent.at / 1000, 'unixepoch', '-6 days', 'weekday 1') AS week,
     CASE WHEN json_valid(turns.facts) THEN turns.facts END AS facts
@@ -40,8 +40,7 @@ SELECT json_object('week', week, 'model', model,
   'served', json_group_array(DISTINCT served) FILTER (WHERE served IS NOT NULL),
   'tasks', count(DISTINCT CASE WHEN is_task THEN session END),
   'counts', json_object('turns', sum(is_task), 'requests', sum(requests), 'input', sum(input), 'cached', sum(cached),
-    'output', sum(output), 'cost', sum(cost), 'calls', coalesce(sum(calls), 0),
-    'failed_calls', coalesce(sum(failed), 0), 'reads', coalesce(sum(reads), 0), 'edits', coalesce(sum(edits), 0),
+    'output', sum(output), 'cost', sum(cost), 'reads', coalesce(sum(reads), 0), 'edits', coalesce(sum(edits), 0),
     'failed_edits', coalesce(sum(failed_edits), 0),
     'loops', sum(CAST(coalesce(json_extract(facts, '$.loops'), loops, 0) AS INTEGER)),
     'judged_turns', sum(is_task AND facts IS NOT NULL),
@@ -60,8 +59,6 @@ pub struct WorkCounts {
     pub output: u64,
     /// US dollars, as far as they are known.
     pub cost: Option<f64>,
-    pub calls: u64,
-    pub failed_calls: u64,
     /// Calls that read files.
     pub reads: u64,
     /// Calls that change files.
@@ -89,32 +86,16 @@ pub struct WeekOfWork {
     pub counts: WorkCounts,
 }
 
-/// Counts the work of all sessions since a time, by week and model, in the order of both.
-pub fn weeks_of_work(
+/// Counts the work of all sessions since a time, by week and model, in the order of both. Without a time it is all
+/// work, as if it were that of one week and model.
+pub fn count_work(
     connection: &Connection,
-    since: SystemTime,
+    since: Option<SystemTime>,
 ) -> Result<Vec<WeekOfWork>, StoreError> {
-    count_work(connection, since, true)
-}
-
-/// Counts the work of all sessions as if it were that of one week and model; `None` if there is none.
-pub fn all_work(connection: &Connection) -> Result<Option<WeekOfWork>, StoreError> {
-    Ok(count_work(connection, SystemTime::UNIX_EPOCH, false)?.pop())
-}
-
-fn count_work(
-    connection: &Connection,
-    since: SystemTime,
-    is_split: bool,
-) -> Result<Vec<WeekOfWork>, StoreError> {
+    let begin = to_millis(since.unwrap_or(SystemTime::UNIX_EPOCH));
     let mut query = connection.prepare(WORK)?;
-    let rows =
-        query.query_map(params![to_millis(since), is_split], |row| row.get::<_, String>(0))?;
-    let mut weeks = Vec::new();
-    for row in rows {
-        weeks.push(serde_json::from_str(&row?)?);
-    }
-    Ok(weeks)
+    let rows = query.query_map(params![begin, since.is_some()], |row| row.get::<_, String>(0))?;
+    rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +122,7 @@ mod tests {
             let insert = "INSERT INTO usage (session, turn, at, model, input, output, cached) VALUES (1, ?, ?, 'm', 1, 1, 0)";
             connection.execute(insert, params![turn, seconds * 1_000]).unwrap();
         }
-        let weeks = weeks_of_work(&connection, SystemTime::UNIX_EPOCH).unwrap();
+        let weeks = count_work(&connection, Some(SystemTime::UNIX_EPOCH)).unwrap();
         let found: Vec<_> = weeks.iter().map(|week| (&*week.week, week.counts.turns)).collect();
         assert_eq!(found, [("2026-10-26", 1), ("2026-11-02", 2), ("2026-11-09", 1)]);
     }
@@ -169,7 +150,7 @@ mod tests {
                    (2, 'd', 1, 0, 1, 'x', 'read_file', '{{}}', 'success', NULL, {begun});"
             ))
             .unwrap();
-        let weeks = weeks_of_work(&connection, SystemTime::UNIX_EPOCH).unwrap();
+        let weeks = count_work(&connection, Some(SystemTime::UNIX_EPOCH)).unwrap();
         let [week] = &weeks[..] else { panic!("{weeks:?}") };
         assert_eq!((&*week.week, week.tasks, &*week.model), ("2026-11-02", 1, "m"));
         assert_eq!(week.served.len(), 1);
@@ -180,8 +161,6 @@ mod tests {
             cached: 81,
             output: 21,
             cost: Some(0.5),
-            calls: 4,
-            failed_calls: 1,
             reads: 2,
             edits: 2,
             failed_edits: 1,
@@ -190,8 +169,8 @@ mod tests {
             proven_turns: 1,
         };
         assert_eq!(week.counts, expected);
-        assert_eq!(all_work(&connection).unwrap().as_ref(), Some(week));
+        assert_eq!(count_work(&connection, None).unwrap(), weeks);
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(MONDAY + DAY);
-        assert!(weeks_of_work(&connection, later).unwrap().is_empty());
+        assert!(count_work(&connection, Some(later)).unwrap().is_empty());
     }
 }

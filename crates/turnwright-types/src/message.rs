@@ -539,9 +539,6 @@ pub fn omitted_media_note(kind: &str, mime: &str) -> String {
     format!("[{kind} omitted ({mime}): this model does not accept {kind} input]")
 }
 
-/// Begins the text of an attached document until its turn reads it. Its bytes in base64 follow.
-pub const UNREAD_DOCUMENT: &str = "data:document;base64,";
-
 /// The text of an attached file that is a picture. The picture follows it, for models that take pictures.
 pub const ATTACHED_PICTURE: &str = "[picture]";
 

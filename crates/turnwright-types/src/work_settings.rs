@@ -23,12 +23,8 @@ impl Verify {
     }
 
     pub fn parse(name: &str) -> Option<Verify> {
-        match name {
-            "off" => Some(Verify::Off),
-            "auto" => Some(Verify::Auto),
-            "always" => Some(Verify::Always),
-            _ => None,
-        }
+        let all = [Verify::Off, Verify::Auto, Verify::Always];
+        all.into_iter().find(|verify| verify.id() == name)
     }
 }
 
@@ -76,12 +72,8 @@ impl ToolChoice {
     pub const NAMES: [&str; 3] = ["auto", "all", "few"];
 
     pub fn parse(name: &str) -> Option<ToolChoice> {
-        match name {
-            "auto" => Some(ToolChoice::Auto),
-            "all" => Some(ToolChoice::All),
-            "few" => Some(ToolChoice::Few),
-            _ => None,
-        }
+        let all = [ToolChoice::Auto, ToolChoice::All, ToolChoice::Few];
+        all.into_iter().find(|choice| ToolChoice::NAMES[*choice as usize] == name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Custom commands: Markdown files that the user runs as `/name`. A command is text for the model and
 //! nothing else: nothing in it is executed, and it grants no permissions.
 
-use std::fs;
+use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -90,11 +90,11 @@ fn visit(
         let name = entry.file_name();
         let path = entry.path();
         let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
-        if kind.is_dir()
-            && prefix.matches(':').count() + 1 < MAX_DEPTH
+        if prefix.matches(':').count() + 1 < MAX_DEPTH
             && let Some(name) = name_part(name)
+            && let Some(below) = folder_at(&path, kind, within, prefix.is_empty())
         {
-            visit(&path, within, &format!("{prefix}{name}:"), stop, found);
+            visit(&below, within, &format!("{prefix}{name}:"), stop, found);
         }
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
         let Some(name) = stem.and_then(name_part) else { continue };
@@ -103,6 +103,21 @@ fn visit(
             found.extend(read_command(name, path, within));
         }
     }
+}
+
+/// The folder that an entry is. If `follows_link`, a link may lead to it, but neither out of `within` nor up.
+fn folder_at(
+    path: &Path,
+    kind: FileType,
+    within: Option<&Path>,
+    follows_link: bool,
+) -> Option<PathBuf> {
+    if !kind.is_symlink() {
+        return kind.is_dir().then(|| path.to_path_buf());
+    }
+    let real = real_path(path).ok().filter(|real| follows_link && !path.starts_with(real))?;
+    let is_inside = within.is_none_or(|folder| real.starts_with(folder));
+    (is_inside && real.is_dir()).then_some(real)
 }
 
 fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<CustomCommand> {
@@ -175,6 +190,9 @@ mod tests {
             use std::os::unix::fs::symlink;
             symlink(base.join("secret.md"), of_ws("link.md")).unwrap();
             symlink(base.join("own"), of_ws("folder")).unwrap();
+            put(&base.join("team/ship.md"), "Ship.");
+            symlink(base.join("team"), own.join("team")).unwrap();
+            symlink(&own, own.join("loop")).unwrap();
         }
         let places = [
             ScannedFolder { folder: own, within: None },
@@ -193,6 +211,8 @@ mod tests {
                 "db:seed Seeds [name] true",
                 "deploy Deploy mine. - false",
                 "my-name x - true",
+                #[cfg(unix)]
+                "team:ship Ship. - false",
                 "title A title\\u{202e} - true",
                 "部署:Über Über. - true",
             ]

@@ -12,7 +12,7 @@ use Purpose::{Build, Check, Lint, Test};
 
 /// The most commands of a project.
 const MAX_COMMANDS: usize = 8;
-/// The most entries of a folder that are looked at.
+/// The most entries of a folder that are looked at for a file whose name ends in some way.
 const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
@@ -98,7 +98,7 @@ pub fn lock_files(root: &Path) -> impl Iterator<Item = (&'static str, &'static s
 /// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name.
 /// Blocks.
 pub fn find_commands(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
-    let project = Project::open(folder, has_program);
+    let project = Project { folder, has_program };
     let mut all = Vec::new();
     for (name, purpose, command) in COMMANDS {
         let marker = project.file_named(name);
@@ -121,38 +121,15 @@ fn is_rule(line: &str, target: &str) -> bool {
 /// A folder with the files of a project.
 struct Project<'a> {
     folder: &'a Path,
-    /// The names of its first entries. One listing takes less time than a question about each name.
-    names: Vec<String>,
-    /// True if it has no other entries.
-    is_listed: bool,
     has_program: &'a dyn Fn(&str) -> bool,
 }
 
-impl<'a> Project<'a> {
-    fn open(folder: &'a Path, has_program: &'a dyn Fn(&str) -> bool) -> Project<'a> {
-        let listing = fs::read_dir(folder);
-        let is_readable = listing.is_ok();
-        let entries: Vec<_> = listing.into_iter().flatten().take(MAX_ENTRIES).collect();
-        let is_listed =
-            is_readable && entries.len() < MAX_ENTRIES && entries.iter().all(Result::is_ok);
-        let names = entries.into_iter().flatten().map(|entry| entry.file_name().into_string());
-        Project { folder, names: names.filter_map(Result::ok).collect(), is_listed, has_program }
-    }
-
-    /// Returns false if there is nothing of this name. For some file systems upper and lower case are the same.
-    fn may_have(&self, name: &str) -> bool {
-        let first = name.split(['/', '\\']).next().unwrap_or(name);
-        !self.is_listed || self.names.iter().any(|known| known.eq_ignore_ascii_case(first))
-    }
-
+impl Project<'_> {
     fn has(&self, name: &str) -> bool {
-        self.may_have(name) && self.folder.join(name).exists()
+        self.folder.join(name).exists()
     }
 
     fn read(&self, name: &str) -> String {
-        if !self.may_have(name) {
-            return String::new();
-        }
         let head = read_head(&self.folder.join(name), None, MAX_BYTES);
         head.map(|head| head.text).unwrap_or_default()
     }
@@ -162,8 +139,9 @@ impl<'a> Project<'a> {
         if !name.starts_with('.') {
             return self.has(name).then(|| name.to_owned());
         }
-        let mut names = self.names.iter();
-        names.find(|file| file.ends_with(name)).cloned()
+        let entries = fs::read_dir(self.folder).ok()?.take(MAX_ENTRIES).flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.find(|file| file.ends_with(name))
     }
 
     /// The command, if its program is there. One that the project brings along comes first.
@@ -184,9 +162,6 @@ impl<'a> Project<'a> {
     }
 
     fn of_package_json(&self) -> Vec<FoundCommand> {
-        if !["package.json", TYPESCRIPT].iter().any(|name| self.may_have(name)) {
-            return Vec::new();
-        }
         let mut managers = lock_files(self.folder).map(|(_, manager)| manager);
         let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));

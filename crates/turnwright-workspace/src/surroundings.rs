@@ -70,12 +70,6 @@ pub fn describe(
     describe_files(folder, tell);
 }
 
-/// The lines in a context that begins with them, without the words above them.
-pub fn surroundings_in(context: &str) -> Option<&str> {
-    let lines = context.strip_prefix(HEADER)?;
-    Some(lines.split("\n\n").next().unwrap_or(lines))
-}
-
 fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }

@@ -20,8 +20,8 @@ const NAMES: [&str; 20] = [
     "bun", "cargo", "clang", "cmake", "deno", "docker", "dotnet", "gcc", "git", "go", "java",
     "make", "node", "npm", "php", "pnpm", "python3", "ruby", "uv", "yarn",
 ];
-/// The time before each question. Some programs keep a processor busy for a tenth of a second, and a command of the
-/// session may be waited for meanwhile.
+/// The time before each question. Some programs keep a processor busy for a tenth of a second, and a request or a
+/// command of the session may be waited for meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time that a program has for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -90,10 +90,16 @@ fn today() -> u64 {
     since.as_secs() / (24 * 60 * 60)
 }
 
-/// Asks the programs whose versions are not known, one after the other, and keeps their answers in the file.
-pub async fn learn_versions(environment: Environment, cache: PathBuf) {
+/// Asks the programs whose versions are not known, one after the other, and keeps their answers in the file. Making the
+/// environment may block.
+pub async fn learn_versions(
+    make_environment: impl FnOnce() -> Environment + Send + 'static,
+    cache: PathBuf,
+) {
+    sleep(PAUSE).await;
     let known = cache.clone();
     let looking = spawn_blocking(move || {
+        let environment = make_environment();
         let mut programs = find_programs(&environment, Some(&known));
         programs.retain(|program| !program.was_asked);
         if programs.is_empty() {
@@ -105,10 +111,10 @@ pub async fn learn_versions(environment: Environment, cache: PathBuf) {
     });
     let Ok(Some((programs, confined, _folder, place))) = looking.await else { return };
     for program in programs {
-        sleep(PAUSE).await;
         let version = version_of(&program, &confined, &place).await;
         let cache = cache.clone();
         spawn_blocking(move || keep(&cache, program.stamp, version.as_deref())).await.ok();
+        sleep(PAUSE).await;
     }
 }
 

@@ -1,5 +1,6 @@
-//! The notifications `session/cancel` and `$/cancel_request`. In version 2 also `tool_call/cancel` and
-//! `terminal/cancel`, which end one call or one command while its turn goes on (R-TWO-18, R-TWO-19).
+//! The notifications `session/cancel`, which some clients send as a request, and `$/cancel_request`. In version 2 also
+//! `tool_call/cancel` and `terminal/cancel`, which end one call or one command while its turn goes on (R-TWO-18,
+//! R-TWO-19).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,9 +14,24 @@ use crate::session::TurnPart;
 use turnwright_rpc::Params;
 use turnwright_types::ids::{CallId, SessionId};
 
-/// Cancels the turn of a session. In the session of a helper it cancels that helper alone.
 pub(super) fn session(connection: &mut Connection, params: &Params) {
-    let Ok(params) = params.read::<CancelNotification>() else { return };
+    if let Ok(params) = params.read() {
+        cancel_session(connection, params);
+    }
+}
+
+/// A client that waits for an answer gets it at once.
+pub(super) fn session_by_request(
+    connection: &mut Connection,
+    params: CancelNotification,
+    reply: Responder<Value>,
+) {
+    cancel_session(connection, params);
+    reply.ok(&json!({}));
+}
+
+/// Cancels the turn of a session. In the session of a helper it cancels that helper alone.
+fn cancel_session(connection: &Connection, params: CancelNotification) {
     let session = SessionId::from(params.session_id.0.as_ref());
     if let Some(handle) = connection.session(&session) {
         handle.cancel();

@@ -25,12 +25,18 @@ use crate::error::Error;
 use crate::session::Modalities;
 use agent_client_protocol_schema::ProtocolVersion;
 
-/// Any version of the protocol is accepted.
+/// Any version of the protocol is accepted. A text in place of its number is of a client that takes the date or the
+/// `1.0` of another protocol for it (R-INIT-5).
 pub(super) fn initialize(
     connection: &mut Connection,
-    params: Value,
+    mut params: Value,
     reply: Responder<InitializeResponse>,
 ) {
+    if let Some(version) = params.get_mut("protocolVersion")
+        && (version.is_string() || *version == json!(1.0))
+    {
+        *version = 1.into();
+    }
     let Some((mut client, reply)) = reply.if_ok(read_client_caps(&params)) else { return };
     if connection.remote.is_some() {
         // The client's own terminals may be on another machine. It can draw those of commands that run here.

@@ -28,6 +28,9 @@ use turnwright_rpc::Params;
 /// The name of the method that begins a connection.
 pub(super) const INITIALIZE: &str = "initialize";
 
+/// The name of the method that ends a turn.
+const CANCEL: &str = "session/cancel";
+
 /// The requests, each with the versions of the protocol that have it.
 pub(super) static REQUESTS: &[RequestRoute] = &[
     v1(INITIALIZE, |call| call.serve(initialize::initialize)),
@@ -57,6 +60,7 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     both("session/set_title", |call| call.serve(session_set_title::set_session_title)),
     v1(session_prompt::METHOD, |call| call.serve(session_prompt::prompt)),
     v2(session_prompt::METHOD, |call| call.serve(session_prompt::prompt_v2)),
+    both(CANCEL, |call| call.serve(cancel::session_by_request)),
     v2("tool_call/cancel", |call| call.serve(cancel::cancel_tool_call)),
     v2("terminal/cancel", |call| call.serve(cancel::cancel_terminal)),
     v1("session/set_mode", |call| call.serve(session_set_mode_model::set_mode)),
@@ -67,14 +71,14 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     both(history::METHOD, |call| call.serve(history::get_messages)),
 ];
 
-/// The requests that only read the session that they name.
-pub(super) static READING: &[&str] = &["session/status", history::METHOD];
+/// The requests that are possible in the session of a helper.
+pub(super) static FOR_HELPERS: &[&str] = &["session/status", history::METHOD, CANCEL];
 
 type NotificationHandler = fn(&mut Connection, &Params);
 
 /// The notifications of both versions.
 pub(super) static NOTIFICATIONS: &[(&str, NotificationHandler)] = &[
-    ("session/cancel", cancel::session),
+    (CANCEL, cancel::session),
     ("$/cancel_request", cancel::request),
     // From a server that runs within the client.
     (linked_servers::METHOD, |connection, params| connection.linked_requests.deliver(params)),

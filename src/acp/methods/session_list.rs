@@ -1,6 +1,7 @@
 //! `session/list`, which pages through the stored sessions.
 
 use crate::acp::connection::Connection;
+use crate::acp::from_wire;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     ListSessionsRequest, ListSessionsResponse, SessionArchiveFilter, SessionInfo,
@@ -30,6 +31,7 @@ pub(super) fn list_sessions(
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
     let handles = connection.sessions.iter().filter(|(_, handle)| handle.is_open());
     let open = handles.map(|(id, _)| id.clone()).collect();
+    let cwd = cwd.map(from_wire::folder);
     let request = ListRequest { cwd, archived, cursor, open };
     let done = reply.done(move |(sessions, next): SessionPage| {
         drop(in_flight);

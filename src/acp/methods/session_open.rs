@@ -18,7 +18,7 @@ use crate::acp::schema::{
     SessionOptionsRequest,
 };
 use crate::acp::versions::Version;
-use crate::acp::{to_wire, v2};
+use crate::acp::{from_wire, to_wire, v2};
 use crate::error::Error;
 use crate::session::{SessionOptions, SessionOrigin, WantedSession, preview};
 use turnwright_types::ids::SessionId;
@@ -114,7 +114,9 @@ pub(super) fn find_options(
     params: SessionOptionsRequest,
     reply: Responder<Value>,
 ) {
-    let SessionOptionsRequest { cwd, additional_directories: folders, session_id, .. } = params;
+    let SessionOptionsRequest { cwd, additional_directories, session_id, .. } = params;
+    let cwd = from_wire::folder(cwd);
+    let folders = additional_directories.into_iter().map(from_wire::folder).collect();
     let (id, origin) = match session_id {
         Some(id) => (SessionId::from(id.0.as_ref()), SessionOrigin::Stored { replay: false }),
         None => (SessionId::random(), SessionOrigin::New),

@@ -3,10 +3,8 @@
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::turn::{Conversation, check_book, proposed_commands};
-use turnwright_policy::permission::KnownCheck;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::markers::FoundCommand;
 
 const USAGE: &str = "`/checks forget` asks about refused ones again and measures all anew. Checks of \
                      your own belong in `[checks]` of the settings.";
@@ -32,32 +30,18 @@ fn show(conversation: &Conversation) -> String {
     let known = check_book(&conversation.env).map(|book| book.load()).unwrap_or_default();
     if conversation.work.find_checks {
         for check in proposed_commands(&conversation.env, &configured) {
-            rows.push_str(&row(&check, known.get(&check.command), conversation));
+            let is_refused = known.get(&check.command).is_some_and(|known| known.is_refused);
+            let state = if is_refused { ", refused" } else { "" };
+            let line = format!("{} (found by {}{state})", check.command, check.marker);
+            rows.push_str(&format!("{}\n", escape_hidden_line(&line)));
         }
     }
     let list = if rows.is_empty() { "No checks are known here.".to_owned() } else { fenced(&rows) };
     format!("{list}\n{USAGE}")
 }
 
-/// The line of a check that was found.
-fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversation) -> String {
-    let command = escape_hidden_line(&check.command);
-    let marker = escape_hidden_line(&check.marker);
-    let state = match known {
-        Some(known) if known.is_refused => "refused".to_owned(),
-        _ if conversation.told.is_dropped_check(&check.command) => {
-            "left out in this session".to_owned()
-        }
-        Some(KnownCheck { last_ms: Some(millis), .. }) => {
-            format!("took {} s last time", millis.div_ceil(1000))
-        }
-        _ => "not run yet".to_owned(),
-    };
-    format!("{command} (found by {marker}, {state})\n")
-}
-
 fn forget(conversation: &Conversation) -> String {
-    conversation.told.forget_dropped_checks();
+    conversation.told.dropped_checks().clear();
     let Some(book) = check_book(&conversation.env) else {
         return "There is no state folder, so nothing is known of the checks.".to_owned();
     };

@@ -8,10 +8,8 @@ use crate::mcp::SessionServers;
 use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
-use turnwright_types::effect::fenced;
-use turnwright_types::message::{History, PromptPart};
+use turnwright_types::message::History;
 use turnwright_types::update::SlashCommand;
-use turnwright_workspace::surroundings::surroundings_in;
 
 pub(super) fn status(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, |session| state(&session.history, &session.conversation))
@@ -23,20 +21,16 @@ pub(super) fn cost(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 
 fn state(history: &History, conversation: &Conversation) -> String {
     let users = history.messages.iter().filter_map(|message| message.as_user());
-    let prompts = users.clone().filter(|user| user.own_parts().next().is_some()).count();
+    let prompts = users.filter(|user| user.own_parts().next().is_some()).count();
     let mode = conversation.mode().get();
     let roots = conversation.env.files.roots();
     let others = roots
         .additional_folders()
         .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
     let can_confine = conversation.rules().get().can_confine;
-    let surroundings = users.flat_map(|user| &user.parts).find_map(|part| match part {
-        PromptPart::Context(told) => surroundings_in(told),
-        _ => None,
-    });
     format!(
         "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
-         so far: {prompts}\n{}{}",
+         so far: {prompts}\n{}",
         conversation.env.session,
         conversation.selection.get().model.name(),
         mode.name(),
@@ -45,9 +39,6 @@ fn state(history: &History, conversation: &Conversation) -> String {
         roots.cwd().display(),
         others.collect::<String>(),
         usage(history, conversation),
-        surroundings
-            .map(|lines| format!("\n* Surroundings, as the model was told:\n\n{}", fenced(lines)))
-            .unwrap_or_default(),
     )
 }
 

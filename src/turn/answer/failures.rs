@@ -18,6 +18,9 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
 /// The message to the model after it has written a tool call as text (C.2 #21).
 const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
                       the call as a real tool call.";
+/// The message to the model after it has only reasoned. It may have written a call there.
+const WORDLESS: &str = "Your last answer had only reasoning, which does nothing and which the user \
+                        does not take for an answer. Make the tool call, or answer, now.";
 
 /// The beginning of the message to the model after its answer has filled the window.
 const FULL: &str =
@@ -32,6 +35,8 @@ pub(in crate::turn) enum Nudge {
     Cut,
     /// It has written a tool call as text.
     Leaked,
+    /// It has neither written a text nor made a call.
+    Wordless,
     /// Its answer has filled the window, and room was made.
     Full,
 }
@@ -41,6 +46,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
     let text = match why {
         Nudge::Cut => CUT.to_owned(),
         Nudge::Leaked => LEAKED.to_owned(),
+        Nudge::Wordless => WORDLESS.to_owned(),
         Nudge::Full => match history.messages.last().map(AsRef::as_ref) {
             // A summary may stand for the answer by the time when the model reads this.
             Some(Message::Assistant(AssistantMessage { text, .. })) => {
@@ -58,7 +64,8 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
 
 fn is_nudge(message: &Message) -> bool {
     let Message::User(UserMessage { parts, .. }) = message else { return false };
-    matches!(&parts[..], [PromptPart::Context(text)] if text == CUT || text == LEAKED || text.starts_with(FULL))
+    let [PromptPart::Context(text)] = &parts[..] else { return false };
+    [CUT, LEAKED, WORDLESS].contains(&text.as_str()) || text.starts_with(FULL)
 }
 
 /// A message in place of an answer that never came, for a turn that has ended without one. Without

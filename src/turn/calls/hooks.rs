@@ -196,8 +196,8 @@ impl CallRunner {
         arguments: Value,
         ticket: &AdmissionTicket,
     ) -> Result<PendingCall, ToolRefusal> {
-        let PendingCall { ctx, view, own, .. } = call;
-        let mut call = PendingCall { own, ..self.plan_call(tool, arguments, ctx).await? };
+        let PendingCall { ctx, view, begins, .. } = call;
+        let mut call = PendingCall { begins, ..self.plan_call(tool, arguments, ctx).await? };
         call.view = view.map(|_| call.card_view());
         if let Some(view) = &call.view {
             let mut update = CallUpdate::new(call.ctx.call.clone(), ToolCallStatus::Pending);

@@ -79,16 +79,9 @@ pub(in crate::turn) struct PendingCall {
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
-    /// Set for a call of ours.
-    pub(in crate::turn) own: Option<OwnCall>,
-}
-
-/// A call that the model has not made.
-pub(in crate::turn) struct OwnCall {
-    /// The title of the question about it, which says why it is made.
-    pub(in crate::turn) title: String,
-    /// Told when it begins to run.
-    pub(in crate::turn) begins: oneshot::Sender<()>,
+    /// Set for a call that the model has not made: told when it begins to run. The question about it looks like its
+    /// card, which says why it is made.
+    pub(in crate::turn) begins: Option<oneshot::Sender<()>>,
 }
 
 /// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
@@ -124,6 +117,9 @@ pub(crate) struct CallRunner {
     queue: Arc<AdmissionQueue>,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
+    /// Set for a helper, whose file changes belong to this turn of its session. It differs from the helper's own turn
+    /// if a call waits for the helper.
+    pub(in crate::turn) session_turn: Option<CancellationToken>,
 }
 
 impl CallRunner {
@@ -132,11 +128,17 @@ impl CallRunner {
         grants: SharedGrants,
         queue: Arc<AdmissionQueue>,
     ) -> CallRunner {
-        CallRunner { env, grants, is_for_mcp_client: false, queue, helpers: None }
+        CallRunner {
+            env,
+            grants,
+            is_for_mcp_client: false,
+            queue,
+            helpers: None,
+            session_turn: None,
+        }
     }
 
-    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn. For a helper's calls,
-    /// `turn` is the turn of the session that waits for the helper.
+    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn.
     pub(in crate::turn) fn ctx(
         &self,
         call: CallId,
@@ -145,6 +147,7 @@ impl CallRunner {
     ) -> ToolCtx {
         let env = Arc::clone(&self.env);
         let hosts = Arc::new(self.clone());
+        let turn = self.session_turn.clone().unwrap_or(turn);
         ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone(), hosts }
     }
 
@@ -189,7 +192,7 @@ impl CallRunner {
             plan,
             ctx,
             view,
-            own: None,
+            begins: None,
         })
     }
 
@@ -245,8 +248,8 @@ impl CallRunner {
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
         let started = Instant::now();
-        if let Some(own) = call.own.take() {
-            own.begins.send(()).ok();
+        if let Some(begins) = call.begins.take() {
+            begins.send(()).ok();
         }
         let id = call.ctx.call.clone();
         let name = call.name.clone();
@@ -380,21 +383,27 @@ impl CallRunner {
         let is_bounded = self.is_bounded(&request);
         let question = call.question(&request, content, &policy, mode);
         self.env.notify_hooks("permission_prompt", &question.view.title, Duration::ZERO);
-        let asking =
-            self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
-        let answered = unless_cancelled(cancel, asking).await;
-        let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
-        // The client says that the user has ended the turn. Its `session/cancel` may come later.
-        if matches!(answer, PermissionAnswer::Cancelled)
-            && !cancel.is_cancelled()
-            && !self.is_for_mcp_client
-        {
-            call.ctx.turn.cancel();
-        }
+        let question = PermissionRequest { is_bounded, ..question };
+        let answer = self.ask_client(question, &call.ctx).await;
         if cancel.is_cancelled() && !self.is_for_mcp_client {
             return Err(cancelled());
         }
         self.resolve(request, answer)
+    }
+
+    /// Waits for the answer to a question, and ends the turn if that is the answer.
+    async fn ask_client(&self, question: PermissionRequest, ctx: &ToolCtx) -> PermissionAnswer {
+        let asking = self.env.client.request_permission(question);
+        let answered = unless_cancelled(&ctx.cancel, asking).await;
+        let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
+        // The client says that the user has ended the turn. Its `session/cancel` may come later.
+        if matches!(answer, PermissionAnswer::Cancelled)
+            && !ctx.cancel.is_cancelled()
+            && !self.is_for_mcp_client
+        {
+            ctx.turn.cancel();
+        }
+        answer
     }
 
     fn resolve(
@@ -488,16 +497,11 @@ impl PendingCall {
         policy: &PolicyRules,
         mode: Mode,
     ) -> PermissionRequest {
-        let mut view = self.plan.view.clone();
         let is_deterministic = self.ctx.env.shared.process.outside.is_deterministic();
-        if let Some(shown) = &self.view
-            && is_deterministic
-        {
-            view = shown.clone();
-        }
-        if let Some(own) = &self.own {
-            view.title.clone_from(&own.title);
-        }
+        let mut view = match &self.view {
+            Some(shown) if is_deterministic || self.begins.is_some() => shown.clone(),
+            _ => self.plan.view.clone(),
+        };
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);
         if !description.is_empty() {

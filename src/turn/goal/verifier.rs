@@ -1,19 +1,19 @@
 //! The judge of a goal: a helper with a fresh context and tools that only read. It lists the requirements when the
 //! work begins, and says at the end of each slice which of them are proven. Its answers are JSON.
 
+use std::ops::ControlFlow;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::SliceVerdict;
+use super::{SliceVerdict, paused};
 use crate::tools::{AGENT_TOOL, HelperRunner, HelperTask};
 use crate::turn::Turn;
 use crate::turn::room::handoff::stored_facts;
 use turnwright_store::{GoalRequirement, GoalState, GoalStatus};
-use turnwright_types::effect::{
-    CallView, PathScope, ResolvedPath, ToolKind, escape_hidden_line, fenced,
-};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, fenced};
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate, ToolCallStatus};
 use turnwright_workspace::helper_types::HelperType;
@@ -24,8 +24,6 @@ const TOOLS: [&str; 4] = ["read_file", "list_dir", "find_files", "grep"];
 const MAX_POINTS: usize = 12;
 /// The most characters of a requirement, of its evidence and of a missing point.
 const MAX_POINT_CHARS: usize = 400;
-/// The number of times that the judge is asked, if its answer cannot be read.
-const MAX_QUESTIONS: usize = 2;
 /// The number of results of commands that the judge is shown.
 const SHOWN_RESULTS: usize = 5;
 /// The most bytes of such a result.
@@ -59,40 +57,28 @@ impl Turn {
         goal: &str,
     ) -> Result<Vec<GoalRequirement>, String> {
         let prompt = format!("{LIST}\n{}", goal_as_data(goal));
-        let listed = self.ask_judge("Requirements of the goal", &prompt).await?;
-        Ok(requirements_of(listed, goal))
+        let answer = self.ask_judge("Requirements of the goal", prompt).await?;
+        Ok(requirements_of(last_object(&answer), goal))
     }
 
     /// Asks the judge what is proven, which is noted in the goal.
     pub(super) async fn ask_verdict(&mut self, state: &mut GoalState) -> SliceVerdict {
         let prompt = self.verdict_prompt(state).await;
-        match self.ask_judge("Verdict on the goal", &prompt).await {
-            Ok(Some(answer)) => {
-                let verdict = verdict_of(answer, state);
-                self.show_requirements(state).await;
-                verdict
-            }
-            Ok(None) => SliceVerdict::paused("the answer of the judge could not be read"),
-            Err(why) => SliceVerdict::paused(format!("the judge has failed: {why}")),
-        }
+        let answer = match self.ask_judge("Verdict on the goal", prompt).await {
+            Ok(answer) => answer,
+            Err(why) => return ControlFlow::Break(paused(format!("the judge has failed: {why}"))),
+        };
+        let Some(answer) = last_object(&answer) else {
+            return ControlFlow::Break(paused("the answer of the judge could not be read"));
+        };
+        let verdict = verdict_of(answer, state);
+        self.show_requirements(state).await;
+        verdict
     }
 
-    /// Gives the judge a task. Returns the object in its answer; `None` if there is none twice.
-    async fn ask_judge<T: DeserializeOwned>(
-        &mut self,
-        title: &str,
-        prompt: &str,
-    ) -> Result<Option<T>, String> {
-        for _ in 0..MAX_QUESTIONS {
-            let answer = self.run_judge(title.to_owned(), prompt.to_owned()).await?;
-            if let Some(found) = last_object(&answer) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn run_judge(&mut self, title: String, prompt: String) -> Result<String, String> {
+    /// Gives the judge a task. Returns its answer.
+    async fn ask_judge(&mut self, title: &str, prompt: String) -> Result<String, String> {
+        let title = title.to_owned();
         let kind = HelperType {
             name: "judge".to_owned(),
             description: String::new(),
@@ -127,14 +113,8 @@ impl Turn {
             prompt.push_str(&format!("{number}. {}\n", requirement.text));
         }
         let (_, changed, _) = stored_facts(&self.conversation).await;
-        let roots = self.conversation.env.files.roots();
-        let mut files = Vec::new();
-        for (path, count) in changed {
-            let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
-            files.push(format!("{path} ({count})"));
-        }
-        if !files.is_empty() {
-            let files = files.join(", ");
+        if !changed.is_empty() {
+            let files = changed.join(", ");
             prompt.push_str(&format!("Files changed, with the number of calls: {files}\n"));
         }
         prompt + &self.last_results()
@@ -192,18 +172,17 @@ fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
             missing.push(format!("{number}. {}: nothing proves it", requirement.text));
         }
     }
-    match answer.blocker.as_deref() {
-        _ if answer.met && missing.is_empty() => SliceVerdict::Over(GoalStatus::Met),
-        Some("needs_user") => SliceVerdict::paused(format!("you are needed: {reason}")),
-        Some("impossible") => {
-            let why = format!("because it cannot be reached ({reason})");
-            SliceVerdict::Over(GoalStatus::Ended(why))
+    ControlFlow::Break(match answer.blocker.as_deref() {
+        _ if answer.met && missing.is_empty() => GoalStatus::Met,
+        Some("needs_user") => paused(format!("you are needed: {reason}")),
+        Some("impossible") => GoalStatus::Ended(format!("because it cannot be reached ({reason})")),
+        _ => {
+            if missing.is_empty() {
+                missing.push("the judge does not say that the goal is met".to_owned());
+            }
+            return ControlFlow::Continue(missing);
         }
-        _ if missing.is_empty() => {
-            SliceVerdict::Open(vec!["the judge does not say that the goal is met".to_owned()])
-        }
-        _ => SliceVerdict::Open(missing),
-    }
+    })
 }
 
 /// The proof of the requirement with this number, which is 1 for the first.
@@ -239,11 +218,11 @@ mod tests {
     }
 
     fn met() -> SliceVerdict {
-        SliceVerdict::Over(GoalStatus::Met)
+        ControlFlow::Break(GoalStatus::Met)
     }
 
     fn open(points: &[&str]) -> SliceVerdict {
-        SliceVerdict::Open(points.iter().map(|point| (*point).to_owned()).collect())
+        ControlFlow::Continue(points.iter().map(|point| (*point).to_owned()).collect())
     }
 
     #[test]
@@ -273,11 +252,11 @@ mod tests {
             ),
             (
                 r#"{"met":false,"missing":["a key"],"blocker":"needs_user"}"#,
-                SliceVerdict::paused("you are needed: a key"),
+                ControlFlow::Break(paused("you are needed: a key")),
             ),
             (
                 r#"{"met":false,"blocker":"impossible"}"#,
-                SliceVerdict::Over(GoalStatus::Ended(
+                ControlFlow::Break(GoalStatus::Ended(
                     "because it cannot be reached (no reason is given)".to_owned(),
                 )),
             ),

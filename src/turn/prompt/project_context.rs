@@ -38,7 +38,7 @@ pub(crate) const PROJECT_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The folders of skills below a project and, except for the first, below the home folder.
 const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
 
-/// The folders of custom commands below a project.
+/// The folders of custom commands below a project and, except for the first, below the home folder.
 const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 
 impl Turn {
@@ -276,10 +276,11 @@ pub(crate) fn custom_commands(
 }
 
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = folders
-        .config_folder()
-        .map(|folder| ScannedFolder { folder: folder.join("prompts"), within: None });
-    own.into_iter().chain(project_places(projects, COMMAND_FOLDERS)).collect()
+    let own = folders.config_folder().map(|folder| folder.join("prompts"));
+    let home = folders.home.iter();
+    let shared = home.flat_map(|home| COMMAND_FOLDERS[1..].iter().map(|name| home.join(name)));
+    let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
+    user.chain(project_places(projects, COMMAND_FOLDERS)).collect()
 }
 
 /// A part of a project that the model is told, at the beginning of each session or, for a command, when

@@ -3,7 +3,6 @@
 //! on what the model has thought of in its summary; the rest is pure.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
@@ -296,14 +295,6 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
     let env = &conversation.env;
     let mut text = date_line() + &conversation.mode_line();
     plan(&entries, &mut text);
-    let roots = env.files.roots();
-    let changed: Vec<_> = changed
-        .into_iter()
-        .map(|(path, count)| {
-            let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
-            format!("{path} ({count})")
-        })
-        .collect();
     list("Files changed in this session, with the number of calls: ", &changed, &mut text);
     list(FILES_READ, &files_read(old), &mut text);
     let undone = undone(&turns);
@@ -320,10 +311,10 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
     text
 }
 
-/// The plan of a session, the files that it has changed with the number of calls, and its turns.
+/// The plan of a session, the names of the files that it has changed, each with the number of calls, and its turns.
 pub(in crate::turn) async fn stored_facts(
     conversation: &Conversation,
-) -> (Vec<PlanEntry>, Vec<(PathBuf, u64)>, Vec<UndoableTurn>) {
+) -> (Vec<PlanEntry>, Vec<String>, Vec<UndoableTurn>) {
     let Some(store) = conversation.log().store().cloned() else { return Default::default() };
     // Changes by the last calls may still be on their way into the store.
     conversation.log().flush().written().await;
@@ -340,10 +331,16 @@ pub(in crate::turn) async fn stored_facts(
             file_versions::undoable_turns(connection, key)?,
         ))
     });
-    reading.await.unwrap_or_else(|error| {
+    let (plan, changed, turns) = reading.await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the facts of the session could not be read");
         Default::default()
-    })
+    });
+    let roots = conversation.env.files.roots();
+    let named = changed.into_iter().map(|(path, count)| {
+        let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
+        format!("{path} ({count})")
+    });
+    (plan, named.collect(), turns)
 }
 
 fn plan(entries: &[PlanEntry], text: &mut String) {

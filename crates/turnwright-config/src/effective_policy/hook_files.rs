@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ProjectFile;
-use crate::SettingsSnapshot;
 use crate::trust::{self, TrustStore};
+use crate::{SettingsSnapshot, jsonc};
 use turnwright_hooks::{Handler, HookScope, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
@@ -44,6 +44,7 @@ pub struct SessionHookFiles {
 
 /// The parts of a hook file that count.
 #[derive(Deserialize)]
+#[serde(expecting = "a table")]
 struct HookFile {
     #[serde(rename = "disableAllHooks", default)]
     is_off: bool,
@@ -107,15 +108,13 @@ impl HookReader<'_> {
 
     /// Parses a file of hooks; `None` if there is none. Notes what is wrong.
     fn parsed(&mut self, name: &str, text: Result<Option<String>, String>) -> Option<HookFile> {
-        let fault = match text {
-            Ok(text) => match serde_json::from_str(&text?) {
-                Ok(file) => return Some(file),
-                Err(error) => format!("it is no valid JSON ({error}), and is ignored"),
-            },
-            Err(why) => format!("it {why}, and is ignored"),
-        };
-        self.add_problem(name, &fault);
-        None
+        match text.and_then(|text| text.map(|text| parse_file(&text)).transpose()) {
+            Ok(file) => file,
+            Err(why) => {
+                self.add_problem(name, &format!("it {why}, and is ignored"));
+                None
+            }
+        }
     }
 
     fn parsed_of_project(&mut self, name: &str) -> Option<HookFile> {
@@ -207,6 +206,11 @@ impl HookReader<'_> {
         let full_requests = handlers.iter().map(|handler| handler.line.clone()).collect();
         Some(ProjectFile { name, text, is_trusted, requests, full_requests })
     }
+}
+
+fn parse_file(text: &str) -> Result<HookFile, String> {
+    let value = jsonc::parse(text).map_err(|error| format!("is no valid JSON ({error})"))?;
+    HookFile::deserialize(value).map_err(|error| format!("has a wrong field ({error})"))
 }
 
 /// Lists the files of the project that hooks name, each with its hash.

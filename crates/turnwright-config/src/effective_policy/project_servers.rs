@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::ProjectFile;
@@ -22,6 +22,8 @@ use turnwright_workspace::exec::Environment;
 /// The project's file of MCP servers.
 pub const SERVERS_FILE: &str = ".mcp.json";
 
+/// The names that editors have for the project's folder.
+const FOLDER_NAMES: [&str; 3] = ["${workspaceFolder}", "${workspaceRoot}", "${CLAUDE_PROJECT_DIR}"];
 /// The most servers of one file.
 const MAX_SERVERS: usize = 50;
 /// The longest name of a server, in bytes.
@@ -75,7 +77,7 @@ pub(super) fn find(
             return (None, servers);
         }
     };
-    let entries = match parse(&text) {
+    let entries = match parse(&with_folder(&text, folder)) {
         Ok((entries, of_entries)) => {
             problems.extend(of_entries);
             entries
@@ -112,6 +114,13 @@ fn problem(name: &str, why: &ConfigError) -> String {
     let visible = escape_hidden_line(name).replace('`', "'");
     let name = text::first_chars(&visible, MAX_NAME_BYTES);
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
+}
+
+/// Puts the project's folder in the place of its names. Every part of an entry may depend on it: it is known.
+fn with_folder(text: &str, folder: &Path) -> String {
+    let quoted = json!(folder.to_string_lossy()).to_string();
+    let path = &quoted[1..quoted.len() - 1];
+    FOLDER_NAMES.iter().fold(text.to_owned(), |text, name| text.replace(name, path))
 }
 
 type NamedEntries = Vec<(String, ServerEntry)>;
@@ -151,8 +160,26 @@ fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, ConfigError> {
     serde_json::from_str(&text).map_err(|error| ConfigError::new(json_error_text(&text, &error)))
 }
 
+/// Makes texts of the numbers and truth values in a list or an object.
+fn make_texts(values: &mut Value) {
+    let items: Vec<&mut Value> = match values {
+        Value::Array(items) => items.iter_mut().collect(),
+        Value::Object(pairs) => pairs.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    for item in items.into_iter().filter(|item| item.is_number() || item.is_boolean()) {
+        *item = item.to_string().into();
+    }
+}
+
 fn parse_entry(value: &Value) -> Result<ServerEntry, ConfigError> {
-    let entry: ServerEntry = from_object(value)?;
+    let mut value = value.clone();
+    for name in ["args", "env", "headers"] {
+        if let Some(values) = value.get_mut(name) {
+            make_texts(values);
+        }
+    }
+    let entry: ServerEntry = from_object(&value)?;
     if entry.is_off() {
         return Ok(entry);
     }
@@ -260,6 +287,7 @@ mod tests {
             (r#"{"command":"x","cwd":"tools"}"#, ""),
             (r#"{"command":"x","args":null,"env":null,"headers":null,"cwd":null}"#, ""),
             (r#"{"command":"x","disabled":false,"enabled":true}"#, ""),
+            (r#"{"command":"x","args":["--port",80],"env":{"N":7,"B":true}}"#, ""),
             (r#"{"command":"x","cwd":"${HOME}"}"#, "variables may stand"),
             (r#"{"command":"x","disabled":"yes"}"#, "`disabled` must be true or false, not text"),
             (r#"{"command":"x","env":{"A":null}}"#, "`env.A`"),
@@ -299,6 +327,26 @@ mod tests {
         assert_eq!((names, problems), (vec!["a"], Vec::new()));
         assert_eq!(parse(r#"{"servers":{"a":{"command":"x"}}}"#).unwrap().0.len(), 1);
         assert!(parse("{\"mcpServers\": {").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn the_names_of_editors_for_the_folder_and_for_variables_are_understood() {
+        let text = r#"{"mcpServers":{"n":{"command":"${workspaceFolder}/run","cwd":"${CLAUDE_PROJECT_DIR}",
+            "args":["${workspaceRoot}/a","${env:USER}"],"env":{"P":8080}}}}"#;
+        let (mut entries, problems) = parse(&with_folder(text, Path::new("/my \"ws\""))).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+        let (name, entry) = entries.remove(0);
+        let shown = describe_entry(&name, &entry).1;
+        assert!(shown.contains(r#"in /my "ws", with the variables P"#), "{shown}");
+        let spec =
+            server(&name, entry, Path::new("/x"), &|name| Ok(Some(name.to_lowercase()))).unwrap();
+        assert_eq!(spec.folder.as_deref(), Some(Path::new("/my \"ws\"")));
+        let ServerTransport::Stdio { command, arguments, environment } = spec.transport else {
+            panic!("no program")
+        };
+        assert_eq!(command, Path::new("/my \"ws\"/run"));
+        assert_eq!(arguments, ["/my \"ws\"/a", "user"]);
+        assert_eq!(environment[0].1.expose(), "8080");
     }
 
     #[test]

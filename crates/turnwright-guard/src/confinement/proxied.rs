@@ -1,13 +1,8 @@
 //! The proxy of a command, through which it reaches hosts one by one. Only a command that may write gets one, and only
 //! if it has a use for it: it downloads something, as far as its words say, it asks for hosts, or the settings list
-//! hosts. The proxy listens in the private network of the session, where nobody but the session's commands connects.
-//! On macOS, which has no such networks, it listens on the machine's loopback interface, for a token, and the sandbox
-//! opens its port.
+//! hosts. The proxy listens in the private network of the session, where nobody but the session's commands connects, so
+//! there is none where there are no such networks.
 
-use std::io;
-use std::net::Ipv4Addr;
-
-use tokio::net::TcpListener;
 use turnwright_policy::shell;
 use turnwright_proxy::CommandProxy;
 use turnwright_sandbox::{Network, SandboxProfile};
@@ -20,22 +15,21 @@ use crate::command_network;
 const JAVA_PROGRAMS: [&str; 10] =
     ["ant", "clj", "gradle", "gradlew", "java", "lein", "mvn", "mvnw", "sbt", "scala"];
 
+/// The variable with the number of settings that git takes from variables.
+const GIT_SETTINGS: &str = "GIT_CONFIG_COUNT";
+
 impl ConfinementBuilder<'_> {
-    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables, and its
-    /// address if the sandbox has to open it. To be called on a thread of the runtime.
+    /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables. To be
+    /// called on a thread of the runtime.
     pub(super) fn proxy(
         &self,
         environment: &Environment,
         profile: &mut SandboxProfile,
         variables: &mut Vec<(&'static str, String)>,
     ) -> Option<CommandProxy> {
-        let network = self.site.network.get(self.site.settings.memory);
-        let is_macos = cfg!(target_os = "macos");
-        let usual = if is_macos { Network::Off } else { Network::Loopback };
         let is_listed = !self.site.settings.hosts.is_empty();
         let is_useful = is_listed || self.asks_for_hosts || shell::uses_proxy(self.command);
-        let can_be = profile.network == usual && (network.is_some() || is_macos && is_listed);
-        if !self.may_write || !is_useful || !can_be {
+        if !self.may_write || !is_useful || profile.network != Network::Loopback {
             return None;
         }
         let mut commands = self.command.script.commands.iter();
@@ -43,23 +37,56 @@ impl ConfinementBuilder<'_> {
             let name = simple.program().rsplit('/').next().unwrap_or_default();
             JAVA_PROGRAMS.contains(&name)
         });
-        let needs_token = is_macos || !runs_java;
-        let listening = network.as_ref().map_or_else(listen_on_machine, command_network::listen);
-        let proxy = listening
-            .and_then(|listener| CommandProxy::new(listener, needs_token))
+        let network = self.site.network.get(self.site.settings.memory)?;
+        let proxy = command_network::listen(&network)
+            .and_then(|listener| CommandProxy::new(listener, !runs_java))
             .inspect_err(|error| tracing::warn!(%error, "a command has no proxy"))
             .ok()?;
-        if is_macos {
-            profile.machine_addresses.push(proxy.address());
-        }
         variables.extend(proxy.variables(|name| environment.get(name)?.to_str()));
+        set_git_proxy(variables);
         self.remove_program_layers(profile);
         Some(proxy)
     }
 }
 
-fn listen_on_machine() -> io::Result<TcpListener> {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+/// Makes git use the proxy in the variables even if the user's settings of git name another one, which a command does
+/// not reach. Continues the numbering of the settings that every command gets, or of those for signatures.
+fn set_git_proxy(variables: &mut Vec<(&'static str, String)>) {
+    let named = variables.iter().find(|(name, _)| *name == "HTTPS_PROXY");
+    let Some(url) = named.map(|(_, url)| url.clone()) else { return };
+    let is_signing = variables.iter().any(|(name, _)| *name == GIT_SETTINGS);
+    let [key, value, count] = if is_signing {
+        ["GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "8"]
+    } else {
+        ["GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "4"]
+    };
+    variables.retain(|(name, _)| *name != GIT_SETTINGS);
+    let own = [(key, "http.proxy".to_owned()), (value, url), (GIT_SETTINGS, count.to_owned())];
+    variables.extend(own);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_uses_the_proxy_whatever_proxy_its_settings_name() {
+        let proxy = ("HTTPS_PROXY", "http://tw:x@127.0.0.1:1".to_owned());
+        for (before, number) in [(None, 3), (Some((GIT_SETTINGS, "7".to_owned())), 7)] {
+            let mut variables: Vec<_> = before.into_iter().chain([proxy.clone()]).collect();
+            set_git_proxy(&mut variables);
+            let value = |wanted: &str| {
+                let mut found = variables.iter().filter(|(name, _)| *name == wanted);
+                let first = found.next().map(|(_, value)| value.clone()).unwrap_or_default();
+                assert!(found.next().is_none(), "{wanted}");
+                first
+            };
+            assert_eq!(value(GIT_SETTINGS), (number + 1).to_string());
+            assert_eq!(value(&format!("GIT_CONFIG_KEY_{number}")), "http.proxy");
+            assert_eq!(value(&format!("GIT_CONFIG_VALUE_{number}")), proxy.1);
+        }
+        let mut none = Vec::new();
+        set_git_proxy(&mut none);
+        assert!(none.is_empty());
+    }
 }

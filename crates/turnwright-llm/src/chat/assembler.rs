@@ -476,15 +476,19 @@ impl ChatAssembler {
 
     fn end_reason(&self) -> Result<EndReason, LlmError> {
         let refused = || Ok(EndReason::Refused(self.context.secrets.redact(&self.refusal)));
-        match self.finish_reason.to_ascii_lowercase().as_str() {
+        let reason = self.finish_reason.to_ascii_lowercase();
+        // Gemini names its filter first, as in `function_call_filter: MALFORMED_FUNCTION_CALL`.
+        match reason.trim_start_matches("function_call_filter: ") {
             "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(EndReason::Length),
             "model_context_window_exceeded" => Err(self.context.ended_with_error(
                 &self.finish_reason,
                 ErrorKind::ContextOverflow { limit: None, used: None },
             )),
-            "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
-            | "prohibited_content" | "spii" => refused(),
-            "error" | "network_error" | "insufficient_system_resource" => {
+            "refusal" | "safety" | "recitation" | "sensitive" | "blocklist" | "prohibited_content"
+            | "spii" => refused(),
+            filter if filter.starts_with("content_filter") => refused(),
+            // vLLM and SGLang end answers with `abort` when they shut down, for example.
+            "error" | "network_error" | "insufficient_system_resource" | "abort" => {
                 Err(self.context.ended_with_error(&self.finish_reason, ErrorKind::Unavailable))
             }
             // The server has dropped the call; without it the reply is not what the model meant.

@@ -26,7 +26,13 @@ pub(super) enum ChatMessage<'a> {
     Developer { content: ChatContent<'a> },
     User { content: ChatContent<'a> },
     Assistant(AssistantEntry<'a>),
-    Tool { tool_call_id: Cow<'a, str>, content: ChatContent<'a> },
+    Tool {
+        tool_call_id: Cow<'a, str>,
+        /// Gateways to Gemini do not look up the name of the call.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Cow<'a, str>>,
+        content: ChatContent<'a>,
+    },
 }
 
 /// Plain text wherever it suffices: content parts make some models imitate them (C.4 #13).
@@ -244,7 +250,7 @@ fn tool_images_content<'a>(pictures: Vec<&Media>) -> ChatContent<'a> {
     ChatContent::Parts(parts)
 }
 
-fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMessage<'a> {
+fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'a>) -> ChatMessage<'a> {
     let quirks = style.quirks;
     let name = style.aliases.to_wire(&tool.name);
     let tool_call_id = wire_call_id(quirks.ids, &tool.provider_id, &tool.call, &name);
@@ -259,7 +265,7 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMess
             tool.images.iter().map(|image| omitted_media_note("image", &image.mime)).collect();
         ChatContent::Text(format!("{}\n{}", tool.text, notes.join("\n")).into())
     };
-    ChatMessage::Tool { tool_call_id, content }
+    ChatMessage::Tool { tool_call_id, name: quirks.signature.then_some(name), content }
 }
 
 /// Renders a reply of the model. A reply without text and calls is omitted, because servers reject
@@ -316,8 +322,10 @@ pub(super) fn assistant_message<'a>(
     // With several calls, the first carries the signature for all of them.
     let is_signed = is_own && message.calls.iter().any(|call| call.extra.is_some());
     let substitute = quirks.signature && !is_signed;
-    entry.tool_calls =
-        message.calls.iter().map(|call| tool_call(call, style, is_own, substitute)).collect();
+    let calls = message.calls.iter().enumerate();
+    entry.tool_calls = calls
+        .map(|(position, call)| tool_call(call, style, is_own, substitute && position == 0))
+        .collect();
     Some(ChatMessage::Assistant(entry))
 }
 

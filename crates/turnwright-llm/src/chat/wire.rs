@@ -58,10 +58,10 @@ impl ChatChunk<'_> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "object_or_none")]
     pub(super) delta: Option<ChoiceDelta<'a>>,
     /// Used instead of `delta` by servers that do not stream.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "object_or_none")]
     pub(super) message: Option<ChoiceDelta<'a>>,
     #[serde(borrow)]
     finish_reason: TolerantText<'a>,
@@ -109,7 +109,7 @@ pub(super) struct ChoiceDelta<'a> {
     #[serde(borrow, deserialize_with = "bounded_list")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
     /// The single call of the API before `tool_calls`.
-    #[serde(borrow, deserialize_with = "null_as_default")]
+    #[serde(borrow, deserialize_with = "object_or_default")]
     pub(super) function_call: FunctionDelta<'a>,
 }
 
@@ -147,7 +147,7 @@ pub(super) struct CallDelta<'a> {
     index: Option<Value>,
     #[serde(borrow)]
     pub(super) id: TolerantText<'a>,
-    #[serde(borrow, deserialize_with = "null_as_default")]
+    #[serde(borrow, deserialize_with = "object_or_default")]
     pub(super) function: FunctionDelta<'a>,
     /// Holds Gemini's signature, which its compatibility layer requires back unchanged.
     extra_content: Option<Value>,
@@ -186,7 +186,8 @@ pub(super) struct FunctionDelta<'a> {
 
 impl FunctionDelta<'_> {
     pub(super) fn name(&self) -> &str {
-        self.name.text.trim()
+        // Servers of gpt-oss leave its marks in the name, as in `exec<|channel|>commentary`.
+        self.name.text.split("<|").next().unwrap_or_default().trim()
     }
 
     /// The arguments as text. They should be a string, but some servers send the object itself.
@@ -259,12 +260,11 @@ fn first_item<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(items.and_then(|list| list.0.into_iter().next()))
 }
 
-/// Deserialises a list or null, dropping nulls in the list.
+/// Deserialises a list, dropping nulls in it, the only item in place of its list, or nothing.
 pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let list = Option::<BoundedList<T, MAX_LIST_ITEMS>>::deserialize(deserializer)?;
-    let items = list.map(|list| list.0).unwrap_or_default();
+    let items = deserializer.deserialize_any(BoundedList::<T, MAX_LIST_ITEMS>(Vec::new()))?.0;
     if items.len() < MAX_LIST_ITEMS {
         Ok(items)
     } else {
@@ -289,6 +289,24 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedList<T,
         formatter.write_str("a list")
     }
 
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    // Such as `""` for nothing.
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, item: A) -> Result<Self::Value, A::Error> {
+        self.0.push(T::deserialize(MapAccessDeserializer::new(item))?);
+        Ok(self)
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Self::Value, A::Error> {
         while self.0.len() < MAX {
             let Some(item) = list.next_element::<Option<T>>()? else { return Ok(self) };
@@ -299,11 +317,50 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedList<T,
     }
 }
 
-/// Deserialises null as the default value.
-fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+/// Deserialises an object, and anything else that servers send in place of one as none.
+fn object_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(deserializer.deserialize_any(TolerantObject::<T>(None))?.0)
+}
+
+fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+    Ok(object_or_none(deserializer)?.unwrap_or_default())
+}
+
+/// Collects the object into itself.
+struct TolerantObject<T>(Option<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for TolerantObject<T> {
+    type Value = TolerantObject<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(self)
+    }
+
+    // PHP writes an empty object as `[]`.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Self::Value, A::Error> {
+        Ok(TolerantObject(Some(T::deserialize(MapAccessDeserializer::new(object))?)))
+    }
 }
 
 /// Text in any of the forms that servers use: a string, null, or a list of text and thinking parts.

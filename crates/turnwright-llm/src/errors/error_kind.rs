@@ -120,14 +120,18 @@ pub(crate) fn classify(
 /// Returns the kind of error that the text describes, if the status does not contradict it.
 fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind> {
     let may_be = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
+    // LiteLLM calls it a violation of the content policy.
+    if has_any(text, &["invalid_encrypted_content"]) {
+        return Some(ErrorKind::BadRequest);
+    }
     if may_be(&[400, 403, 422, 451]) && has_listed(text, REFUSED) {
         return Some(ErrorKind::Refused);
     }
-    // The server failed to parse the model's call; another attempt may succeed.
-    if has_any(text, &["tool_use_failed"]) {
+    // The server failed to parse the model's call, or LM Studio loads the model with the next request.
+    if has_any(text, &["tool_use_failed", "model is unloaded", "model has crashed"]) {
         return Some(ErrorKind::Unavailable);
     }
-    if has_any(text, NO_TOOLS) || has_any(text, NO_MEMORY) {
+    if [NO_TOOLS, NO_MEMORY, NO_CHAT].iter().any(|phrases| has_any(text, phrases)) {
         return Some(ErrorKind::BadRequest);
     }
     if may_be(&[400, 403, 404, 422, 503]) && lacks_model(text, is_vague) {
@@ -203,6 +207,9 @@ const NO_MEMORY: &[&str] = &[
     "failed to load model",
     "error loading model",
 ];
+
+/// The model and the URL exist, but only for the other protocol: OpenAI, Copilot.
+const NO_CHAT: &[&str] = &["in v1/responses", "via the /chat/completions", "not a chat model"];
 
 const NO_MODEL: &str = include_str!("phrases/no_model.txt");
 

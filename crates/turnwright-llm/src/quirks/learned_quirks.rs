@@ -242,6 +242,17 @@ const fn rule_for_500(phrases: Phrases, patch: fn(&str, &Quirks) -> QuirkPatch) 
 const NONE: QuirkPatch = QuirkPatch::NONE;
 
 const LEARNING_RULES: &[LearningRule] = &[
+    // OpenAI's newer models, some of them only if the request has tools.
+    rule(
+        &[
+            &["in v1/responses"],
+            &["use /v1/responses"],
+            &["via the /chat/completions"],
+            &["not a chat model"],
+            &["chatcompletion operation does not work"],
+        ],
+        |_, _| QuirkPatch { responses: Some(true), ..NONE },
+    ),
     // An account that may not have the answer in pieces, or a server that cannot stream calls.
     rule_for_500(
         &[
@@ -544,6 +555,24 @@ mod tests {
             ),
             (500, "Cannot use tools with stream", r#"{"stream":false}"#),
             (400, "Unsupported value: 'stream' does not support true", r#"{"stream":false}"#),
+            (
+                400,
+                "Function tools with reasoning_effort are not supported for gpt-5.6 in \
+                 /v1/chat/completions. To use function tools, use /v1/responses or set \
+                 reasoning_effort to 'none'.",
+                r#"{"responses":true}"#,
+            ),
+            (
+                400,
+                "model \"gpt-5.4\" is not accessible via the /chat/completions endpoint",
+                r#"{"responses":true}"#,
+            ),
+            (
+                404,
+                "This is not a chat model and thus not supported in the v1/chat/completions \
+                 endpoint. Did you mean to use v1/completions?",
+                r#"{"responses":true}"#,
+            ),
             (400, "something else", "nothing"),
             (500, "something with max_tokens", "nothing"),
             (429, "max_tokens", "nothing"),

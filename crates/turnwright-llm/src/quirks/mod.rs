@@ -56,6 +56,8 @@ macro_rules! define_quirks {
 }
 
 define_quirks! {
+    /// True if the model is asked with the Responses API although the settings name no API or another one.
+    responses: bool = false;
     /// The field that limits the length of a reply (C.4 #2).
     limit: OutputLimitField = OutputLimitField::MaxTokens;
     role: SystemRole = SystemRole::System;

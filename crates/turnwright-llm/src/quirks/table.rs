@@ -326,5 +326,14 @@ mod tests {
         );
         assert_eq!(Quirks::lookup("openrouter.ai", "openai/gpt-5").echo, ReasoningEcho::Same);
         assert!(!Quirks::lookup("localhost", "qwen3-coder").supports_effort());
+        for (model, images) in [
+            ("kimi-k2-thinking", false),
+            ("moonshotai/kimi-k2.6", true),
+            ("kimi-k2.7-code:cloud", true),
+            ("granite4:3b", false),
+            ("granite3.2-vision:2b", true),
+        ] {
+            assert_eq!(Quirks::lookup("openrouter.ai", model).images, images, "{model}");
+        }
     }
 }

@@ -174,13 +174,15 @@ impl TextPipeline {
 }
 
 /// The opening and closing tags.
-const TAGS: [(&str, &str); 4] = [
+const TAGS: [(&str, &str); 6] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("◁think▷", "◁/think▷"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
 ];
-const CLOSERS: [&str; 4] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1];
+const CLOSERS: [&str; 6] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1];
 /// With more white space before it, a tag is part of the answer.
 const MAX_LEADING_SPACE: usize = 256;
 /// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
@@ -391,6 +393,9 @@ mod tests {
             ("<thinking>a</think>b</thinking>c", "a</think>b", "c"),
             ("<thought>a</thought>b", "a", "b"),
             ("◁think▷a◁/think▷b", "a", "b"),
+            ("[THINK]a[/THINK]b", "a", "b"),
+            ("[THI", "", "[THI"),
+            ("<seed:think>a</seed:think>b", "a", "b"),
             ("<think>\n\n</think>\n\nb", "", "b"),
             ("<think>never closed </thi", "never closed </thi", ""),
             ("<thi", "", "<thi"),

@@ -306,10 +306,9 @@ impl Peer {
     pub(super) async fn receive(&self, line: &[u8]) {
         match parse_line(line) {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                // Some servers send a numeric id back as a string.
-                match id.to_string().trim_matches('"').parse() {
-                    Ok(id) => self.0.pending.complete(id, result),
-                    Err(_) => tracing::debug!(%id, "a response with an unknown id"),
+                match id.as_u64() {
+                    Some(id) => self.0.pending.complete(id, result),
+                    None => tracing::debug!(%id, "a response with an unknown id"),
                 }
             }
             ParsedLine::Message(RpcMessage::Request { id, method, params }) => {

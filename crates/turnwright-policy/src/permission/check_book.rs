@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -68,20 +67,11 @@ impl CheckBook {
         if file.project == self.project { file.checks } else { BTreeMap::new() }
     }
 
-    /// Notes that a check has run for this time. `lines` are those of a run that has succeeded.
-    pub fn note_run(&self, command: &str, took: Duration, lines: Option<Vec<u32>>) {
-        self.update(command, |known| {
-            known.last_ms = u64::try_from(took.as_millis()).ok();
-            if let Some(mut lines) = lines {
-                lines.truncate(MAX_LINES);
-                known.lines = Some(lines);
-            }
-        });
-    }
-
-    /// Notes that the user does not want a check.
-    pub fn refuse(&self, command: &str) {
-        self.update(command, |known| known.is_refused = true);
+    /// Adds what a proposal or a run has shown of a check to what is known of it.
+    pub fn note(&self, command: &str, news: KnownCheck) {
+        if let Err(error) = self.try_note(command, news) {
+            tracing::warn!(%error, "the book of checks cannot be written");
+        }
     }
 
     /// Forgets everything. Returns true if there was something.
@@ -93,16 +83,16 @@ impl CheckBook {
         self.folder.join(FILE_NAME)
     }
 
-    fn update(&self, command: &str, change: impl FnOnce(&mut KnownCheck)) {
-        if let Err(error) = self.try_update(command, change) {
-            tracing::warn!(%error, "the book of checks cannot be written");
-        }
-    }
-
-    fn try_update(&self, command: &str, change: impl FnOnce(&mut KnownCheck)) -> io::Result<()> {
+    fn try_note(&self, command: &str, news: KnownCheck) -> io::Result<()> {
         let _lock = FileLock::acquire(&self.folder.join("checks.lock"))?;
         let mut checks = self.load();
-        change(checks.entry(command.to_owned()).or_default());
+        let known = checks.entry(command.to_owned()).or_default();
+        known.is_refused |= news.is_refused;
+        known.last_ms = news.last_ms.or(known.last_ms);
+        if let Some(mut lines) = news.lines {
+            lines.truncate(MAX_LINES);
+            known.lines = Some(lines);
+        }
         let file = BookFile { project: self.project.clone(), checks };
         let text = serde_json::to_string(&file)?;
         private_file::write(&self.path(), text.as_bytes())
@@ -118,9 +108,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let book = CheckBook::new(state.path(), Path::new("/ws"));
         assert!(book.load().is_empty() && !book.forget().unwrap());
-        book.note_run("make", Duration::from_millis(1_500), Some(vec![1, 2]));
-        book.note_run("make", Duration::from_millis(2_500), None);
-        book.refuse("ruff check");
+        let first =
+            KnownCheck { last_ms: Some(1_500), lines: Some(vec![1, 2]), ..KnownCheck::default() };
+        book.note("make", first);
+        book.note("make", KnownCheck { last_ms: Some(2_500), ..KnownCheck::default() });
+        book.note("ruff check", KnownCheck { is_refused: true, ..KnownCheck::default() });
         let known = book.load();
         let expected =
             KnownCheck { is_refused: false, last_ms: Some(2_500), lines: Some(vec![1, 2]) };
@@ -138,7 +130,7 @@ mod tests {
         let book = CheckBook::new(state.path(), Path::new("/ws"));
         for number in 0..9 {
             let lines = Some(vec![u32::MAX; 9_000]);
-            book.note_run(&format!("check-{number}"), Duration::from_secs(1), lines);
+            book.note(&format!("check-{number}"), KnownCheck { lines, ..KnownCheck::default() });
         }
         let known = book.load();
         assert_eq!(known.len(), 9);

@@ -31,7 +31,7 @@ fn run(config: &Config) -> Result<String, CliError> {
     prompt::say(&format!("Searching with {name}…\n"))?;
     let mut web = WebFetcher::default();
     web.set_proxies(config.proxy_hosts());
-    block_on(service.search(&web, "turnwright", 1))??;
+    block_on(service.search(&web, "turnwright"))??;
     let Some(key) = service.key.as_ref().map(Secret::expose) else {
         return Ok(format!("It works. {name} needs no key, so nothing is stored.\n"));
     };

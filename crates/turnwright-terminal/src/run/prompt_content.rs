@@ -15,7 +15,7 @@ use url::Url;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
-use turnwright_workspace::files::{decode_head, is_pdf, may_be_document, picture_mime};
+use turnwright_workspace::files::{decode_head, is_pdf, picture_mime};
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
@@ -24,9 +24,6 @@ pub(super) const STDIN: &str = "-";
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// The maximum size of a text that is attached as a whole, in bytes. For a longer one, the model gets its name.
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
-
-/// The archives that are attached as documents.
-const OFFICE_ENDINGS: [&str; 6] = ["docx", "xlsx", "pptx", "odt", "ods", "odp"];
 
 /// How long to wait for the beginning of a pipe beside a prompt. A program that starts this one may leave a
 /// pipe open into which it never writes.
@@ -134,16 +131,8 @@ fn attachment(path: &Path) -> io::Result<Value> {
         let data = BASE64.encode(&bytes);
         return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
     }
-    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-    let is_office_file = OFFICE_ENDINGS.iter().any(|known| ending == *known);
-    if is_pdf(&bytes) || is_office_file && may_be_document(&bytes) {
-        let blob = BASE64.encode(&bytes);
-        return Ok(
-            json!({ "type": "resource", "resource": { "uri": uri.as_str(), "blob": blob } }),
-        );
-    }
     match decode_head(&bytes, false) {
-        Some(text) if text.len() <= MAX_EMBEDDED_BYTES => {
+        Some(text) if text.len() <= MAX_EMBEDDED_BYTES && !is_pdf(&bytes) => {
             Ok(json!({ "type": "resource", "resource": { "uri": uri.as_str(), "text": text } }))
         }
         _ => Ok(link),
@@ -179,9 +168,7 @@ mod tests {
             file("wide.txt", b"\xff\xfew\0i\0"),
             file("long.txt", &vec![b'x'; MAX_EMBEDDED_BYTES + 1]),
             folder.path().to_string_lossy().into_owned(),
-            file("a.pdf", b"%PDF-1.7\n\xff endobj"),
-            file("a.DOCX", b"PK\x03\x04"),
-            file("a.zip", b"PK\x03\x04"),
+            file("a.pdf", b"%PDF-1.7\nendobj"),
             file("pdf.txt", b"%PDF- begins a PDF"),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
@@ -195,16 +182,13 @@ mod tests {
             "resource",
             "resource_link",
             "resource_link",
-            "resource",
-            "resource",
             "resource_link",
             "resource",
         ];
         assert_eq!(kinds, expected);
         assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
         assert_eq!(blocks[5]["resource"]["text"], "wi");
-        assert_eq!(blocks[8]["resource"]["blob"], BASE64.encode(b"%PDF-1.7\n\xff endobj"));
-        assert_eq!(blocks[11]["resource"]["text"], "%PDF- begins a PDF");
+        assert_eq!(blocks[9]["resource"]["text"], "%PDF- begins a PDF");
         assert_eq!(stdin_block(b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
         assert_eq!(stdin_block(b"\x00\xffx"), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);

@@ -149,8 +149,15 @@ fn imported_paths(text: &str) -> Vec<&str> {
             (None, None) => imports_of_line(line, &mut found),
         }
     }
+    found.extend(Some(text.trim_end()).filter(|text| is_link_text(text)));
     found.truncate(MAX_IMPORTS);
     found
+}
+
+/// Returns true if a text is that of a symbolic link, as git leaves it where it makes none: a path.
+fn is_link_text(text: &str) -> bool {
+    let is_markdown = Path::new(text).extension().is_some_and(|ending| ending == "md");
+    is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['/', '~', '@'])
 }
 
 fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
@@ -292,6 +299,19 @@ mod tests {
                 "ws/bin (not text)",
             ],
         );
+    }
+
+    #[test]
+    fn a_link_that_was_checked_out_as_a_text_is_followed() {
+        check(
+            &[
+                ("ws/AGENTS.md", "CLAUDE.md"),
+                ("ws/CLAUDE.md", "c"),
+                ("ws/a/CLAUDE.md", "../d.md\n"),
+            ],
+            &["ws/AGENTS.md CLAUDE.md", "ws/CLAUDE.md c", "ws/a/CLAUDE.md ../d.md\n"],
+        );
+        check(&[("ws/AGENTS.md", "../out.md"), ("out.md", "x")], &["ws/AGENTS.md ../out.md"]);
     }
 
     #[test]

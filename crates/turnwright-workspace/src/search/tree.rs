@@ -28,7 +28,7 @@ pub struct FolderTree {
     pub entries: Vec<TreeEntry>,
     /// How many entries of the listed folder did not fit.
     pub omitted: usize,
-    /// How many entries were left out by ignore rules.
+    /// How many entries were left out because they are hidden, apart from `.git`, or by ignore rules.
     pub ignored: usize,
 }
 
@@ -112,6 +112,8 @@ impl TreeLister<'_> {
             let name = entry.file_name();
             let is_hidden = name.as_encoded_bytes().starts_with(b".");
             if is_hidden && (!self.scope.include_hidden || is_temporary_name(&name)) {
+                // A folder of which nothing is shown may not be empty.
+                ignored += usize::from(name != ".git" && !is_temporary_name(&name));
                 continue;
             }
             let Ok(metadata) = entry.metadata() else { continue };

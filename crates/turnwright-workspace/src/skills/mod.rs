@@ -26,6 +26,8 @@ const MAX_CATALOGUE_BYTES: usize = 8 * 1024;
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The most files of a skill that are listed.
 const MAX_LISTED_FILES: usize = 30;
+/// Stands for the skill's folder in its text.
+const SKILL_FOLDER: &str = "${CLAUDE_SKILL_DIR}";
 /// How deep in a skill's folder files are listed.
 const MAX_FILE_DEPTH: usize = 3;
 
@@ -109,7 +111,8 @@ impl Skill {
     pub fn load(&self, args: &str) -> Option<String> {
         let seen = read_head(&self.file(), self.within.as_deref(), MAX_TEXT_BYTES)?;
         let (_, body) = front_matter::split(&seen.text);
-        let mut text = substitute(body.trim(), args);
+        let dir = escape_hidden_line(&self.folder.to_string_lossy());
+        let mut text = substitute(body.trim(), args).replace(SKILL_FOLDER, &dir);
         if !seen.is_complete {
             text.push_str("\n\n[cut after 64 KiB; use read_file on its file for the rest]");
         }
@@ -125,7 +128,7 @@ impl Skill {
         }
         // The text must not close the element that contains it.
         let text = text.replace("</skill_content", "< /skill_content");
-        let dir = escape_hidden_line(&self.folder.to_string_lossy()).replace('"', "&quot;");
+        let dir = dir.replace('"', "&quot;");
         Some(format!(
             "<skill_content name=\"{}\" dir=\"{dir}\">\n{text}\n</skill_content>",
             self.name
@@ -200,6 +203,8 @@ const MAX_FOLDERS: usize = 2_000;
 const MAX_ENTRIES: usize = 2_000;
 /// The most skills.
 const MAX_SKILLS: usize = 100;
+/// Why a folder was skipped when there were so many.
+const TOO_MANY: &str = "there are 100 skills already, and no more are looked for from here on";
 /// How many bytes are read for the front matter.
 const FRONT_MATTER_BYTES: usize = 16 * 1024;
 /// The most characters of a description.
@@ -254,7 +259,11 @@ impl SkillScan<'_> {
 
     /// Visits a folder by its path without links.
     fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
-        let is_over = self.visited.len() >= MAX_FOLDERS || self.found.len() >= MAX_SKILLS;
+        let is_full = self.found.len() >= MAX_SKILLS;
+        if is_full && self.skipped.last().is_none_or(|(_, reason)| *reason != TOO_MANY) {
+            self.skipped.push((folder.to_path_buf(), TOO_MANY));
+        }
+        let is_over = is_full || self.visited.len() >= MAX_FOLDERS;
         if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
@@ -369,10 +378,12 @@ fn first_paragraph(body: &str) -> Option<String> {
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Substitutes the arguments. If the text does not use them, they are appended. A `\` before a `$` keeps it.
-/// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`.
+/// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from there, as
+/// `$ARGUMENTS[0]` always does.
 pub(crate) fn substitute(text: &str, args: &str) -> String {
     let args = args.trim();
     let words = split_words(args);
+    let first = if names_zero(text) { b'0' } else { b'1' };
     let mut code = code_ranges(text).peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
     let mut at = 0;
@@ -385,10 +396,12 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
         while code.next_if(|range| range.end <= at).is_some() {}
         let is_code = code.peek().is_some_and(|range| range.contains(&at));
         let rest = &text[at..];
-        let is_escape = !is_code && rest.starts_with('\\') && placeholder(&rest[1..]).is_some();
-        match placeholder(rest) {
-            Some((number, length)) if number.is_none() || !is_code && !args.is_empty() => {
-                let word = number.map(|number| words.get(number - 1).copied().unwrap_or_default());
+        let is_escape =
+            !is_code && rest.starts_with('\\') && placeholder(&rest[1..], first).is_some();
+        let is_named = rest.starts_with(ALL_ARGUMENTS);
+        match placeholder(rest, first) {
+            Some((index, length)) if is_named || !is_code && !args.is_empty() => {
+                let word = index.map(|index| words.get(index).copied().unwrap_or_default());
                 filled.push_str(word.unwrap_or(args));
                 at += length;
                 is_used = true;
@@ -414,20 +427,35 @@ fn code_ranges(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The placeholder at the beginning of a text, with its length: the number of a word, or `None` for all. An
-/// amount such as `$1.2M` is none.
-fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
-    let name = text.strip_prefix('$')?;
-    if name.starts_with("ARGUMENTS") {
-        return Some((None, "$ARGUMENTS".len()));
+/// Stands for all arguments, and with an index behind it for one of them.
+const ALL_ARGUMENTS: &str = "$ARGUMENTS";
+
+/// Returns true if a text names its first argument `$0`, and not only in code.
+fn names_zero(text: &str) -> bool {
+    let mut code = code_ranges(text).peekable();
+    text.match_indices("$0").any(|(at, _)| {
+        while code.next_if(|range| range.end <= at).is_some() {}
+        let is_code = code.peek().is_some_and(|range| range.contains(&at));
+        !is_code && !text[..at].ends_with('\\') && placeholder(&text[at..], b'0').is_some()
+    })
+}
+
+/// The placeholder at the beginning of a text, with its length: the index of a word, or `None` for all. The number of
+/// the first word is `first`. An amount such as `$1.2M` is none.
+fn placeholder(text: &str, first: u8) -> Option<(Option<usize>, usize)> {
+    if let Some(behind) = text.strip_prefix(ALL_ARGUMENTS) {
+        let digits = behind.strip_prefix('[').and_then(|rest| Some(rest.split_once(']')?.0));
+        let index = digits.and_then(|digits| digits.parse().ok());
+        let length = index.and(digits).map_or(0, |digits| digits.len() + "[]".len());
+        return Some((index, ALL_ARGUMENTS.len() + length));
     }
-    let mut following = name.bytes();
-    let digit = following.next().filter(|byte| (b'1'..=b'9').contains(byte))?;
+    let mut following = text.strip_prefix('$')?.bytes();
+    let digit = following.next().filter(|byte| (first..=b'9').contains(byte))?;
     let goes_on = match following.next() {
         Some(b'.' | b',') => following.next().is_some_and(|byte| byte.is_ascii_digit()),
         next => next.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
     };
-    (!goes_on).then_some((Some(usize::from(digit - b'0')), 2))
+    (!goes_on).then_some((Some(usize::from(digit - first)), 2))
 }
 
 /// The words of a text. Quotes group words.
@@ -566,7 +594,10 @@ mod tests {
         fs::create_dir_all(ws.join("skills/small")).unwrap();
         fs::write(ws.join("skills/small/skill.md"), skill_text("small", "x")).unwrap();
         put(&user.join("deploy"), &skill_text("deploy", "of the user"));
-        put(&user.join("own"), &skill_text("own", "x"));
+        put(
+            &user.join("own"),
+            "---\nname: own\ndescription: x\n---\nRun ${CLAUDE_SKILL_DIR}/a.py $1.\n",
+        );
         put(&base.join("secret"), &skill_text("secret", "outside of the project"));
         #[cfg(unix)]
         {
@@ -617,9 +648,26 @@ mod tests {
         );
         let small = found.iter().find(|skill| skill.name == "small").unwrap();
         assert!(small.load("").unwrap().contains("Do it."));
+        let own = found.iter().find(|skill| skill.name == "own").unwrap();
+        let line = format!("Run {}/a.py b.", own.folder.display());
+        assert!(own.load("b").unwrap().contains(&line), "{line}");
         let stop = CancellationToken::new();
         stop.cancel();
         assert!(scan(&places, &stop).is_empty());
+    }
+
+    #[test]
+    fn skills_beyond_the_limit_are_said_to_be_skipped_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        for number in 0..MAX_SKILLS + 2 {
+            let name = format!("skill-{number:03}");
+            put(&base.join(&name), &skill_text(&name, "x"));
+        }
+        let places = [ScannedFolder { folder: base.clone(), within: None }];
+        let (found, skipped) = scan_all(&places, &CancellationToken::new());
+        assert_eq!(found.len(), MAX_SKILLS);
+        assert_eq!(skipped, [(base.join("skill-100"), TOO_MANY)]);
     }
 
     #[test]
@@ -646,6 +694,10 @@ mod tests {
             ("a ` b $1 `` c", "x", "a ` b x `` c"),
             ("$1 and $2", "\"hello world\" 'b c'", "hello world and b c"),
             ("$1 and $2", "it's so", "it's and so"),
+            ("Migrate $0 from $1 to $2", "Bar React Vue", "Migrate Bar from React to Vue"),
+            ("$ARGUMENTS[0] to `$ARGUMENTS[1]`$ARGUMENTS[9]", "a b", "a to `b`"),
+            ("$ARGUMENTS[x] $ARGUMENTS[", "a", "a[x] a["),
+            (r"$1, `$0`, \$0 and $0.50", "a b", r"a, `$0`, \$0 and $0.50"),
         ];
         for (text, args, expected) in table {
             assert_eq!(substitute(text, args), expected, "{text}");

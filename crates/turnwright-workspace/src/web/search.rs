@@ -1,13 +1,15 @@
 //! Searches the web with a service that the user's settings name. A service that is throttled, refuses or fails gives an
 //! error, and never an empty list of results. No redirect is followed, because the request has the key and the query.
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use std::sync::LazyLock;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    FetchError, FetchedBody, WebFetcher, header, host_and_port, is_loopback, parse_url,
-    request_failed,
+    FetchError, FetchedBody, WebFetcher, host_and_port, is_loopback, parse_url, request_failed,
 };
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::patience::timeout;
@@ -16,6 +18,8 @@ use turnwright_types::text;
 
 /// The most bytes of an answer. The largest ones of these services have some hundred kilobytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// The most results that are taken; the services are asked for as many. SearXNG takes no number.
+const MAX_RESULTS: usize = 8;
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 400;
 
@@ -23,87 +27,36 @@ const MAX_EXCERPT_CHARS: usize = 400;
 const DATE: &[&str] = &["date", "publishedDate", "page_age", "publish_date"];
 const EXCERPT: &[&str] = &["highlights", "snippet", "description", "summary", "content", "text"];
 
-/// A service that searches the web: what it is sent, and where the results are in its answer.
-#[derive(Debug)]
-struct SearchBackend {
-    name: &'static str,
-    /// The address of its API; empty if it runs on a server of the user's own, and needs no key.
-    address: &'static str,
-    /// The header of the key, and what precedes the key in it.
-    key_header: (&'static str, &'static str),
-    /// The fields are the query of a GET, as opposed to the body of a POST.
-    is_get: bool,
-    /// The field for the words.
-    words: &'static str,
-    /// The field for the number of results. SearXNG has none, and ignores it.
-    count: &'static str,
-    /// Further fields, as JSON.
-    more: &'static str,
-    /// The place of the results in the answer.
-    list: &'static str,
-}
-
 /// All services. The last three belong to providers of models.
-const BACKENDS: &[SearchBackend] = &[
-    backend("searxng", "").get(r#"{"format":"json"}"#).fields(["q", "count", "/results"]),
-    backend("brave", "https://api.search.brave.com/res/v1/web/search")
-        .get(r#"{"text_decorations":false}"#)
-        .key_header("x-subscription-token")
-        .fields(["q", "count", "/web/results"]),
-    backend("tavily", "https://api.tavily.com/search"),
-    backend("exa", "https://api.exa.ai/search")
-        .more(r#"{"contents":{"highlights":true}}"#)
-        .key_header("x-api-key")
-        .fields(["query", "numResults", "/results"]),
-    backend("perplexity", "https://api.perplexity.ai/search"),
-    backend("serper", "https://google.serper.dev/search")
-        .key_header("x-api-key")
-        .fields(["q", "num", "/organic"]),
-    backend("deepseek", "https://api.deepseek.com/v1/tools/search")
-        .fields(["query", "count", "/results"]),
-    backend("zai", "https://api.z.ai/api/paas/v4/web_search")
-        .more(r#"{"search_engine":"search-prime"}"#)
-        .fields(["search_query", "count", "/search_result"]),
-    backend("ollama", "https://ollama.com/api/web_search"),
-];
+static BACKENDS: LazyLock<Vec<SearchBackend>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("search_backends.json")).unwrap_or_default()
+});
 
-/// A service with the most frequent fields and the usual header.
-const fn backend(name: &'static str, address: &'static str) -> SearchBackend {
-    SearchBackend {
-        name,
-        address,
-        key_header: ("authorization", "Bearer "),
-        is_get: false,
-        words: "query",
-        count: "max_results",
-        more: "{}",
-        list: "/results",
-    }
+/// A service that searches the web: what it is sent, and where the results are in its answer.
+#[derive(Debug, Deserialize)]
+struct SearchBackend {
+    name: String,
+    /// The address of its API; empty if it runs on a server of the user's own, and needs no key.
+    #[serde(default)]
+    address: String,
+    /// The header of the key, if it is not `authorization`.
+    key_header: Option<String>,
+    /// The fields are the query of a GET, as opposed to the body of a POST.
+    #[serde(default)]
+    is_get: bool,
+    /// The fields of a request, with `WORDS` for the words.
+    request: Map<String, Value>,
+    /// The place of the results in the answer.
+    list: String,
 }
 
 impl SearchBackend {
-    const fn get(self, more: &'static str) -> SearchBackend {
-        SearchBackend { is_get: true, more, ..self }
-    }
-
-    const fn more(self, more: &'static str) -> SearchBackend {
-        SearchBackend { more, ..self }
-    }
-
-    const fn key_header(self, name: &'static str) -> SearchBackend {
-        SearchBackend { key_header: (name, ""), ..self }
-    }
-
-    /// Names the fields for the words and the number of results, and the place of the results in the answer.
-    const fn fields(self, [words, count, list]: [&'static str; 3]) -> SearchBackend {
-        SearchBackend { words, count, list, ..self }
-    }
-
     /// The fields of a request.
-    fn request(&self, words: &str, count: usize) -> Map<String, Value> {
-        let mut fields: Map<String, Value> = serde_json::from_str(self.more).unwrap_or_default();
-        fields.insert(self.words.to_owned(), words.into());
-        fields.insert(self.count.to_owned(), count.into());
+    fn request(&self, words: &str) -> Map<String, Value> {
+        let mut fields = self.request.clone();
+        for value in fields.values_mut().filter(|value| **value == "WORDS") {
+            *value = words.into();
+        }
         fields
     }
 
@@ -111,11 +64,11 @@ impl SearchBackend {
     ///
     /// # Errors
     /// If the answer does not say for certain that there are none.
-    fn results(&self, answer: &Value, count: usize) -> Result<Vec<String>, String> {
-        let name = self.name;
-        let list = answer.pointer(self.list).and_then(Value::as_array);
+    fn results(&self, answer: &Value) -> Result<Vec<String>, String> {
+        let name = &self.name;
+        let list = answer.pointer(&self.list).and_then(Value::as_array);
         let found = list.into_iter().flatten().filter_map(read_result);
-        let results: Vec<_> = found.take(count).collect();
+        let results: Vec<_> = found.take(MAX_RESULTS).collect();
         // The search engines that SearXNG asks.
         let silent = answer["unresponsive_engines"].as_array().filter(|all| !all.is_empty());
         match list {
@@ -156,7 +109,7 @@ fn line(entry: &Value, names: &[&str], most: usize) -> Option<String> {
 
 /// The names of the services.
 pub fn search_names() -> Vec<&'static str> {
-    BACKENDS.iter().map(|backend| backend.name).collect()
+    BACKENDS.iter().map(|backend| backend.name.as_str()).collect()
 }
 
 /// A service as the user's settings name it.
@@ -172,7 +125,7 @@ impl SearchService {
     /// service, or it has no address.
     pub fn new(name: &str, address: Option<&str>) -> Option<SearchService> {
         let backend = BACKENDS.iter().find(|backend| backend.name == name)?;
-        let mut url = parse_url(address.unwrap_or(backend.address)).ok()?;
+        let mut url = parse_url(address.unwrap_or(&backend.address)).ok()?;
         if backend.address.is_empty() {
             let page = url.path().trim_end_matches('/').trim_end_matches("/search");
             let path = format!("{page}/search");
@@ -182,7 +135,7 @@ impl SearchService {
     }
 
     pub fn name(&self) -> &'static str {
-        self.backend.name
+        &self.backend.name
     }
 
     /// The host that learns what is searched for.
@@ -198,24 +151,19 @@ impl SearchService {
     ///
     /// # Errors
     /// Why there are none, as the end of a sentence.
-    pub async fn search(
-        &self,
-        web: &WebFetcher,
-        words: &str,
-        count: usize,
-    ) -> Result<Vec<String>, String> {
+    pub async fn search(&self, web: &WebFetcher, words: &str) -> Result<Vec<String>, String> {
         self.check_key()?;
         let limit = web.limits.total;
-        let answered = timeout(limit, web.ask_service(self, words, count)).await;
+        let answered = timeout(limit, web.ask_service(self, words)).await;
         let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
-        let (body, retry_after) = answer.map_err(|error| match error {
+        let body = answer.map_err(|error| match error {
             FetchError::Blocked { host, what } => {
                 format!("{host} leads to {what} address, to which nothing is sent")
             }
             other => other.to_string(),
         })?;
         if body.status != 200 {
-            return Err(self.refusal(body.status, retry_after.as_deref()));
+            return Err(self.refusal(body.status));
         }
         if body.is_truncated || body.bytes.len() > MAX_ANSWER_BYTES {
             return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
@@ -223,7 +171,7 @@ impl SearchService {
         let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
             format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
-        self.backend.results(&answer, count)
+        self.backend.results(&answer)
     }
 
     /// Checks what can be checked of the key before anything is sent.
@@ -239,7 +187,7 @@ impl SearchService {
     }
 
     /// Says what an answer with another status than 200 means.
-    fn refusal(&self, status: u16, retry_after: Option<&str>) -> String {
+    fn refusal(&self, status: u16) -> String {
         let why = match status {
             403 if !self.needs_key() => {
                 "does not answer with JSON: add `json` to `search.formats` in its settings.yml"
@@ -251,20 +199,17 @@ impl SearchService {
             300..400 => "redirects to another address, which is not followed",
             _ => "has failed",
         };
-        let seconds = retry_after.and_then(|text| text.trim().parse::<u32>().ok());
-        let wait = seconds.map(|wait| format!("; try again in {wait} s")).unwrap_or_default();
-        format!("{} {why} (status {status}){wait}", self.name())
+        format!("{} {why} (status {status})", self.name())
     }
 }
 
 impl WebFetcher {
-    /// Sends a query to a service. Returns the answer, and when to ask again.
+    /// Sends a query to a service.
     async fn ask_service(
         &self,
         service: &SearchService,
         words: &str,
-        count: usize,
-    ) -> Result<(FetchedBody, Option<String>), FetchError> {
+    ) -> Result<FetchedBody, FetchError> {
         let backend = service.backend;
         let mut url = service.url.clone();
         // An address in the settings may be of any network, as a host that the user has allowed.
@@ -274,7 +219,7 @@ impl WebFetcher {
             self.get_or_build_client(&self.allowed_client, false).await
         };
         let client = built.map_err(|reason| request_failed(&url, reason))?;
-        let fields = backend.request(words, count);
+        let fields = backend.request(words);
         let mut request = if backend.is_get {
             for (name, value) in &fields {
                 let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -286,14 +231,15 @@ impl WebFetcher {
             client.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body)
         };
         if let Some(key) = &service.key {
-            let (name, before) = backend.key_header;
-            request = request.header(name, format!("{before}{}", key.expose()));
+            request = match &backend.key_header {
+                Some(name) => request.header(name.as_str(), key.expose()),
+                None => request.bearer_auth(key.expose()),
+            };
         }
         let sent = request.header(ACCEPT, "application/json").send().await;
         // The address has the query, and may have a key.
         let response = sent.map_err(|error| self.classify_error(&url, &error.without_url()))?;
-        let retry_after = header(&response, RETRY_AFTER);
-        Ok((self.read_body(url, response).await?, retry_after))
+        self.read_body(url, response).await
     }
 }
 
@@ -317,11 +263,11 @@ mod tests {
             { "url": format!("https://docs.rs/{}", "x".repeat(9_000)), "title": "no" },
             { "title": "no" },
             { "link": "http://b.docs.rs/", "title": "", "text": "é".repeat(1_000) },
-            { "url": "https://docs.rs/one-too-many" },
+            { "url": "https://docs.rs/alone" },
         ] });
-        let results = backend_of("exa").results(&answer, 2).unwrap();
+        let results = backend_of("exa").results(&answer).unwrap();
         assert_eq!(results[0], "A \\u{202e}title\nhttps://docs.rs/a\n2026-10-02\none … two");
-        assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 2);
+        assert!(results[1].starts_with("http://b.docs.rs/\né") && results.len() == 3);
         assert!(results[1].chars().count() < MAX_EXCERPT_CHARS + 30, "{}", results[1]);
         let odd = json!({ "url": null, "link": "https://docs.rs/n", "title": 7, "date": {},
                           "snippet": ["x", 3] });
@@ -346,7 +292,7 @@ mod tests {
             ("searxng", silent, "search engines did not answer"),
             ("searxng", json!({ "results": [], "unresponsive_engines": [] }), ""),
         ] {
-            match backend_of(name).results(&answer, 3) {
+            match backend_of(name).results(&answer) {
                 Ok(results) => assert!(results.is_empty() && expected.is_empty(), "{answer}"),
                 Err(why) => {
                     assert!(!expected.is_empty() && why.ends_with(expected), "{name}: {why}");

@@ -118,7 +118,7 @@ async fn a_service_with_its_usual_address_must_be_public_and_its_key_is_not_sent
     ] {
         let mut service = SearchService::new("exa", address).unwrap();
         service.key = key.map(Into::into);
-        let error = service.search(&web, "x", 1).await.unwrap_err();
+        let error = service.search(&web, "x").await.unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }

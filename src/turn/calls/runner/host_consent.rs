@@ -7,9 +7,7 @@ use serde_json::json;
 use super::{CallRunner, unless_cancelled};
 use crate::tools::{HostConsent, ToolCtx};
 use turnwright_guard::HostVerdict;
-use turnwright_policy::permission::{
-    self, ApprovalRequest, Judgement, PolicyRules, Reason, markdown_code,
-};
+use turnwright_policy::permission::{self, Judgement, PolicyRules, Reason, markdown_code};
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ToolKind, escape_hidden_line, shorten_title,
@@ -43,25 +41,7 @@ impl HostConsent for CallRunner {
         command: &'a str,
         hosts: &'a [String],
     ) -> BoxFuture<'a, Option<bool>> {
-        Box::pin(async move {
-            let ticket = self.queue.enqueue(effects(hosts));
-            let turn = unless_cancelled(&ctx.cancel, async {
-                ticket.wait_for_admission().await;
-                ticket.wait_to_ask().await;
-            });
-            turn.await?;
-            // The answer to an earlier question may decide.
-            match self.judge_hosts(hosts) {
-                Judgement::Allowed(_) => Some(true),
-                Judgement::Denied(denial) => {
-                    self.deny(denial);
-                    Some(false)
-                }
-                Judgement::NeedsApproval(request) => {
-                    self.ask_about_hosts(request, ctx, command, hosts).await
-                }
-            }
-        })
+        Box::pin(self.ask_about_hosts(ctx, command, hosts))
     }
 }
 
@@ -75,18 +55,32 @@ impl CallRunner {
 
     async fn ask_about_hosts(
         &self,
-        request: ApprovalRequest,
         ctx: &ToolCtx,
         command: &str,
         hosts: &[String],
     ) -> Option<bool> {
+        let ticket = self.queue.enqueue(effects(hosts));
+        let turn = async {
+            ticket.wait_for_admission().await;
+            ticket.wait_to_ask().await;
+        };
+        unless_cancelled(&ctx.cancel, turn).await?;
+        // The answer to an earlier question may decide.
+        let request = match self.judge_hosts(hosts) {
+            Judgement::Allowed(_) => return Some(true),
+            Judgement::Denied(denial) => {
+                self.deny(denial);
+                return Some(false);
+            }
+            Judgement::NeedsApproval(request) => request,
+        };
         let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
         let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
         let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
-        let mut lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`")).collect();
+        let list: String = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
         let rules = self.env.shared.rules.get();
-        lines.push(request.description(&rules, self.env.shared.mode.get()));
-        let about = format!("{}\n\n{ABOUT_HOSTS}", lines.join("\n").trim_end());
+        let description = request.description(&rules, self.env.shared.mode.get());
+        let about = format!("{}\n\n{ABOUT_HOSTS}", (list + &description).trim_end());
         let question = PermissionRequest {
             call: ctx.call.clone(),
             name: COMMAND_TOOL.to_owned(),
@@ -97,18 +91,9 @@ impl CallRunner {
             is_bounded: false,
             in_background: false,
         };
-        let asking = self.env.client.request_permission(question);
-        match unless_cancelled(&ctx.cancel, asking).await? {
-            // The client says that the user has ended the turn.
-            PermissionAnswer::Cancelled => {
-                if !self.is_for_mcp_client {
-                    ctx.turn.cancel();
-                }
-                None
-            }
-            PermissionAnswer::Unclear(_) => None,
-            answer @ PermissionAnswer::Chosen(_) => Some(self.resolve(request, answer).is_ok()),
-        }
+        let answer = self.ask_client(question, ctx).await;
+        let is_chosen = matches!(answer, PermissionAnswer::Chosen(_));
+        is_chosen.then(|| self.resolve(request, answer).is_ok())
     }
 }
 

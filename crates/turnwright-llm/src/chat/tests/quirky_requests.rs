@@ -196,9 +196,23 @@ fn a_call_without_a_signature_gets_the_placeholder() {
     let own = rendered_reply(&quirks, answer(ORIGIN, "", "", calls()));
     assert_eq!(extras(own), [signature.clone(), Value::Null]);
     let foreign = rendered_reply(&quirks, answer("other/m", "", "", calls()));
-    assert_eq!(extras(foreign), [substitute.clone(), substitute]);
+    assert_eq!(extras(foreign), [substitute, Value::Null], "as Gemini itself signs them");
     let unsigned = rendered_reply(&Quirks::default(), answer("other/m", "", "", calls()));
     assert_eq!(extras(unsigned), [Value::Null, Value::Null]);
+}
+
+/// ollama#14214.
+#[test]
+fn a_result_names_its_tool_to_gemini_alone() {
+    let gemini = Quirks { signature: true, ..Quirks::default() };
+    for (quirks, name) in [(gemini, json!("read_file")), (Quirks::default(), Value::Null)] {
+        let prompt = Message::User(UserMessage::text("Hi"));
+        let reply = answer("other/m", "", "", vec![call(1, "a", None)]);
+        let history = [prompt, reply, tool_result(1, "a", vec![])].map(Arc::new);
+        let prefixes = PrefixCache::default();
+        let body = body_with(&prefixes, &quirks, ReasoningEffort::Default, &history);
+        assert_eq!(body["messages"][3]["name"], name);
+    }
 }
 
 #[test]
@@ -353,7 +367,7 @@ fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
             if quirks.echo == ReasoningEcho::Never && !message["reasoning_content"].is_null() {
                 return Some(format!("{number}: extra fields"));
             }
-            for call in calls {
+            for (position, call) in calls.iter().enumerate() {
                 let id = call["id"].as_str()?.to_owned();
                 let fits = match quirks.ids {
                     CallIdFormat::Nine => {
@@ -366,7 +380,7 @@ fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
                 if !fits || !seen.insert(id.clone()) {
                     return Some(format!("{number}: the identifier {id}"));
                 }
-                if quirks.signature && call["extra_content"].is_null() {
+                if quirks.signature && position == 0 && call["extra_content"].is_null() {
                     return Some(format!("{number}: no signature"));
                 }
                 let arguments = call["function"]["arguments"].as_str()?;

@@ -26,7 +26,7 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 13] = [
+const OPENERS: [&str; 17] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -40,16 +40,24 @@ const OPENERS: [&str; 13] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "[TOOL_CALLS]",
+    // Gemma 4, LFM 2, Nemotron and gpt-oss.
+    "<|tool_call>",
+    "<|tool_call_start|>",
+    "<TOOLCALL>",
+    "<|channel|>commentary to=functions",
 ];
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
-const CLOSERS: [&str; 10] = [
+const CLOSERS: [&str; 13] = [
     "tool_call>",
     "tool_calls>",
     "function>",
     "function_calls>",
     "invoke>",
     "tool_call_end|>",
+    "tool_call|>",
+    "TOOLCALL>",
+    "<|call|>",
     "section_end|>",
     "<|sep|>",
     "tool▁call▁end｜>",
@@ -57,12 +65,13 @@ const CLOSERS: [&str; 10] = [
 ];
 
 /// End-of-text tokens, which leak as well.
-const END_TOKENS: [&str; 7] = [
+const END_TOKENS: [&str; 8] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
     "<|endoftext|>",
     "<|end|>",
+    "<turn|>",
     "</s>",
     "<｜end▁of▁sentence｜>",
 ];
@@ -125,7 +134,8 @@ pub fn looks_like_leaked_call(text: &str) -> bool {
     match ends.max().filter(|end| tail[..*end].rfind('<').is_some_and(|open| open > 0)) {
         Some(end) => tail[end..].trim().is_empty(),
         None => {
-            let follows_mark = text[..start].trim_end().ends_with(['>', ']']);
+            let before = text[..start].trim_end().trim_end_matches("assistant");
+            let follows_mark = before.ends_with(['>', ']']);
             (follows_mark || is_line_start(text, start)) && looks_begun(tail)
         }
     }

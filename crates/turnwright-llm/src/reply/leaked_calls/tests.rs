@@ -152,12 +152,24 @@ fn each_syntax_is_parsed() {
     }
 }
 
-/// Kimi K3: the model is asked for a real call.
+/// Kimi K3, Gemma 4 (llama.cpp#22786), LFM 2.5 (lmstudio-bug-tracker#1979), Nemotron, and gpt-oss
+/// (lablup/mlxcel#654): the model is asked for a real call.
 #[test]
 fn a_dialect_that_is_not_parsed_is_recognised() {
-    let text = "Let me look.<|open|>toolscall tool=\"read\" index=\"1\"<|sep|><|open|>argument key=\"path\" \
-                type=\"string\"<|sep|>a b<|close|>argument<|sep|><|close|>call<|sep|><|close|>toolsmessage<|sep|>";
-    assert!(calls(text).is_empty() && looks_like_leaked_call(text));
+    for text in [
+        "Let me look.<|open|>toolscall tool=\"read\" index=\"1\"<|sep|><|open|>argument key=\"path\" \
+         type=\"string\"<|sep|>a b<|close|>argument<|sep|><|close|>call<|sep|><|close|>toolsmessage<|sep|>",
+        "<|tool_call>call:read{path: \"a b\"}<tool_call|>",
+        "I look.\n<|tool_call>call:read{path:<|\"|>a b<|\"|>}<tool_call|><turn|>",
+        "<|tool_call_start|>[read(path=\"a b\")]<|tool_call_end|>",
+        "<TOOLCALL>[{\"name\": \"read\", \"arguments\": {\"path\": \"a b\"}}]</TOOLCALL>",
+        "<|channel|>commentary to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}<|call|>",
+        "<|channel|>analysis<|message|>We read.<|end|><|start|>assistant<|channel|>commentary \
+         to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}",
+    ] {
+        assert!(calls(text).is_empty() && looks_like_leaked_call(text), "{text}");
+    }
+    assert!(!looks_like_leaked_call("Gemma writes `<|tool_call>` before a call."));
     assert!(!looks_like_leaked_call("It writes `<|open|>tools` and `<|sep|>` there."));
 }
 

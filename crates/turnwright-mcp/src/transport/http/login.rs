@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,6 +33,8 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
 
+/// The address to which the browser is sent back, without the port.
+const CALLBACK: &str = "http://127.0.0.1/callback";
 /// How long the user may take in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long the server may take for one step.
@@ -47,8 +50,9 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const MAX_CONNECTIONS: usize = 16;
 
 /// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand, or is the
-/// address of a metadata document; the scopes are requested instead of those that the server proposes. `show` receives
-/// the address that the user must open.
+/// address of a metadata document; the scopes are requested instead of those that the server proposes. The browser is
+/// sent back to the `callback`, for clients that are registered with another one than ours; without a port, to any free
+/// one. `show` receives the address that the user must open.
 ///
 /// # Errors
 /// If the login fails; the text is for the user.
@@ -56,14 +60,11 @@ pub async fn log_in(
     login: &ServerLogin,
     client_id: Option<String>,
     scopes: Vec<String>,
+    callback: Option<&str>,
     show: impl FnOnce(&str),
 ) -> Result<(), String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .map_err(|error| format!("could not open a local port: {error}"))?;
-    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let redirect = format!("http://127.0.0.1:{port}/callback");
-    let starting = start_session(login, client_id, scopes, redirect);
+    let (listener, redirect) = open_callback(callback.unwrap_or(CALLBACK)).await?;
+    let starting = start_session(login, client_id, scopes, redirect.to_string());
     let (session, server) =
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
@@ -79,16 +80,38 @@ pub async fn log_in(
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
     show(address.as_str());
-    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state, &server)).await;
-    let callback = waited.map_err(|_| {
+    let waiting = wait_for_callback(&listener, redirect.path(), &state, &server);
+    let waited = timeout(LOGIN_TIMEOUT, waiting).await;
+    let answer = waited.map_err(|_| {
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
-    redact::register_keys(parameter(&callback, "code")).map_err(|error| error.to_string())?;
-    match timeout(STEP_TIMEOUT, session.handle_callback_url(callback.as_str())).await {
+    redact::register_keys(parameter(&answer, "code")).map_err(|error| error.to_string())?;
+    match timeout(STEP_TIMEOUT, session.handle_callback_url(answer.as_str())).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(describe_error(&error)),
         Err(_) => Err(step_timed_out()),
     }
+}
+
+/// Opens the port of a callback, and returns it with the address.
+async fn open_callback(wanted: &str) -> Result<(TcpListener, Url), String> {
+    let mut address = Url::parse(wanted)
+        .ok()
+        .filter(|url| url.scheme() == "http" && is_local(url))
+        .filter(|url| url.query().is_none() && url.fragment().is_none())
+        .ok_or("the callback must be on this machine, such as http://localhost:3118/callback")?;
+    let ip = match address.host() {
+        Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
+        Some(Host::Ipv6(ip)) => IpAddr::V6(ip),
+        // Browsers try both addresses of the name.
+        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    let listener = TcpListener::bind((ip, address.port().unwrap_or_default()))
+        .await
+        .map_err(|error| format!("could not open a local port: {error}"))?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    address.set_port(Some(port)).map_err(|()| "the callback cannot have a port")?;
+    Ok((listener, address))
 }
 
 async fn start_session(
@@ -202,6 +225,7 @@ fn repeated_parameter(url: &Url) -> Option<String> {
 /// Waits for the browser to be redirected back from this login.
 async fn wait_for_callback(
     listener: &TcpListener,
+    path: &str,
     state: &str,
     server: &AuthorizationMetadata,
 ) -> Result<Url, String> {
@@ -210,7 +234,7 @@ async fn wait_for_callback(
         tokio::select! {
             stream = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 let (stream, _) = stream.map_err(|error| error.to_string())?;
-                let handling = handle_connection(stream, state, server);
+                let handling = handle_connection(stream, path, state, server);
                 connections.push(timeout(REQUEST_TIMEOUT, handling));
             }
             Some(result) = connections.next() => {
@@ -223,15 +247,16 @@ async fn wait_for_callback(
     }
 }
 
-/// Handles one connection. Returns `None` unless the request has the `state` of this login.
+/// Handles one connection. Returns `None` unless the request has the `path` and the `state` of this login.
 async fn handle_connection(
     mut stream: TcpStream,
+    path: &str,
     state: &str,
     server: &AuthorizationMetadata,
 ) -> io::Result<Option<Result<Url, String>>> {
-    let path = read_path(&mut stream).await?;
-    let url = Url::parse("http://127.0.0.1").and_then(|base| base.join(&path)).ok().filter(|url| {
-        url.path() == "/callback" && parameter(url, "state").as_deref() == Some(state)
+    let asked = read_path(&mut stream).await?;
+    let url = Url::parse(CALLBACK).and_then(|base| base.join(&asked)).ok().filter(|url| {
+        url.path() == path && parameter(url, "state").as_deref() == Some(state)
     });
     let Some(url) = url else {
         respond(&mut stream, "400 Bad Request", "This request belongs to no running login.")
@@ -629,6 +654,25 @@ mod tests {
         };
         let (sent, ()) = tokio::join!(near.get(&plain).send(), answer);
         assert!(sent.unwrap().status().is_success());
+    }
+
+    #[tokio::test]
+    async fn the_browser_is_sent_back_to_the_callback_of_a_registered_client_on_this_machine() {
+        for (wanted, expected) in [
+            (CALLBACK, "http://127.0.0.1:PORT/callback"),
+            ("http://localhost/oauth/callback", "http://localhost:PORT/oauth/callback"),
+        ] {
+            let (listener, address) = open_callback(wanted).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(address.as_str(), expected.replace("PORT", &port.to_string()));
+            let fixed = format!("http://localhost:{port}/callback");
+            assert!(open_callback(&fixed).await.unwrap_err().contains("port"), "{fixed}");
+            drop(listener);
+            assert_eq!(open_callback(&fixed).await.unwrap().1.as_str(), fixed);
+        }
+        for bad in ["3118", "https://localhost/", "http://a.example/", "http://localhost/?a"] {
+            assert!(open_callback(bad).await.unwrap_err().contains("on this machine"), "{bad}");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl FolderHooks {
     }
 
     fn lines(&self) -> Vec<String> {
-        let handlers = self.policy.hooks.handlers.iter();
+        let handlers = self.policy.hooks.iter();
         handlers.map(|handler| format!("{} ({})", handler.line, handler.file)).collect()
     }
 
@@ -143,7 +143,7 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
 fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<ExitCode, CliError> {
     let FolderHooks { roots, policy } = found;
     let confinement = command_confinement(config, &policy, roots.real_cwd());
-    let handlers = HookSet::new(policy.hooks.handlers).choose(occasion);
+    let handlers = HookSet::new(policy.hooks).choose(occasion);
     if handlers.is_empty() {
         write_stdout("No hook fits.\n")?;
         return Ok(ExitCode::from(FAILED));

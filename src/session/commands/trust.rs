@@ -122,8 +122,7 @@ impl TrustCommand {
     /// Applies what does not wait for the next session.
     fn apply(&self, policy: EffectivePolicy) {
         self.conversation.checks.set(policy.checks);
-        let hooks = HookSet::new(policy.hooks.handlers);
-        self.conversation.env.shared.hooks.set.set(hooks);
+        self.conversation.env.shared.hooks.set.set(HookSet::new(policy.hooks));
         self.conversation.rules().set(policy.rules);
     }
 

@@ -33,15 +33,6 @@ const OFFERED_FILE: &str = "hooks-offered";
 /// The most bytes of a hook file of the user.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The hooks of a session.
-#[derive(Debug, Default)]
-pub struct SessionHookFiles {
-    /// The handlers that may run: those of the user, then those of the project.
-    pub handlers: Vec<Handler>,
-    /// The files of Claude Code are not read, and nothing says that they should not be.
-    is_undecided: bool,
-}
-
 /// The parts of a hook file that count.
 #[derive(Deserialize)]
 #[serde(expecting = "a table")]
@@ -51,15 +42,15 @@ struct HookFile {
     hooks: Option<Value>,
 }
 
-/// Finds the hooks of a session. The folder of the project is a real path. Adds a sentence for each problem, and the
-/// files that can be trusted.
+/// Finds the handlers of a session: those of the user, then those of the project. The folder of the project is a real
+/// path. Adds a sentence for each problem, and the files that can be trusted.
 pub(super) fn find_hooks(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     project: &Path,
     problems: &mut Vec<String>,
     files: &mut Vec<ProjectFile>,
-) -> SessionHookFiles {
+) -> Vec<Handler> {
     let own = &settings.values.hooks;
     let mut reader = HookReader { trust, project, problems, files, handlers: Vec::new() };
     if own.get(SANDBOX).is_some_and(|value| !value.is_boolean()) {
@@ -87,7 +78,7 @@ pub(super) fn find_hooks(
     for (name, events) in own_file.into_iter().chain(of_project) {
         reader.add_project(name, &events);
     }
-    SessionHookFiles { handlers: reader.handlers, is_undecided: read.is_none() }
+    reader.handlers
 }
 
 /// The hooks of a file of the project, with its name.
@@ -227,38 +218,37 @@ fn script_list(handlers: &[&Handler]) -> String {
     lines.concat()
 }
 
-impl SessionHookFiles {
-    /// Adds the trusted files of the project that hooks run, which commands may not change, to those of the settings.
-    /// All are paths below the project.
-    pub(super) fn protected(&self, of_settings: &[String]) -> Vec<String> {
-        let all = self.handlers.iter().flat_map(|handler| &handler.scripts);
-        let scripts = all.filter(|script| script.sha256.is_some());
-        of_settings.iter().cloned().chain(scripts.map(|script| script.name.clone())).collect()
-    }
+/// Adds the trusted files of the project that hooks run, which commands may not change, to those of the settings. All
+/// are paths below the project.
+pub(super) fn with_scripts(handlers: &[Handler], of_settings: &[String]) -> Vec<String> {
+    let all = handlers.iter().flat_map(|handler| &handler.scripts);
+    let trusted = all.filter(|script| script.sha256.is_some());
+    of_settings.iter().cloned().chain(trusted.map(|script| script.name.clone())).collect()
+}
 
-    /// Returns a notice about the hooks of Claude Code, if there are any that the user has not been told of.
-    pub fn offer(&self, settings: &SettingsSnapshot<'_>, project: &Path) -> Option<String> {
-        let paths = &settings.config.paths;
-        let offered_file = paths.state.join(OFFERED_FILE);
-        if !self.is_undecided || offered_file.exists() {
-            return None;
-        }
-        let of_user = paths.home.iter().map(|home| home.join(CLAUDE_FILES[0]));
-        let mut files = of_user.chain(CLAUDE_FILES.map(|name| project.join(name)));
-        let has_hooks = files.any(|path| {
-            let head = read_head(&path, None, 256 * 1024);
-            head.is_some_and(|head| head.text.contains("\"hooks\""))
-        });
-        if !has_hooks {
-            return None;
-        }
-        private_file::write(&offered_file, b"").ok();
-        Some(
-            "There are hooks of Claude Code here. To run them, add `read = [\"claude\"]` to `[hooks]` in your \
-             settings; with `read = []` they are left alone. You are told this once."
-                .to_owned(),
-        )
+/// Returns a notice about hooks of Claude Code that are not read, if the user has not decided about them and has not
+/// been told of them.
+pub fn hook_offer(settings: &SettingsSnapshot<'_>, project: &Path) -> Option<String> {
+    let paths = &settings.config.paths;
+    let offered_file = paths.state.join(OFFERED_FILE);
+    if settings.values.hooks.contains_key(READ) || offered_file.exists() {
+        return None;
     }
+    let of_user = paths.home.iter().map(|home| home.join(CLAUDE_FILES[0]));
+    let mut files = of_user.chain(CLAUDE_FILES.map(|name| project.join(name)));
+    let has_hooks = files.any(|path| {
+        let head = read_head(&path, None, 256 * 1024);
+        head.is_some_and(|head| head.text.contains("\"hooks\""))
+    });
+    if !has_hooks {
+        return None;
+    }
+    private_file::write(&offered_file, b"").ok();
+    Some(
+        "There are hooks of Claude Code here. To run them, add `read = [\"claude\"]` to `[hooks]` in your settings; \
+         with `read = []` they are left alone. You are told this once."
+            .to_owned(),
+    )
 }
 
 #[cfg(test)]

@@ -123,8 +123,8 @@ impl ToolEnv {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }
 
-    /// Runs the hooks of an event that is not about a tool call. Matchers are tested against the subject, which is empty
-    /// if there is none.
+    /// Runs the hooks of an event that is not about a tool call. Matchers are tested against the subject, which is
+    /// empty if there is none.
     pub(crate) async fn raise_hooks(
         &self,
         event: HookEvent,

@@ -47,7 +47,7 @@ pub(crate) async fn serve(
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::new(config, stop.clone()));
     let handler = Arc::new(McpHandler::new(Arc::clone(&host), options, outbox.clone()));
-    let peer = Peer::with_withdrawal(outbox.clone(), "notifications/cancelled");
+    let peer = Peer::with_withdrawal(outbox.clone(), "notifications/cancelled", "requestId");
     let requests = RequestLoop::new(Arc::clone(&handler), outbox.clone(), peer);
     let mut serving = std::pin::pin!(requests.run(input, stop.clone()));
     let has_ended = tokio::select! {

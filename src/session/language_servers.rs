@@ -28,18 +28,16 @@ struct SessionGate {
 }
 
 impl LanguageGate for SessionGate {
-    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool {
+    fn profile(&self, server: &LanguageServer, folder: &Path) -> Option<SandboxProfile> {
         // A server that a file of the project names is there only if the file is trusted, which says nothing of the
         // other folders of the session.
-        let is_trusted = server.is_configured && folder == self.roots.real_cwd();
-        is_trusted || self.mode == LspMode::On || trusts_language_servers(&self.trust, folder)
-    }
-
-    fn profile(&self) -> Option<SandboxProfile> {
+        let is_trusted = server.is_configured && folder == self.roots.real_cwd()
+            || self.mode == LspMode::On
+            || trusts_language_servers(&self.trust, folder);
+        let may_start = is_trusted && turnwright_sandbox::can_confine();
         let rules = self.rules.get();
         let home = self.home.as_deref();
-        turnwright_sandbox::can_confine()
-            .then(|| server_profile(&self.confinement, &self.roots, &rules, home))
+        may_start.then(|| server_profile(&self.confinement, &self.roots, &rules, home))
     }
 }
 
@@ -79,8 +77,8 @@ impl SessionHost {
     /// The mode of the settings, and the known servers that are installed. Blocks.
     pub(crate) fn installed_language_servers(&self) -> (LspMode, Vec<String>) {
         let mode = self.config().snapshot().values.lsp.mode();
-        let mut servers = known_servers();
-        servers.retain(|server| find_program(server, &self.environment).is_some());
-        (mode, servers.into_iter().map(|server| server.name).collect())
+        let known = known_servers().iter();
+        let found = known.filter(|server| find_program(server, &self.environment).is_some());
+        (mode, found.map(|server| server.name.clone()).collect())
     }
 }

@@ -118,8 +118,6 @@ impl Tool for ApplyPatch {
             }
         }
         let mut steps = Vec::new();
-        let mut content = Vec::new();
-        let mut room = edit_common::MAX_CARD_BYTES;
         let mut bytes = 0_usize;
         let mut targets = targets.iter();
         for file in files {
@@ -133,9 +131,9 @@ impl Tool for ApplyPatch {
                             patches. Nothing was written."
                     .into());
             }
-            content.push(step_diff(&step, ctx.env.files.roots(), &mut room));
             steps.push(step);
         }
+        let content = step_diffs(&steps, ctx.env.files.roots());
         Ok((steps, content))
     }
 
@@ -459,7 +457,13 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
     }
 }
 
-pub(super) fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
+/// The changes that the user is shown and asked about.
+pub(super) fn step_diffs(steps: &[PatchStep], roots: &Roots) -> Vec<CallContent> {
+    let mut room = edit_common::MAX_CARD_BYTES;
+    steps.iter().map(|step| step_diff(step, roots, &mut room)).collect()
+}
+
+fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
     let path = roots.client_path(step.place());
     let mut content = match &step.action {
         PatchAction::Add(applied) => {
@@ -497,7 +501,6 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
     let mut total = LineCounts::default();
     let mut lines = String::new();
     let mut room = line_changes::MAX_SHOWN_LINES;
-    let mut card = edit_common::MAX_CARD_BYTES;
     for step in steps {
         let (verb, applied) = match &step.action {
             PatchAction::Add(applied) => ("Added", Some(applied)),
@@ -542,7 +545,7 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
         view: Some(CallView { title, kind: ApplyPatch::KIND, locations }),
-        content: steps.iter().map(|step| step_diff(step, roots, &mut card)).collect(),
+        content: step_diffs(steps, roots),
         images: Vec::new(),
     }
 }

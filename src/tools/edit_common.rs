@@ -90,8 +90,7 @@ pub(super) async fn check_target(
 }
 
 /// Why a new file cannot have a path that ends like that of a folder, as a phrase that follows the path.
-pub(super) const NAMES_FOLDER: &str =
-    "names a folder: give the whole path, with the name of the file. Folders are made with their files";
+pub(super) const NAMES_FOLDER: &str = "names a folder: give the whole path, with the name of the file. Folders are made with their files";
 
 /// Returns true if a path ends like that of a folder.
 pub(super) fn names_folder(path: &str) -> bool {

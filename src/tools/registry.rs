@@ -118,7 +118,7 @@ pub struct OfferContext {
     /// Nobody can answer a question.
     pub is_alone: bool,
     /// A language server can be asked for definitions, references and renames.
-    pub has_places: bool,
+    pub can_find_symbols: bool,
     /// The model is small, so few tools with few arguments suit it.
     pub is_small: bool,
 }
@@ -323,11 +323,11 @@ impl Toolbox {
         }
         let lowercase = short.to_lowercase();
         let offer = self.advertised.lock().as_ref().map(|last| last.offer.clone());
-        let OfferContext { has_search, has_places, .. } = offer.unwrap_or_default();
+        let OfferContext { has_search, can_find_symbols, .. } = offer.unwrap_or_default();
         let all = self.built_in.tools().iter();
         let there = all.filter(|tool| match tool.name() {
             WEB_SEARCH => has_search,
-            "definition" | "references" | "rename_symbol" => has_places,
+            "definition" | "references" | "rename_symbol" => can_find_symbols,
             _ => true,
         });
         let built_in: Vec<_> = there.filter(|tool| self.is_allowed(tool.name())).collect();

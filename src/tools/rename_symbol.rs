@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::apply_patch::{PatchStep, run_steps, step_diff};
+use super::apply_patch::{PatchStep, run_steps, step_diffs};
 use super::arguments::{PATH, ShownArgument};
 use super::symbols::{NO_SERVER, shown};
 use super::{
@@ -54,7 +54,7 @@ impl Tool for RenameSymbol {
     type Preview = Vec<PatchStep>;
 
     fn is_offered(offer: &OfferContext) -> bool {
-        offer.has_places
+        offer.can_find_symbols
     }
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
@@ -67,7 +67,7 @@ impl Tool for RenameSymbol {
         let symbol = (self.symbol.as_str(), self.line);
         // Calls are planned before they are approved, and again when a session is loaded. So ask a server only if the
         // session has already started one.
-        let languages = site.env.languages().filter(|languages| languages.has_places());
+        let languages = site.env.languages().filter(|languages| languages.can_find_symbols());
         let found = match languages.filter(|_| edit_common::is_read_freely(site.env, &target)) {
             None => Err(NO_SERVER.to_owned()),
             Some(languages) => {
@@ -106,33 +106,26 @@ impl Tool for RenameSymbol {
         }
         let roots = ctx.env.files.roots();
         let mut steps = Vec::new();
-        let mut content = Vec::new();
-        let mut room = edit_common::MAX_CARD_BYTES;
         for (edits, target) in files.into_iter().zip(written.iter().cloned()) {
             let path = target.path.to_string_lossy();
             let name = roots.below_cwd(&path).unwrap_or_else(|| path.into_owned());
+            let file = shown(&name);
             if edit_common::is_closed(&ctx.env, &target) {
-                let closed = shown(&name);
-                let why = format!("{closed} is closed to language servers. Nothing was changed.");
+                let why = format!("{file} is closed to language servers. Nothing was changed.");
                 return Err(why.into());
             }
-            let before = match ctx.env.files.read(&target).await {
-                Ok(before) => before,
-                Err(error) => {
-                    return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
-                }
-            };
-            let applying = spawn_blocking(move || match edits.apply(&before.text) {
-                Some(after) => Ok(PatchStep::replacing(name, target, before, after)),
-                None => Err(format!(
-                    "{} is not what the language server has seen. Nothing was changed.",
-                    shown(&name)
-                )),
+            let read = ctx.env.files.read(&target).await;
+            let before = read.map_err(|error| format!("{file} {error}. Nothing was changed."))?;
+            let applying = spawn_blocking(move || {
+                let after = edits.apply(&before.text)?;
+                Some(PatchStep::replacing(name, target, before, after))
             });
-            let step = applying.await.map_err(|error| error.to_string())??;
-            content.push(step_diff(&step, roots, &mut room));
-            steps.push(step);
+            let step = applying.await.ok().flatten();
+            steps.push(step.ok_or_else(|| {
+                format!("{file} is not what the language server has seen. Nothing was changed.")
+            })?);
         }
+        let content = step_diffs(&steps, roots);
         Ok((steps, content))
     }
 

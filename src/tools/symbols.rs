@@ -52,7 +52,7 @@ impl<const IS_DEFINITION: bool> Tool for FindSymbol<IS_DEFINITION> {
     type Preview = ();
 
     fn is_offered(offer: &OfferContext) -> bool {
-        offer.has_places
+        offer.can_find_symbols
     }
 
     fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
@@ -96,18 +96,15 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     let mut text = format!("{number} of {}\n", shown(symbol));
     let mut shown_places = Vec::new();
     let roots = ctx.env.files.roots();
-    let nearby = places.iter().filter(|(path, _)| !roots.leads_elsewhere(path));
-    let mut file: Option<(PathBuf, ResolvedPath, Vec<String>)> = None;
-    for (path, line) in nearby.take(MAX_PLACES) {
-        // The places of a file are adjacent, so each file is read only once.
-        if file.as_ref().is_none_or(|(known, ..)| known != path) {
-            file = read_lines(path, ctx).await.map(|(target, lines)| (path.clone(), target, lines));
+    let first = &places[..places.len().min(MAX_PLACES)];
+    // The places of a file are adjacent.
+    for of_file in first.chunk_by(|(one, _), (next, _)| one == next) {
+        let Some((target, lines)) = read_lines(&of_file[0].0, ctx).await else { continue };
+        for (_, line) in of_file {
+            let quoted = lines.get(*line as usize - 1).map_or("", String::as_str);
+            text.push_str(&format!("{}:{line}: {quoted}\n", roots.display_path(&target)));
+            shown_places.push(Location { path: roots.client_path(&target), line: Some(*line) });
         }
-        let Some((_, target, lines)) = &file else { continue };
-        let quoted = lines.get(*line as usize - 1).map_or("", String::as_str);
-        text.push_str(&format!("{}:{line}: {quoted}\n", roots.display_path(target)));
-        let path = roots.client_path(target);
-        shown_places.push(Location { path, line: Some(*line) });
     }
     let more = places.len().saturating_sub(MAX_PLACES);
     if more > 0 {
@@ -122,14 +119,20 @@ async fn outcome(symbol: &str, places: &[(PathBuf, u32)], ctx: &ToolCtx) -> Tool
     outcome
 }
 
-/// Returns the lines of a file; no lines unless the model may read the file without a question.
+/// Returns the lines of a file; no lines unless the model may read the file without a question. `None` for a file that
+/// is not looked at.
 async fn read_lines(path: &Path, ctx: &ToolCtx) -> Option<(ResolvedPath, Vec<String>)> {
-    let target = ctx.env.files.resolve(path).await.ok()?;
-    let Ok(file) = ctx.env.files.read(&target).await else { return Some((target, Vec::new())) };
-    if !edit_common::may_quote(&ctx.env, &target, &file).await {
-        return Some((target, Vec::new()));
+    let files = &ctx.env.files;
+    if files.roots().leads_elsewhere(path) {
+        return None;
     }
-    let lines = file.text.lines();
-    let shown = lines.map(|line| escape_hidden(text::first_chars(line.trim(), MAX_LINE_CHARS)));
-    Some((target, shown.collect()))
+    let target = files.resolve(path).await.ok()?;
+    let mut shown = Vec::new();
+    if let Ok(file) = files.read(&target).await
+        && edit_common::may_quote(&ctx.env, &target, &file).await
+    {
+        let lines = file.text.lines().map(|line| text::first_chars(line.trim(), MAX_LINE_CHARS));
+        shown.extend(lines.map(escape_hidden));
+    }
+    Some((target, shown))
 }

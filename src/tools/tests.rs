@@ -27,7 +27,7 @@ fn full_context() -> OfferContext {
         helpers: Some(Arc::default()),
         has_search: true,
         is_alone: false,
-        has_places: true,
+        can_find_symbols: true,
         is_small: false,
     }
 }

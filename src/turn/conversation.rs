@@ -268,7 +268,7 @@ impl Conversation {
             helpers: self.env.helpers.catalogue(),
             has_search: self.env.shared.search.is_some(),
             is_alone: self.work.alone,
-            has_places: self.env.languages().is_some_and(LanguageServers::has_places),
+            can_find_symbols: self.env.languages().is_some_and(LanguageServers::can_find_symbols),
             is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::closing::ClosingWords;
 use super::{Turn, TurnStep};
-use turnwright_lsp::{FileReport, Finding};
+use turnwright_lsp::{FileReport, counted_errors};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::within_context;
 use turnwright_types::text;
@@ -41,8 +41,8 @@ impl Turn {
             return ClosingWords::default();
         };
         // A helper's edits are reviewed by the turn that started the helper.
-        let is_due = languages.has_unreviewed() && self.says_done() && !self.is_helper();
-        if !is_due || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
+        let may_review = self.says_done() && !self.is_helper();
+        if !may_review || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
             return ClosingWords::default();
         }
         let asking = languages.review(TIME_LIMIT);
@@ -58,25 +58,24 @@ impl Turn {
 /// Words the reports for the model and the user. Missing results are mentioned to the user only, because the model
 /// cannot do anything about them.
 fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
-    let with_errors: Vec<_> = reports.iter().filter(|report| report.new_errors() > 0).collect();
-    if with_errors.is_empty() {
-        let unknown =
-            reports.iter().filter(|report| matches!(report.finding, Finding::NotKnown(_)));
+    let count: usize = reports.iter().map(FileReport::count).sum();
+    if count == 0 {
+        let unknown = reports.iter().filter(|report| report.new_errors.is_err());
         let names: Vec<_> = unknown.map(|report| name(report, cwd)).collect();
         let named = text::join_first(&names, MAX_NAMED);
         let notice = format!("No language server has checked the latest version of {named} yet.");
         return ClosingWords { notice: (!names.is_empty()).then_some(notice), request: None };
     }
-    let count: usize = with_errors.iter().map(|report| report.new_errors()).sum();
-    let errors = if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") };
     let mut request = "Language servers were asked after your edits. This is new since the turn began; correct what \
                        your edits have caused, or say why it stays:\n"
         .to_owned();
-    for report in with_errors.iter().take(MAX_FILES) {
+    let with_errors = reports.iter().filter(|report| report.count() > 0);
+    for report in with_errors.take(MAX_FILES) {
         request.push_str(&format!("{}\n", report.for_model(&name(report, cwd))));
     }
+    let found = counted_errors(count);
     ClosingWords {
-        notice: Some(format!("Language servers find {errors}. The model is told.")),
+        notice: Some(format!("Language servers find {found}. The model is told.")),
         request: Some(within_context(&super::redacted(&request))),
     }
 }
@@ -90,17 +89,16 @@ fn name(report: &FileReport, cwd: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn report(file: &str, finding: Finding) -> FileReport {
-        FileReport { server: "gopls".to_owned(), file: file.into(), finding }
+    fn report(file: &str, new_errors: Result<Vec<String>, String>) -> FileReport {
+        FileReport { server: "gopls".to_owned(), file: file.into(), new_errors }
     }
 
     #[test]
     fn the_model_is_told_of_errors_only_and_the_user_of_what_is_not_known() {
         let cwd = Path::new("/w");
-        let unknown = report("/w/a.go", Finding::NotKnown("late".to_owned()));
-        let fine = report("/w/b.go", Finding::NoNewErrors);
-        let told = vec!["2:1: m".to_owned()];
-        let broken = Finding::NewErrors { count: 1, told, may_be_older: false };
+        let unknown = report("/w/a.go", Err("late".to_owned()));
+        let fine = report("/w/b.go", Ok(Vec::new()));
+        let broken = Ok(vec!["2:1: m".to_owned()]);
         assert_eq!(words_about(std::slice::from_ref(&fine), cwd), ClosingWords::default());
         let words = words_about(&[unknown.clone(), fine.clone()], cwd);
         let notice = "No language server has checked the latest version of a.go yet.";

@@ -426,15 +426,8 @@ fn a_registered_client_is_sent_back_to_its_own_address() {
     let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(3600);
     let url = stub.url();
-    let arguments = [
-        "mcp",
-        "login",
-        &url,
-        "--client-id",
-        "app-1",
-        "--callback",
-        "http://localhost/oauth/done",
-    ];
+    let arguments =
+        ["mcp", "login", &url, "--client-id", "app-1", "--callback", "http://localhost/oauth/done"];
     let login = PendingLogin::start_with(home.path(), &arguments);
     let redirect = login.parameter("redirect_uri");
     let is_own = redirect.starts_with("http://localhost:") && redirect.ends_with("/oauth/done");

@@ -193,7 +193,8 @@ fn wrong_network(key: &str, value: &NetworkValue) -> Vec<String> {
             wrong.into_iter().collect()
         }
         NetworkValue::Hosts(hosts) => {
-            let why = "which is no host: expected NAME, *.NAME, NAME:PORT or an ecosystem such as node";
+            let why =
+                "which is no host: expected NAME, *.NAME, NAME:PORT or an ecosystem such as node";
             unexpected_entries(key, hosts, HostList::is_entry, why)
         }
     }

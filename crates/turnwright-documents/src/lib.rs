@@ -93,7 +93,7 @@ fn read(
         shown.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
         shown.push('\n');
     }
-    Ok(Some(DocumentText { about, text: shown }))
+    Ok(DocumentText { about, text: shown })
 }
 
 /// Opens a Jupyter notebook; `None` if the bytes are something else.

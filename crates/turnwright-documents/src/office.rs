@@ -52,7 +52,8 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         Ok(xml) if is_open => extract_text(&xml, &[b"p", b"h"], &[]),
         Ok(xml) => {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
-            let text = extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
+            let text =
+                extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
             if is_word { text + &notes(&mut archive) } else { text }
         }
         Err(why) => format!("[cannot be read: {why}]"),

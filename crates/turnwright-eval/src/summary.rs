@@ -186,7 +186,9 @@ impl Comparison {
         let better = if to_one > to_other { one } else { other };
         let likely =
             if chance < 0.001 { "p < 0.001".to_owned() } else { format!("p = {chance:.3}") };
-        format!("{better} is better on these tasks: {facts}. Chance alone would do so with {likely}.")
+        format!(
+            "{better} is better on these tasks: {facts}. Chance alone would do so with {likely}."
+        )
     }
 }
 

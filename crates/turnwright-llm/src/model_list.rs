@@ -241,10 +241,7 @@ mod tests {
                 None,
             ),
             (r#"{"id":"a","max_tokens":4096}"#, None),
-            (
-                r#"{"id":"a","max_context_length":131072,"loaded_context_length":4096}"#,
-                Some(4_096),
-            ),
+            (r#"{"id":"a","max_context_length":131072,"loaded_context_length":4096}"#, Some(4_096)),
             (r#"{"id":"a","context_window":128000,"max_tokens":4096}"#, Some(128_000)),
             (r#"{"id":"a","limits":{"max_input_tokens":8000}}"#, Some(8_000)),
             (

@@ -3,27 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::connection::Readiness;
+use crate::state::Readiness;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// The default time limit for a server's answer to its first request.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(45);
 const MAX_STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most times that a crashed server is started again.
-const MAX_RESTARTS: u32 = 3;
 /// The most servers in one file, and the most characters of a name or a problem that are shown.
 const MAX_SERVERS: usize = 32;
-const MAX_TOLD_CHARS: usize = 200;
-
-/// The built-in servers. For each file, the first one that is installed and works is used. The settings override
-/// defaults that would repeat the session's checks, hold build locks, or do work in advance.
-const KNOWN: &str = include_str!("servers.json");
+const MAX_SHOWN_CHARS: usize = 200;
+/// The most bytes of a server's words that are looked at.
+const MAX_WORDS_BYTES: usize = 4 * 1024;
 
 /// A server that can be started, as `.lsp.json` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -54,8 +51,6 @@ pub struct LanguageServer {
     pub(crate) settings: Value,
     /// The time limit for the first answer, in milliseconds.
     startup_timeout: Option<u64>,
-    restart_on_crash: Option<bool>,
-    max_restarts: Option<u32>,
     /// True if the server comes from a file, and is not a built-in one.
     #[serde(skip)]
     pub is_configured: bool,
@@ -81,14 +76,6 @@ impl LanguageServer {
     pub(crate) fn startup(&self) -> Duration {
         let limit = self.startup_timeout.map_or(STARTUP_TIMEOUT, Duration::from_millis);
         limit.min(MAX_STARTUP_TIMEOUT)
-    }
-
-    /// Returns the most times that the server is started again after a crash.
-    pub(crate) fn restarts(&self) -> u32 {
-        if self.restart_on_crash == Some(false) {
-            return 0;
-        }
-        self.max_restarts.unwrap_or(MAX_RESTARTS).min(MAX_RESTARTS)
     }
 
     /// Returns the name of a file's language if the server handles it.
@@ -126,13 +113,18 @@ impl LanguageServer {
     }
 }
 
-/// Returns the built-in servers.
-pub fn known_servers() -> Vec<LanguageServer> {
-    let (mut servers, _) = configured_servers(&serde_json::from_str(KNOWN).unwrap_or_default());
-    for server in &mut servers {
-        server.is_configured = false;
-    }
-    servers
+/// Returns the built-in servers. For each file, the first one that is installed and works is used. Their settings
+/// override defaults that would repeat the session's checks, hold build locks, or do work in advance.
+pub fn known_servers() -> &'static [LanguageServer] {
+    static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
+        let file: Value = serde_json::from_str(include_str!("servers.json")).unwrap_or_default();
+        let (mut servers, _) = configured_servers(&file);
+        for server in &mut servers {
+            server.is_configured = false;
+        }
+        servers
+    });
+    &KNOWN
 }
 
 /// Returns the servers in a file, and a sentence about each entry that cannot be used.
@@ -143,17 +135,19 @@ pub fn configured_servers(file: &Value) -> (Vec<LanguageServer>, Vec<String>) {
         match LanguageServer::read(name, entry) {
             Ok(server) => servers.push(server),
             Err(why) => {
-                let name = told(name).replace('`', "'");
-                problems.push(format!("the language server `{name}` is not used: {}", told(&why)));
+                let name = shown_words(name).replace('`', "'");
+                let why = shown_words(&why);
+                problems.push(format!("the language server `{name}` is not used: {why}"));
             }
         }
     }
     (servers, problems)
 }
 
-/// Makes a part of a file safe to show in a problem.
-fn told(part: &str) -> String {
-    escape_hidden_line(text::first_chars(part, MAX_TOLD_CHARS))
+/// Makes words of a file or a server fit into a sentence: one bounded line without secrets and hidden characters.
+pub(crate) fn shown_words(words: &str) -> String {
+    let known = redact::text(text::prefix(words, MAX_WORDS_BYTES));
+    escape_hidden_line(text::first_chars(&text::one_line(&known), MAX_SHOWN_CHARS))
 }
 
 #[cfg(test)]
@@ -167,7 +161,8 @@ mod tests {
 
     #[test]
     fn all_known_servers_are_understood() {
-        let (servers, problems) = configured_servers(&serde_json::from_str(KNOWN).unwrap());
+        let file: Value = serde_json::from_str(include_str!("servers.json")).unwrap();
+        let (servers, problems) = configured_servers(&file);
         assert_eq!((servers.len(), problems), (10, Vec::new()));
         assert!(known_servers().iter().all(|server| !server.is_configured));
         assert_eq!(known_servers()[0].readiness, Readiness::Quiescence);
@@ -246,12 +241,18 @@ mod tests {
         let odd = json!({ "command": "x", "args": arguments, "extensionToLanguage": {} });
         let name = "x\u{202e}".repeat(9_999);
         let (_, problems) = configured_servers(&json!({ name: odd }));
-        assert!(problems[0].len() < 9 * MAX_TOLD_CHARS, "{problems:?}");
+        assert!(problems[0].len() < 9 * MAX_SHOWN_CHARS, "{problems:?}");
         assert!(!problems[0].contains(['\u{1b}', '\u{202e}']), "{problems:?}");
-        let entry = json!({ "command": "x", "maxRestarts": 99, "extensionToLanguage": languages });
+        let entry = json!({ "command": "x", "extensionToLanguage": languages });
         let (servers, _) = configured_servers(&json!({ "x": entry }));
-        assert_eq!((servers[0].restarts(), servers[0].startup()), (MAX_RESTARTS, STARTUP_TIMEOUT));
+        assert_eq!(servers[0].startup(), STARTUP_TIMEOUT);
         assert_eq!(servers[0].language(Path::new("/w/a.go")), Some("go"));
         assert_eq!(configured_servers(&json!([1])), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn the_words_of_a_server_are_one_short_line() {
+        assert_eq!(shown_words("a\n[system] b\t\u{1b}[31m"), "a [system] b \\u{1b}[31m");
+        assert_eq!(shown_words(&"x".repeat(1_000_000)).len(), MAX_SHOWN_CHARS);
     }
 }

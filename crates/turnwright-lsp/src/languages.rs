@@ -1,32 +1,30 @@
 //! The language servers of a session: selects and starts the server for a file, and compares the errors of files before
 //! and after the edits of a turn.
 
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalogue::{LanguageServer, known_servers};
-use crate::process::{Launch, find_program};
-use crate::protocol::{FileEdits, file_edits, places, uri};
-use crate::report::{ErrorCounts, FileReport, Finding};
-use crate::server::{Phase, Server, run};
-use crate::source::{DiagnosticSource, FileEvent};
-use turnwright_sandbox::SandboxProfile;
-use turnwright_workspace::exec::Environment;
-use turnwright_workspace::{nofollow, real_path};
+use crate::process::{LanguageSite, Launch};
+use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
+use crate::report::{DiagnosticSource, FileReport, new_errors};
+use crate::server::{LOADING, Phase, Server, run};
+use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_workspace::nofollow;
 
 /// The most servers of a session that run at the same time.
 const MAX_RUNNING: usize = 3;
-/// The time after which an unused server is ended.
-const IDLE_TIME: Duration = Duration::from_secs(600);
+/// The most times that a crashed server is started again.
+const MAX_RESTARTS: u32 = 3;
+/// The time after the start of a server in which edits wait for it.
+const START_TIME: Duration = Duration::from_secs(5);
 /// The longest text that a server is shown, in bytes.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
 /// The most edited files that are tracked in a turn.
@@ -34,35 +32,9 @@ const MAX_EDITED: usize = 50;
 /// The most occurrences of a name at which a server is asked about it, and the time limit for all of them together.
 const MAX_TRIES: usize = 5;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a server has to publish the errors of a file after a change of another one.
+const DEPENDENT_TIME: Duration = Duration::from_secs(1);
 const STARTING: &str = "it is still starting";
-const LOADING: &str = "it is still loading the project";
-const TOO_LATE: &str = "it has not answered in time";
-
-/// Decides which servers may run in a session, and in which sandbox. The methods block.
-pub trait LanguageGate: std::fmt::Debug + Send + Sync {
-    /// Returns true if this server may be started for the project in this folder of the session.
-    fn permits(&self, server: &LanguageServer, folder: &Path) -> bool;
-
-    /// Returns the sandbox profile for the session's servers; `None` if there is no sandbox, so that no server starts.
-    fn profile(&self) -> Option<SandboxProfile>;
-}
-
-/// The environment that a session provides for its servers.
-#[derive(Debug)]
-pub struct LanguageSite {
-    /// The folders of the session, as real paths.
-    pub folders: Vec<PathBuf>,
-    pub environment: Environment,
-    /// The folder below which servers may write.
-    pub cache: PathBuf,
-    /// The most bytes of memory that one server may use, including the processes that it has started.
-    pub memory: u64,
-    /// The user's servers, which take precedence over the built-in ones.
-    pub configured: Vec<LanguageServer>,
-    pub gate: Arc<dyn LanguageGate>,
-    pub stop: CancellationToken,
-    pub tracker: TaskTracker,
-}
 
 /// The servers of a session. Clones share them.
 #[derive(Clone, Debug)]
@@ -71,8 +43,6 @@ pub struct LanguageServers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     site: LanguageSite,
-    /// All servers, in order of precedence. Read on first use.
-    specs: OnceLock<Vec<Arc<LanguageServer>>>,
     state: watch::Sender<State>,
 }
 
@@ -80,6 +50,8 @@ struct Shared {
 struct State {
     started: Vec<Started>,
     edited: Vec<Edited>,
+    /// The time of the last change of a file on which another edited file may depend.
+    changed: Option<Instant>,
 }
 
 /// A server that was started for the files below a folder.
@@ -88,154 +60,144 @@ struct Started {
     spec: Arc<LanguageServer>,
     root: PathBuf,
     phase: watch::Receiver<Phase>,
+    since: Instant,
     /// The number of restarts after crashes.
     restarts: u32,
-    /// True if an edit has already waited for the server to start.
-    was_waited_for: bool,
 }
 
 /// A file that was edited in this turn.
 #[derive(Clone, Debug)]
 struct Edited {
-    path: PathBuf,
-    /// The errors before the turn, and before the last edit.
-    first: Before,
-    last: Before,
+    /// The errors before the turn, or at the last review.
+    file: FileBefore,
     /// True if the file was edited since the last review.
     is_due: bool,
 }
 
-/// The errors of a file before and after a change, where they are known.
-struct Compared {
-    report: FileReport,
-    before: Option<ErrorCounts>,
-    now: Option<ErrorCounts>,
+/// A file and its errors before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileBefore {
+    path: PathBuf,
+    errors: ErrorsBefore,
 }
 
-/// The errors of a file before a change.
-#[derive(Clone, Debug)]
-enum Before {
-    /// The errors of this text, which the server has not been asked for yet.
-    Text(Arc<str>),
-    Errors(ErrorCounts),
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ErrorsBefore {
+    /// Those of this text, which the server has not been asked for yet.
+    OfText(Arc<str>),
+    Known(Vec<Problem>),
 }
 
 impl LanguageServers {
     pub fn new(site: LanguageSite) -> LanguageServers {
         let state = watch::Sender::default();
-        LanguageServers(Arc::new(Shared { site, specs: OnceLock::new(), state }))
+        LanguageServers(Arc::new(Shared { site, state }))
     }
 
-    fn specs(&self) -> &[Arc<LanguageServer>] {
-        self.0.specs.get_or_init(|| {
-            let configured = self.0.site.configured.iter().cloned();
-            configured.chain(known_servers()).map(Arc::new).collect()
-        })
-    }
-
-    /// Notes a file that is about to be edited, and starts its server.
-    pub async fn begin_edit(&self, file: &Path) {
-        if self.use_server(file).await.is_none() || self.edited(file).is_some() {
-            return;
-        }
-        let before = match read_text(file).await {
-            ReadText::Text(text) => Before::Text(text),
-            ReadText::Missing => Before::Errors(ErrorCounts::default()),
-            ReadText::NotText => return,
+    /// Notes a file that is about to be edited, and starts its server; `None` if there is no server for it.
+    pub async fn begin_edit(&self, file: &Path) -> Option<FileBefore> {
+        self.use_server(file).await?;
+        let errors = match read_text(file).await {
+            Ok(text) => ErrorsBefore::OfText(text.into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => ErrorsBefore::Known(Vec::new()),
+            Err(_) => return None,
         };
+        let before = FileBefore { path: file.to_path_buf(), errors };
         self.0.state.send_modify(|state| {
-            if state.edited.iter().all(|edited| edited.path != file)
-                && state.edited.len() < MAX_EDITED
-            {
-                let last = before.clone();
-                let path = file.to_path_buf();
-                state.edited.push(Edited { path, first: before, last, is_due: false });
+            let is_known = state.edited.iter().any(|edited| edited.file.path == file);
+            if !is_known && state.edited.len() < MAX_EDITED {
+                state.edited.push(Edited { file: before.clone(), is_due: false });
+            }
+        });
+        Some(before)
+    }
+
+    /// Notes that a file was edited, so that the next review includes it.
+    pub fn note_edit(&self, before: &FileBefore) {
+        self.0.state.send_modify(|state| {
+            for edited in &mut state.edited {
+                edited.is_due |= edited.file.path == before.path;
             }
         });
     }
 
-    /// Notes that a file was edited, so that the next review includes it.
-    pub fn note_edit(&self, file: &Path) {
-        self.change_edited(file, |edited| edited.is_due = true);
-    }
-
     /// Reports the effect of an edit on the errors of a file; `None` if there is no server for it.
-    pub async fn finish_edit(&self, file: &Path, deadline: Instant) -> Option<FileReport> {
-        let edited = self.edited(file)?;
-        let compared = self.compare(file, edited.last, true, deadline).await?;
-        self.change_edited(file, |edited| edited.note(compared.before, compared.now));
-        Some(compared.report)
+    pub async fn finish_edit(&self, before: &FileBefore, deadline: Instant) -> Option<FileReport> {
+        self.report(before, true, deadline).await
     }
 
     /// Reports the errors that the turn has caused in all files that were edited since the last review. No error is
     /// reported twice.
     pub async fn review(&self, limit: Duration) -> Vec<FileReport> {
         let deadline = Instant::now() + limit;
-        let mut reports = Vec::new();
-        let edited = self.0.state.borrow().edited.clone();
-        for server in self.ready_servers() {
-            refresh(server.as_ref(), None).await;
-        }
-        for Edited { path, first, .. } in edited.into_iter().filter(|edited| edited.is_due) {
-            self.change_edited(&path, |edited| edited.is_due = false);
-            let comparing = self.compare(&path, first, false, deadline);
-            let Some(compared) = comparing.await else { continue };
-            if let Some(now) = compared.now {
-                self.change_edited(&path, |edited| edited.first = Before::Errors(now));
+        let mut due = Vec::new();
+        let mut changed = None;
+        self.0.state.send_modify(|state| {
+            changed = state.changed;
+            for edited in state.edited.iter_mut().filter(|edited| edited.is_due) {
+                edited.is_due = false;
+                due.push(edited.file.clone());
             }
-            reports.push(compared.report);
+        });
+        if let Some(changed) = changed.filter(|_| !due.is_empty()) {
+            sleep_until(changed + DEPENDENT_TIME).await;
+        }
+        let mut reports = Vec::new();
+        for file in due {
+            reports.extend(self.report(&file, false, deadline).await);
         }
         reports
     }
 
     /// Compares a file's current errors with those before a change; `None` if there is no server for it.
-    async fn compare(
+    async fn report(
         &self,
-        file: &Path,
-        before: Before,
+        before: &FileBefore,
         is_edit: bool,
         deadline: Instant,
-    ) -> Option<Compared> {
-        let ReadText::Text(text) = read_text(file).await else { return None };
-        let started = self.use_server(file).await?;
+    ) -> Option<FileReport> {
+        let text = read_text(&before.path).await.ok()?;
+        let started = self.use_server(&before.path).await?;
+        let may_wait = !is_edit || started.since.elapsed() < START_TIME;
+        let comparing = async {
+            let server = started.ready_server(may_wait, deadline).await?;
+            refresh(&server, &before.path).await;
+            self.compare(server.as_ref(), before, &text, is_edit, deadline).await
+        };
+        let new_errors = comparing.await;
         let server = started.spec.name.clone();
-        let finding = Finding::NotKnown(TOO_LATE.to_owned());
-        let report = FileReport { server, file: file.to_path_buf(), finding };
-        let mut compared = Compared { report, before: None, now: None };
-        let source = match self.ready_source(&started, is_edit, deadline).await {
-            Ok(source) => source,
-            Err(why) => {
-                compared.report.finding = Finding::NotKnown(why);
-                return Some(compared);
-            }
-        };
-        if is_edit {
-            refresh(source.as_ref(), Some(file)).await;
-        }
-        compared.before = match before {
-            Before::Errors(counts) => Some(counts),
-            Before::Text(old) => {
-                // Leave the rest of the time for the errors of the new text, which matter more.
-                let half = Instant::now() + (deadline - Instant::now()) / 2;
-                let shown = source.show(file, &old, false);
-                let errors = source.errors(&shown, half).await;
-                errors.map(|errors| ErrorCounts::of(&errors))
-            }
-        };
-        let shown = source.show(file, &text, true);
-        if let Some(now) = source.errors(&shown, deadline).await {
-            let before = compared.before.as_ref();
-            compared.report.finding = Finding::compare(before, &now, source.encoding(), &text);
-            compared.now = Some(ErrorCounts::of(&now));
-        } else if !source.is_ready() {
-            compared.report.finding = Finding::NotKnown(LOADING.to_owned());
-        }
-        Some(compared)
+        Some(FileReport { server, file: before.path.clone(), new_errors })
     }
 
-    /// Returns true if a file was edited since the last review.
-    pub fn has_unreviewed(&self) -> bool {
-        self.0.state.borrow().edited.iter().any(|edited| edited.is_due)
+    async fn compare(
+        &self,
+        source: &dyn DiagnosticSource,
+        before: &FileBefore,
+        text: &str,
+        is_edit: bool,
+        deadline: Instant,
+    ) -> Result<Vec<String>, String> {
+        let old_errors = match &before.errors {
+            ErrorsBefore::Known(errors) => errors.clone(),
+            ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
+        };
+        if is_edit {
+            self.remember(before, &old_errors);
+        }
+        let errors = source.errors(&before.path, text, deadline).await?;
+        if !is_edit {
+            self.remember(before, &errors);
+        }
+        new_errors(&old_errors, &errors, source.encoding(), text)
+    }
+
+    /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.
+    fn remember(&self, before: &FileBefore, errors: &[Problem]) {
+        self.0.state.send_modify(|state| {
+            for edited in state.edited.iter_mut().filter(|edited| edited.file == *before) {
+                edited.file.errors = ErrorsBefore::Known(errors.to_vec());
+            }
+        });
     }
 
     /// Forgets the edits of the previous turn.
@@ -244,25 +206,27 @@ impl LanguageServers {
     }
 
     /// Tells the running servers which files have changed.
-    pub fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
-        for server in self.ready_servers() {
-            server.note_events(events);
+    pub fn note_changes(&self, changes: &[FileChange]) {
+        let events: Vec<_> = changes.iter().filter_map(file_event).collect();
+        if events.is_empty() {
+            return;
         }
-    }
-
-    fn ready_servers(&self) -> Vec<Arc<Server>> {
-        let state = self.0.state.borrow();
-        let phases = state.started.iter().map(|started| started.phase.borrow().clone());
-        let ready = phases.filter_map(|phase| match phase {
-            Phase::Ready(server) => Some(server),
-            Phase::Starting | Phase::Idle | Phase::Failed { .. } => None,
+        self.0.state.send_modify(|state| {
+            let mut edited = state.edited.iter();
+            if edited.any(|edited| changes.iter().any(|change| change.path != edited.file.path)) {
+                state.changed = Some(Instant::now());
+            }
         });
-        ready.collect()
+        for started in &self.0.state.borrow().started {
+            if let Phase::Ready(server) = &*started.phase.borrow() {
+                server.note_events(&events);
+            }
+        }
     }
 
     /// Returns true if there is a server that can be asked for places. One that was ended as unused also counts,
     /// because it is started again when it is asked.
-    pub fn has_places(&self) -> bool {
+    pub fn can_find_symbols(&self) -> bool {
         let state = self.0.state.borrow();
         let mut phases = state.started.iter().map(|started| started.phase.borrow());
         phases.any(|phase| matches!(*phase, Phase::Ready(_) | Phase::Idle))
@@ -292,7 +256,7 @@ impl LanguageServers {
         let method =
             if is_definition { "textDocument/definition" } else { "textDocument/references" };
         let further = json!({ "context": { "includeDeclaration": true } });
-        let (_, answer) = self.ask(file, (symbol, line), method, &further).await?;
+        let (_, answer) = self.ask(file, (symbol, line), method, further).await?;
         Ok(places(&answer))
     }
 
@@ -307,45 +271,44 @@ impl LanguageServers {
         new_name: &str,
     ) -> Result<Vec<FileEdits>, String> {
         let further = json!({ "newName": new_name });
-        let (source, answer) =
-            self.ask(file, (symbol, line), "textDocument/rename", &further).await?;
-        let files = file_edits(&answer, source.encoding(), last_name(symbol))?;
+        let (server, answer) =
+            self.ask(file, (symbol, line), "textDocument/rename", further).await?;
+        let files = file_edits(&answer, server.encoding(), last_name(symbol))?;
         if files.iter().all(|file| file.only_names(new_name)) {
             return Ok(files);
         }
-        Err(format!("{} would write more than the new name", source.name()))
+        Err(format!("{} would write more than the new name", server.spec.name))
     }
 
     async fn ask(
         &self,
         file: &Path,
         (symbol, line): (&str, Option<u32>),
-        method: &'static str,
-        further: &Value,
-    ) -> Result<(Arc<dyn DiagnosticSource>, Value), String> {
-        let ReadText::Text(text) = read_text(file).await else {
-            return Err("the file is not there, too long or no text".to_owned());
-        };
+        method: &str,
+        mut params: Value,
+    ) -> Result<(Arc<Server>, Value), String> {
+        let read = read_text(file).await;
+        let text = read.map_err(|_| "the file is not there, too long or no text")?;
         let places = occurrences(&text, symbol, line);
         if places.is_empty() {
             return Err(format!("`{symbol}` is not there"));
         }
         let started = self.use_server(file).await.ok_or("no language server is for this file")?;
         let starting = Instant::now() + started.spec.startup();
-        let source = self.ready_source(&started, false, starting).await?;
-        refresh(source.as_ref(), Some(file)).await;
-        source.show(file, &text, true);
+        let server = started.ready_server(true, starting).await?;
+        refresh(&server, file).await;
+        server.show(file, &text);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let mut end = Err(format!("{} finds nothing", source.name()));
+        let name = &started.spec.name;
+        let mut end = Err(format!("{name} finds nothing"));
         for byte in places {
-            let mut params = further.as_object().cloned().unwrap_or_default();
-            params.insert("textDocument".to_owned(), json!({ "uri": uri(file) }));
-            params.insert("position".to_owned(), json!(source.encoding().position(&text, byte)));
-            match source.request(method, params.into(), deadline).await {
+            params["textDocument"] = json!({ "uri": uri(file) });
+            params["position"] = json!(server.encoding().position(&text, byte));
+            match server.request(method, params.clone(), deadline).await {
                 Ok(Value::Null) => {}
                 Ok(Value::Array(none)) if none.is_empty() => {}
-                Ok(answer) => return Ok((source, answer)),
-                Err(why) => end = Err(format!("{}: {why}", source.name())),
+                Ok(answer) => return Ok((server, answer)),
+                Err(why) => end = Err(format!("{name}: {why}")),
             }
         }
         end
@@ -353,62 +316,38 @@ impl LanguageServers {
 
     /// Returns the server for a file, and starts it if necessary.
     async fn use_server(&self, file: &Path) -> Option<Started> {
-        for spec in self.specs().iter().filter(|spec| spec.language(file).is_some()) {
-            let mut known = self.find_started(spec, file);
-            if let Some(known) = &mut known {
-                known.wait_while_ending().await;
-            }
-            let restarts = match &known {
-                None => 0,
-                Some(known) => match &*known.phase.borrow() {
+        let servers = self.clone();
+        let file = file.to_path_buf();
+        spawn_blocking(move || servers.find_server(&file)).await.ok().flatten()
+    }
+
+    /// Does the same. Blocks.
+    fn find_server(&self, file: &Path) -> Option<Started> {
+        let specs = self.0.site.configured.iter().chain(known_servers());
+        for spec in specs.filter(|spec| spec.language(file).is_some()) {
+            let mut restarts = 0;
+            if let Some(known) = self.find_started(spec, file) {
+                restarts = match &*known.phase.borrow() {
                     Phase::Starting | Phase::Ready(_) => return Some(known.clone()),
                     Phase::Idle => known.restarts,
                     // This server does not work here, but another one may.
                     Phase::Failed { has_worked: false, .. } => continue,
-                    Phase::Failed { .. } if known.restarts >= spec.restarts() => continue,
+                    Phase::Failed { .. } if known.restarts == MAX_RESTARTS => continue,
                     Phase::Failed { .. } => known.restarts + 1,
-                },
-            };
-            if let Some(launch) = self.prepare(spec, file).await {
+                };
+            }
+            if let Some(launch) = self.0.site.prepare(spec, file) {
                 return self.start(launch, restarts);
             }
         }
         None
     }
 
-    fn find_started(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Started> {
+    fn find_started(&self, spec: &LanguageServer, file: &Path) -> Option<Started> {
         let state = self.0.state.borrow();
         let mut all = state.started.iter();
-        let found = all.find(|started| started.spec == *spec && file.starts_with(&started.root));
+        let found = all.find(|started| *started.spec == *spec && file.starts_with(&started.root));
         found.cloned()
-    }
-
-    /// Checks whether a server can be started for a file, and prepares its launch.
-    async fn prepare(&self, spec: &Arc<LanguageServer>, file: &Path) -> Option<Launch> {
-        let shared = Arc::clone(&self.0);
-        let spec = Arc::clone(spec);
-        let file = file.to_path_buf();
-        let preparing = spawn_blocking(move || {
-            let site = &shared.site;
-            let folder = site.folders.iter().find(|folder| file.starts_with(folder))?;
-            // This comes first because it nearly always settles the matter.
-            if !site.gate.permits(&spec, folder) {
-                return None;
-            }
-            let program = find_program(&spec, &site.environment)?;
-            // A program inside the project may not stand in for a built-in server that the user has installed.
-            let real = real_path(&program).ok()?;
-            let is_own = site.folders.iter().any(|folder| real.starts_with(folder));
-            if is_own && !spec.is_configured {
-                return None;
-            }
-            let root = spec.root(&file, folder)?;
-            let profile = site.gate.profile()?;
-            let cache = site.cache.join(folder_name(&spec.name));
-            let environment = site.environment.clone();
-            Some(Launch { spec, program, root, environment, profile, cache })
-        });
-        preparing.await.ok().flatten()
     }
 
     /// Starts a server unless too many are running.
@@ -420,10 +359,10 @@ impl LanguageServers {
         let (sender, phase) = watch::channel(Phase::Starting);
         let new = Started {
             spec: Arc::clone(&launch.spec),
-            root: launch.root.clone(),
+            root: launch.program.workdir.clone(),
             phase,
+            since: Instant::now(),
             restarts,
-            was_waited_for: false,
         };
         let mut started = None;
         self.0.state.send_modify(|state| {
@@ -434,79 +373,30 @@ impl LanguageServers {
             let running = state.started.iter().filter(|other| other.is_running()).count();
             if started.is_none() && running < MAX_RUNNING {
                 state.started.push(new.clone());
-                let limits = (site.memory, IDLE_TIME);
-                site.tracker.spawn(run(launch, limits, sender, site.stop.clone()));
+                site.tracker.spawn(run(launch, sender, site.stop.clone()));
                 started = Some(new);
             }
         });
         started
     }
+}
 
-    /// Returns a server once it has started. The caller still has to wait until the server has loaded the project. Only
-    /// the first edit waits for that; for later ones it is an error if the server is not ready.
-    async fn ready_source(
-        &self,
-        started: &Started,
-        is_edit: bool,
-        deadline: Instant,
-    ) -> Result<Arc<dyn DiagnosticSource>, String> {
-        let mut phase = started.phase.clone();
-        let may_wait = !is_edit || !started.was_waited_for;
+impl Started {
+    /// Returns the server once it has started. The caller still has to wait until the server has loaded the project,
+    /// unless `may_wait` is false: then it is an error if the server is not ready.
+    async fn ready_server(&self, may_wait: bool, deadline: Instant) -> Result<Arc<Server>, String> {
+        let mut phase = self.phase.clone();
         if may_wait {
             let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
             timeout_at(deadline, settled).await.ok();
-            self.0.state.send_modify(|state| {
-                let mut all = state.started.iter_mut();
-                if let Some(known) = all.find(|known| known.phase.same_channel(&started.phase)) {
-                    known.was_waited_for = true;
-                }
-            });
         }
         match &*phase.borrow() {
-            Phase::Ready(server) if !may_wait && !server.is_ready() => Err(LOADING.to_owned()),
-            Phase::Ready(server) => Ok(Arc::clone(server) as Arc<dyn DiagnosticSource>),
+            Phase::Ready(server) if may_wait || server.is_ready() => Ok(Arc::clone(server)),
+            Phase::Ready(_) => Err(LOADING.to_owned()),
             Phase::Starting => Err(STARTING.to_owned()),
             Phase::Idle => Err("it has just ended".to_owned()),
             Phase::Failed { why, .. } => Err(why.clone()),
         }
-    }
-
-    fn edited(&self, file: &Path) -> Option<Edited> {
-        let state = self.0.state.borrow();
-        state.edited.iter().find(|edited| edited.path == file).cloned()
-    }
-
-    fn change_edited(&self, file: &Path, change: impl FnOnce(&mut Edited)) {
-        self.0.state.send_modify(|state| {
-            if let Some(edited) = state.edited.iter_mut().find(|edited| edited.path == file) {
-                change(edited);
-            }
-        });
-    }
-}
-
-impl Edited {
-    /// Stores the errors before and after an edit. If those after it are not known, the next edit is compared with
-    /// those before this one.
-    fn note(&mut self, before: Option<ErrorCounts>, now: Option<ErrorCounts>) {
-        if let (Before::Text(_), Before::Text(_), Some(before)) = (&self.first, &self.last, &before)
-        {
-            self.first = Before::Errors(before.clone());
-        }
-        if let Some(counts) = now.or(before) {
-            self.last = Before::Errors(counts);
-        }
-    }
-}
-
-impl Started {
-    /// If the server's connection has ended, waits until its process has ended as well.
-    async fn wait_while_ending(&mut self) {
-        let ended = self.phase.wait_for(|phase| match phase {
-            Phase::Ready(server) => !server.has_ended(),
-            Phase::Starting | Phase::Idle | Phase::Failed { .. } => true,
-        });
-        ended.await.ok();
     }
 
     fn is_running(&self) -> bool {
@@ -515,47 +405,46 @@ impl Started {
 }
 
 /// Shows a server the current state of the files that it has open.
-async fn refresh(source: &dyn DiagnosticSource, except: Option<&Path>) {
-    let files = source.shown_files().into_iter();
-    for file in files.filter(|file| Some(file.as_path()) != except) {
+async fn refresh(server: &Server, except: &Path) {
+    for file in server.shown_files().into_iter().filter(|file| file.as_path() != except) {
         match read_text(&file).await {
-            ReadText::Text(text) => {
-                source.show(&file, &text, true);
+            Ok(text) => {
+                server.show(&file, &text);
             }
-            ReadText::Missing => source.note_events(&[(file, FileEvent::Deleted)]),
-            ReadText::NotText => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => server.close_deleted(&file),
+            Err(_) => {}
         }
     }
 }
 
-/// Returns the name of a server's folder, without characters that have a meaning in paths.
-fn folder_name(server: &str) -> String {
-    let chars = server.chars().take(64);
-    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
+/// Returns the event of the protocol for a change; `None` if nothing has changed.
+fn file_event(change: &FileChange) -> Option<Value> {
+    let event = match (&change.before, change.after.as_ref()?) {
+        (FileState::Absent, FileState::Absent) => return None,
+        (FileState::Absent, _) => CREATED,
+        (_, FileState::Absent) => DELETED,
+        _ => CHANGED,
+    };
+    Some(json!({ "uri": uri(&change.path), "type": event }))
 }
 
-/// The result of reading a file's text from the disk.
-enum ReadText {
-    Text(Arc<str>),
-    Missing,
-    NotText,
-}
-
-async fn read_text(file: &Path) -> ReadText {
+async fn read_text(file: &Path) -> io::Result<String> {
     let file = file.to_path_buf();
-    let reading = spawn_blocking(move || {
-        let Ok(opened) = nofollow::open_file(&file) else { return ReadText::Missing };
-        if !opened.metadata().is_ok_and(|found| found.is_file()) {
-            return ReadText::NotText;
-        }
-        let mut text = String::new();
-        let read = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text);
-        match read {
-            Ok(count) if count as u64 <= MAX_TEXT_BYTES => ReadText::Text(text.into()),
-            _ => ReadText::NotText,
-        }
-    });
-    reading.await.unwrap_or(ReadText::NotText)
+    spawn_blocking(move || read_file(&file)).await?
+}
+
+/// Reads a text of bounded length from the disk. Blocks.
+fn read_file(file: &Path) -> io::Result<String> {
+    let opened = nofollow::open_file(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    let length = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if length as u64 > MAX_TEXT_BYTES {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
 }
 
 /// Returns the last name of a path such as `a::b`.

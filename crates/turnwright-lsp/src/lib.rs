@@ -2,12 +2,12 @@
 //! defined and used, and the edits that rename it. An answer about an earlier text is never used for a later one.
 //!
 //!   languages    the servers of a session: the one for each file, its start, and the errors that a turn has caused
-//!   source       the requests to a server, as a trait, so that an editor's servers could be used instead of ours
 //!   server       one running server: its start and its end, its documents, and the errors of each text
+//!   state        what is known of a server: its open documents, published errors and progress
 //!   connection   requests, responses and notifications; `framing` has the frames of messages
-//!   process      the process of a server, in the sandbox
+//!   process      the process of a server, and the session that it runs in
 //!   catalogue    the built-in servers, and those of `.lsp.json`
-//!   report       compares errors, and reports the new ones
+//!   report       compares errors and reports the new ones; the trait of a source of errors
 //!   protocol     positions, errors and edits as the protocol defines them
 
 mod catalogue;
@@ -18,11 +18,10 @@ mod process;
 mod protocol;
 mod report;
 mod server;
-mod source;
+mod state;
 
 pub use catalogue::{LanguageServer, configured_servers, known_servers};
-pub use languages::{LanguageGate, LanguageServers, LanguageSite};
-pub use process::find_program;
-pub use protocol::{Encoding, FileEdits, Problem};
-pub use report::{FileReport, Finding};
-pub use source::{DiagnosticSource, FileEvent, ShownText};
+pub use languages::{FileBefore, LanguageServers};
+pub use process::{LanguageGate, LanguageSite, find_program};
+pub use protocol::FileEdits;
+pub use report::{FileReport, counted_errors};

@@ -1,103 +1,125 @@
-//! The process of a server: always in the sandbox, without network, and without write access to the project. The
-//! process may write only to its own cache folder and to a temporary folder.
+//! The process of a server, and the session that it runs in: always in the sandbox, without network, and without write
+//! access to the project. The process may write only to its own cache folder and to a temporary folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::catalogue::LanguageServer;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path, is_program,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, find_in_path,
 };
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The time that a server has to exit after it was told to, and then again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
-/// The most bytes of stderr that are kept, and the most characters of it that are shown.
-const KEPT_BYTES: usize = 4 * 1024;
-const SHOWN_CHARS: usize = 300;
-/// Variables that keep build tools offline, and variables that name cache folders, with the names of the folders.
-const OFFLINE: [(&str, &str); 3] =
-    [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
+/// Variables that name the cache folders of build tools, with the names of the folders.
 const CACHES: [(&str, &str); 3] =
     [("CARGO_TARGET_DIR", "target"), ("GOCACHE", "go-build"), ("XDG_CACHE_HOME", "xdg")];
 
 /// Finds the program of a server. Blocks.
 pub fn find_program(spec: &LanguageServer, environment: &Environment) -> Option<PathBuf> {
-    let command = Path::new(&spec.command);
-    if command.is_absolute() {
-        return is_program(command).is_ok_and(|is_one| is_one).then(|| command.to_path_buf());
-    }
-    find_in_path(command, environment.get("PATH"))
+    // An absolute path remains the same in every folder of `PATH`.
+    find_in_path(Path::new(&spec.command), environment.get("PATH"))
 }
 
-/// Everything that is needed to start a server's process.
+/// Decides which servers may run in a session, and in which sandbox.
+pub trait LanguageGate: std::fmt::Debug + Send + Sync {
+    /// Returns the sandbox profile for this server; `None` if there is no sandbox, or if the server may not be started
+    /// for the project in this folder of the session. Blocks.
+    fn profile(&self, server: &LanguageServer, folder: &Path) -> Option<SandboxProfile>;
+}
+
+/// The environment that a session provides for its servers.
+#[derive(Debug)]
+pub struct LanguageSite {
+    /// The folders of the session, as real paths.
+    pub folders: Vec<PathBuf>,
+    pub environment: Environment,
+    /// The folder below which servers may write.
+    pub cache: PathBuf,
+    /// The most bytes of memory that one server may use, including the processes that it has started.
+    pub memory: u64,
+    /// The user's servers, which take precedence over the built-in ones.
+    pub configured: Vec<LanguageServer>,
+    pub gate: Arc<dyn LanguageGate>,
+    pub stop: CancellationToken,
+    pub tracker: TaskTracker,
+}
+
+/// A server's process, ready to be started.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) spec: Arc<LanguageServer>,
-    pub(crate) program: PathBuf,
-    pub(crate) root: PathBuf,
-    pub(crate) environment: Environment,
-    /// The sandbox profile of the session's servers. Its writable paths are replaced before the start.
-    pub(crate) profile: SandboxProfile,
-    /// The server's own folder.
-    pub(crate) cache: PathBuf,
+    pub(crate) program: PipedProgram,
+    pub(crate) temp: PrivateTempFolder,
+    /// The most bytes of memory that the process may use, including those that it has started.
+    pub(crate) memory: u64,
 }
 
-impl Launch {
-    /// Makes the server's folders and the description of its process. Blocks.
-    fn prepare(self) -> Result<(PipedProgram, PrivateTempFolder), String> {
-        turnwright_sandbox::namespace_support();
-        std::fs::create_dir_all(&self.cache)
-            .map_err(|error| format!("its folder cannot be made: {}", io_error_text(&error)))?;
-        let cache = real_path(&self.cache).map_err(|error| error.to_string())?;
-        let temp = PrivateTempFolder::create()
-            .map_err(|error| format!("its temporary folder cannot be made: {error}"))?;
-        let temp_path = real_path(temp.path()).map_err(|error| error.to_string())?;
-        let mut environment = self.environment.for_sandbox();
-        for (name, value) in OFFLINE {
-            environment = environment.with(name, value);
+impl LanguageSite {
+    /// Prepares the process of a server for a file; `None` if it may not or cannot be started. Blocks.
+    pub(crate) fn prepare(&self, spec: &LanguageServer, file: &Path) -> Option<Launch> {
+        let folder = self.folders.iter().find(|folder| file.starts_with(folder))?;
+        let program = find_program(spec, &self.environment)?;
+        // A program inside the project may not stand in for a built-in server that the user has installed.
+        let real = real_path(&program).ok()?;
+        if !spec.is_configured && self.folders.iter().any(|folder| real.starts_with(folder)) {
+            return None;
         }
+        let workdir = spec.root(file, folder)?;
+        let profile = self.gate.profile(spec, folder)?;
+        turnwright_sandbox::namespace_support();
+        let own = self.cache.join(folder_name(&spec.name));
+        std::fs::create_dir_all(&own).ok()?;
+        let cache = real_path(&own).ok()?;
+        let temp = PrivateTempFolder::create().ok()?;
+        let temp_path = real_path(temp.path()).ok()?;
+        let mut environment = self.environment.for_sandbox();
         for (name, folder) in CACHES {
             environment = environment.with(name, cache.join(folder));
         }
         for name in ["TMPDIR", "TMP", "TEMP"] {
             environment = environment.with(name, temp_path.clone());
         }
-        if self.spec.language(Path::new("a.py")).is_some() {
-            environment = with_virtual_environment(environment, &self.root);
+        if spec.language(Path::new("a.py")).is_some() {
+            environment = with_virtual_environment(environment, &workdir);
         }
-        for (name, value) in &self.spec.environment {
+        for (name, value) in &spec.environment {
             environment = environment.with(name, value);
         }
-        let profile = SandboxProfile {
+        let sandbox = Some(SandboxProfile {
             writable: vec![cache, temp_path],
             read_only: Vec::new(),
             caches: Vec::new(),
             layers: Vec::new(),
             network: Network::Off,
-            ..self.profile
-        };
-        let words = self.spec.arguments.iter().map(OsString::from);
-        let program = PipedProgram {
-            command_line: std::iter::once(self.program.into_os_string()).chain(words).collect(),
-            workdir: self.root,
-            environment,
-            sandbox: Some(profile),
-        };
-        Ok((program, temp))
+            ..profile
+        });
+        let words = spec.arguments.iter().map(OsString::from);
+        let command_line = std::iter::once(program.into_os_string()).chain(words).collect();
+        Some(Launch {
+            spec: Arc::new(spec.clone()),
+            program: PipedProgram { command_line, workdir, environment, sandbox },
+            temp,
+            memory: self.memory,
+        })
     }
+}
+
+/// Returns the name of a server's folder, without characters that have a meaning in paths.
+fn folder_name(server: &str) -> String {
+    let chars = server.chars().take(64);
+    chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
 /// Activates the virtual environment of a project in Python, unless the user has activated one: pyright asks the first
@@ -121,6 +143,7 @@ fn with_virtual_environment(environment: Environment, root: &Path) -> Environmen
 pub(crate) struct ServerProcess {
     group: ProcessGroup,
     temp: PrivateTempFolder,
+    memory: u64,
 }
 
 impl ServerProcess {
@@ -129,18 +152,15 @@ impl ServerProcess {
     /// # Errors
     /// Returns the reason, as part of a sentence, if the process cannot be started.
     pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
-        let preparing = spawn_blocking(move || launch.prepare());
-        let (program, temp) =
-            preparing.await.map_err(|_| "it could not be prepared".to_owned())??;
-        let (group, pipes) = ProcessGroup::start_piped(&program)
+        let (group, pipes) = ProcessGroup::start_piped(&launch.program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
-        Ok((ServerProcess { group, temp }, pipes))
+        Ok((ServerProcess { group, temp: launch.temp, memory: launch.memory }, pipes))
     }
 
     /// Waits until the process has ended or uses too much memory. Returns the reason, as part of a sentence.
-    pub(crate) async fn ended(&mut self, memory: u64) -> String {
-        let too_much = self.group.memory_above(Some(memory));
+    pub(crate) async fn ended(&mut self) -> String {
+        let too_much = self.group.memory_above(Some(self.memory));
         tokio::select! {
             bytes = too_much => {
                 format!("it held {} of memory, more than it may", text::format_bytes(bytes))
@@ -155,39 +175,6 @@ impl ServerProcess {
         let temp = self.temp;
         spawn_blocking(move || drop(temp)).await.ok();
     }
-}
-
-/// Reads stderr to its end and keeps its last bytes.
-pub(crate) async fn keep_tail(
-    mut pipe: impl AsyncRead + Unpin + Send + 'static,
-    kept: watch::Sender<Vec<u8>>,
-) {
-    let mut buffer = vec![0; KEPT_BYTES];
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        kept.send_modify(|kept| {
-            kept.extend_from_slice(&buffer[..count]);
-            let surplus = kept.len().saturating_sub(KEPT_BYTES);
-            kept.drain(..surplus);
-        });
-    }
-}
-
-/// Appends the last line that the server printed to the reason why it ended.
-pub(crate) fn with_tail(why: String, stderr: &[u8]) -> String {
-    let all = redact::text(&String::from_utf8_lossy(stderr)).into_owned();
-    match all.lines().rev().find(|line| !line.trim().is_empty()) {
-        None => why,
-        Some(line) => {
-            let shown = escape_hidden(text::first_chars(line.trim(), SHOWN_CHARS));
-            format!("{why}. It printed: {shown}")
-        }
-    }
-}
-
-/// Makes a server's text fit into a sentence: one bounded line without secrets and hidden characters.
-pub(crate) fn shown_words(words: &str) -> String {
-    let known = redact::text(text::prefix(words, KEPT_BYTES));
-    escape_hidden(text::first_chars(&text::one_line(&known), SHOWN_CHARS))
 }
 
 #[cfg(test)]
@@ -215,20 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_that_was_printed_tells_why() {
-        for (printed, expected) in [
-            ("", "it ended"),
-            (" \n", "it ended"),
-            ("a\nerror: no such component\n\n", "it ended. It printed: error: no such component"),
-            ("\u{1b}[31mred", "it ended. It printed: \\u{1b}[31mred"),
-        ] {
-            assert_eq!(with_tail("it ended".to_owned(), printed.as_bytes()), expected);
-        }
-    }
-
-    #[test]
-    fn the_words_of_a_server_are_one_short_line() {
-        assert_eq!(shown_words("a\n[system] b\t\u{1b}[31m"), "a [system] b \\u{1b}[31m");
-        assert_eq!(shown_words(&"x".repeat(1_000_000)).len(), SHOWN_CHARS);
+    fn the_folder_of_a_server_has_no_path_in_its_name() {
+        assert_eq!(folder_name("../a b/c"), "---a-b-c");
+        assert_eq!(folder_name(&"x".repeat(999)).len(), 64);
     }
 }

@@ -1,6 +1,7 @@
 //! Reads the parts of the protocol that are used: places in a text, errors, and edits of files. Depending on the
 //! server, columns are counted in bytes, UTF-16 code units or characters.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -20,43 +21,38 @@ const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
 
+/// The numbers of the events of files.
+pub(crate) const CREATED: u8 = 1;
+pub(crate) const CHANGED: u8 = 2;
+pub(crate) const DELETED: u8 = 3;
+
 /// A position between two characters, with line and column counted from 0.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) character: u32,
 }
 
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(crate) struct Range {
     pub(crate) start: Position,
     pub(crate) end: Position,
 }
 
 /// The unit of a server's columns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum Encoding {
+    #[serde(rename = "utf-8")]
     Utf8,
     /// The default of the protocol, for servers that name no encoding.
     #[default]
+    #[serde(rename = "utf-16")]
     Utf16,
+    #[serde(rename = "utf-32")]
     Utf32,
 }
 
 impl Encoding {
-    /// Returns the encoding that a server has chosen.
-    pub(crate) fn of(capabilities: &Value) -> Encoding {
-        match capabilities["positionEncoding"].as_str() {
-            Some("utf-8") => Encoding::Utf8,
-            Some("utf-32") => Encoding::Utf32,
-            _ => Encoding::Utf16,
-        }
-    }
-
     fn units(self, char: char) -> usize {
         match self {
             Encoding::Utf8 => char.len_utf8(),
@@ -99,8 +95,8 @@ fn narrow(number: usize) -> u32 {
 }
 
 /// An error that a server has found.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Problem {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Problem {
     pub(crate) range: Range,
     pub(crate) code: String,
     pub(crate) message: String,
@@ -136,16 +132,43 @@ pub(crate) fn uri(path: &Path) -> String {
 }
 
 /// Returns the path of a file URI, however the server spells it; `None` if it is not a file URI.
-pub(crate) fn path_of(uri: &Value) -> Option<PathBuf> {
-    let address = Url::parse(uri.as_str()?).ok().filter(|address| address.scheme() == "file")?;
+pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
+    let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
     address.to_file_path().ok()
+}
+
+/// An edit that renames a symbol. Servers send it in one of two forms.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkspaceEdit {
+    changes: Option<BTreeMap<String, Vec<TextEdit>>>,
+    document_changes: Option<Vec<DocumentEdit>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DocumentEdit {
+    text_document: TextDocument,
+    edits: Vec<TextEdit>,
+}
+
+#[derive(Deserialize)]
+struct TextDocument {
+    uri: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TextEdit {
+    range: Range,
+    new_text: String,
 }
 
 /// The edits of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEdits {
     pub path: PathBuf,
-    edits: Vec<(Range, String)>,
+    edits: Vec<TextEdit>,
     encoding: Encoding,
     /// The name that the edits replace.
     name: String,
@@ -155,9 +178,9 @@ impl FileEdits {
     /// Returns true if every edit inserts the new name or a part of it, and little else.
     pub(crate) fn only_names(&self, new_name: &str) -> bool {
         let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
-        self.edits.iter().all(|(_, new)| {
-            let is_name = new.contains(new_name) || new_name.contains(new.as_str());
-            is_name && new.len() <= most && !new.contains(['\n', '\r'])
+        self.edits.iter().all(|TextEdit { new_text, .. }| {
+            let is_name = new_text.contains(new_name) || new_name.contains(new_text.as_str());
+            is_name && new_text.len() <= most && !new_text.contains(['\n', '\r'])
         })
     }
 
@@ -166,7 +189,7 @@ impl FileEdits {
     pub fn apply(&self, text: &str) -> Option<String> {
         let mut after = String::with_capacity(text.len());
         let mut at = 0;
-        for (range, new) in &self.edits {
+        for TextEdit { range, new_text } in &self.edits {
             let start = self.encoding.byte(text, range.start)?;
             let end = self.encoding.byte(text, range.end)?;
             if start < at || end < start {
@@ -177,7 +200,7 @@ impl FileEdits {
                 return None;
             }
             after.push_str(&text[at..start]);
-            after.push_str(new);
+            after.push_str(new_text);
             at = end;
         }
         after.push_str(&text[at..]);
@@ -194,56 +217,44 @@ pub(crate) fn file_edits(
     encoding: Encoding,
     name: &str,
 ) -> Result<Vec<FileEdits>, String> {
-    let changes = edit["changes"].as_object().into_iter().flatten();
-    let mut listed: Vec<(Value, &Value)> =
-        changes.map(|(uri, edits)| (Value::from(uri.as_str()), edits)).collect();
-    for change in edit["documentChanges"].as_array().into_iter().flatten() {
-        if change["kind"].is_string() {
-            return Err("the server would also create, move or delete files".to_owned());
-        }
-        listed.push((change["textDocument"]["uri"].clone(), &change["edits"]));
-    }
-    let mut files: Vec<FileEdits> = Vec::new();
-    for (uri, edits) in listed {
+    let edit = Option::<WorkspaceEdit>::deserialize(edit)
+        .map_err(|error| format!("the server would do more than edit files: {error}"))?
+        .unwrap_or_default();
+    let documents = edit.document_changes.into_iter().flatten();
+    let versioned = documents.map(|change| (change.text_document.uri, change.edits));
+    let mut files: BTreeMap<PathBuf, Vec<TextEdit>> = BTreeMap::new();
+    for (uri, edits) in edit.changes.into_iter().flatten().chain(versioned) {
         let path = path_of(&uri).ok_or("the server names something that is no file")?;
-        let mut read = Vec::new();
-        for edit in edits.as_array().into_iter().flatten() {
-            let range = Range::deserialize(&edit["range"]).map_err(|error| error.to_string())?;
-            read.push((range, edit["newText"].as_str().unwrap_or_default().to_owned()));
-        }
-        match files.iter_mut().find(|file| file.path == path) {
-            Some(file) => file.edits.extend(read),
-            None => files.push(FileEdits { path, edits: read, encoding, name: name.to_owned() }),
-        }
+        files.entry(path).or_default().extend(edits);
     }
+    files.retain(|_, edits| !edits.is_empty());
     if files.len() > MAX_FILES {
         return Err(format!("the server would change {} files", files.len()));
     }
-    files.retain(|file| !file.edits.is_empty());
-    for file in &mut files {
+    let sorted = files.into_iter().map(|(path, mut edits)| {
         // The sort is stable, so insertions at the same place keep their order.
-        file.edits.sort_by_key(|(range, _)| *range);
-        file.edits.dedup();
-    }
-    files.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(files)
+        edits.sort_by_key(|edit| edit.range);
+        edits.dedup();
+        FileEdits { path, edits, encoding, name: name.to_owned() }
+    });
+    Ok(sorted.collect())
 }
 
-/// Returns the places in the answer to a request for definitions or references: files and lines, counted from 1.
+/// A place in the answer to a request for definitions or references: a `Location` or a `LocationLink`.
+#[derive(Deserialize)]
+struct Place {
+    #[serde(alias = "targetUri")]
+    uri: String,
+    #[serde(alias = "targetSelectionRange")]
+    range: Range,
+}
+
+/// Returns the places in such an answer: files and lines, counted from 1.
 pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
-    let all = match answer {
-        Value::Array(all) => all.as_slice(),
-        Value::Object(_) => std::slice::from_ref(answer),
-        _ => &[],
-    };
+    let all = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
     let found = all.iter().filter_map(|place| {
-        let (uri, range) = if place["targetUri"].is_string() {
-            (&place["targetUri"], &place["targetSelectionRange"])
-        } else {
-            (&place["uri"], &place["range"])
-        };
-        let range = Range::deserialize(range).ok()?;
-        Some((path_of(uri)?, range.start.line.saturating_add(1)))
+        let Place { uri, range } = Place::deserialize(place).ok()?;
+        Some((path_of(&uri)?, range.start.line.saturating_add(1)))
     });
     let mut places: Vec<_> = found.collect();
     places.sort();
@@ -368,12 +379,10 @@ mod tests {
             let path = folder.join(name);
             let address = uri(&path);
             assert!(!address.contains([' ', '#', '\u{e4}']), "{address}");
-            assert_eq!(path_of(&address.into()), Some(path), "{name}");
+            assert_eq!(path_of(&address), Some(path), "{name}");
         }
-        for other in
-            [Value::Null, json!("a.rs"), json!("zip:/a.rs"), json!("http://localhost/a.rs")]
-        {
-            assert_eq!(path_of(&other), None, "{other}");
+        for other in ["", "a.rs", "zip:/a.rs", "http://localhost/a.rs"] {
+            assert_eq!(path_of(other), None, "{other}");
         }
     }
 

@@ -1,12 +1,14 @@
-//! Compares the errors of a file before and after an edit, and reports the new ones. Their places are ignored, because
-//! an edit moves all text below it.
+//! Compares the errors that a source finds in a file before and after an edit, and reports the new ones. Their places
+//! are ignored, because an edit moves all text below it.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::protocol::{Encoding, MAX_ERRORS, Problem};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 
 /// The most errors of a file that are listed.
@@ -14,40 +16,20 @@ const MAX_TOLD: usize = 10;
 /// The reason why nothing is known if the list of earlier errors was cut off.
 const TOO_MANY: &str = "it had more errors before than are compared";
 
-/// The number of occurrences of each error in a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ErrorCounts(HashMap<u64, usize>);
+/// A source of errors in files. The only sources today are the servers that this agent starts. The draft of the Agent
+/// Client Protocol that lets an agent ask an editor's servers (`lsp/request`) could be another.
+pub(crate) trait DiagnosticSource: Send + Sync {
+    /// Returns the unit of columns in the positions of the source.
+    fn encoding(&self) -> Encoding;
 
-impl ErrorCounts {
-    pub(crate) fn of(problems: &[Problem]) -> ErrorCounts {
-        let mut counts = ErrorCounts::default();
-        for problem in problems {
-            *counts.0.entry(kind(problem)).or_default() += 1;
-        }
-        counts
-    }
-
-    /// Returns true if there may be more errors than were counted.
-    fn is_cut_off(&self) -> bool {
-        self.0.values().sum::<usize>() >= MAX_ERRORS
-    }
-
-    /// Returns the errors of a later text that this text does not have.
-    pub(crate) fn news<'a>(&self, problems: &'a [Problem]) -> Vec<&'a Problem> {
-        let mut known = self.0.clone();
-        let mut new = Vec::new();
-        for problem in problems {
-            match known.get_mut(&kind(problem)) {
-                Some(left) if *left > 0 => *left -= 1,
-                _ => new.push(problem),
-            }
-        }
-        new
-    }
-}
-
-fn kind(problem: &Problem) -> u64 {
-    std_hash((&problem.code, &problem.message))
+    /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
+    /// known by the deadline.
+    fn errors<'a>(
+        &'a self,
+        file: &'a Path,
+        text: &'a str,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Problem>, String>>;
 }
 
 /// The report of a server about a file that was changed.
@@ -56,46 +38,75 @@ pub struct FileReport {
     /// The name of the server.
     pub server: String,
     pub file: PathBuf,
-    pub finding: Finding,
+    /// The new errors, each with its line and column, or the reason why they are not known, as part of a sentence.
+    pub new_errors: Result<Vec<String>, String>,
 }
 
-/// The result of comparing a file's errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    NoNewErrors,
-    NewErrors {
-        count: usize,
-        /// The first new errors, each with its line and column.
-        told: Vec<String>,
-        /// True if the errors before the change are not known, so that the reported ones may be older.
-        may_be_older: bool,
-    },
-    /// The reason why nothing is known, as part of a sentence.
-    NotKnown(String),
-}
-
-impl Finding {
-    /// Compares the errors of a text with those before the change. `before` is `None` if they are not known.
-    pub(crate) fn compare(
-        before: Option<&ErrorCounts>,
-        now: &[Problem],
-        encoding: Encoding,
-        text: &str,
-    ) -> Finding {
-        if before.is_some_and(ErrorCounts::is_cut_off) && !now.is_empty() {
-            return Finding::NotKnown(TOO_MANY.to_owned());
-        }
-        let new = before.unwrap_or(&ErrorCounts::default()).news(now);
-        if new.is_empty() {
-            return Finding::NoNewErrors;
-        }
-        let first = new.iter().take(MAX_TOLD);
-        Finding::NewErrors {
-            count: new.len(),
-            told: first.map(|problem| line(problem, encoding, text)).collect(),
-            may_be_older: before.is_none(),
+impl FileReport {
+    /// Returns the text for the model, which calls the file `name`.
+    pub fn for_model(&self, name: &str) -> String {
+        let server = escape_hidden_line(&self.server);
+        let file = escape_hidden_line(name);
+        match &self.new_errors {
+            Err(why) => format!("[{server}: not known yet if {file} has new errors: {why}]"),
+            Ok(errors) => {
+                let count = errors.len();
+                let mut lines = vec![format!("[{server}: {} in {file}]", counted_errors(count))];
+                lines.extend(errors.iter().take(MAX_TOLD).cloned());
+                if count > MAX_TOLD {
+                    lines.push(format!("… and {} more", count - MAX_TOLD));
+                }
+                lines.join("\n")
+            }
         }
     }
+
+    /// Returns the line for the user.
+    pub fn for_user(&self) -> String {
+        let said = match &self.new_errors {
+            Err(why) => format!("nothing known yet: {why}"),
+            Ok(errors) => counted_errors(errors.len()),
+        };
+        text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
+    }
+
+    /// Returns the number of new errors; 0 if they are not known.
+    pub fn count(&self) -> usize {
+        self.new_errors.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// Formats a number of new errors.
+pub fn counted_errors(count: usize) -> String {
+    match count {
+        0 => "no new errors".to_owned(),
+        1 => "1 new error".to_owned(),
+        _ => format!("{count} new errors"),
+    }
+}
+
+/// Finds the errors of a text that it did not have before a change. Fails if the list of earlier errors was cut off.
+pub(crate) fn new_errors(
+    before: &[Problem],
+    now: &[Problem],
+    encoding: Encoding,
+    text: &str,
+) -> Result<Vec<String>, String> {
+    if before.len() >= MAX_ERRORS && !now.is_empty() {
+        return Err(TOO_MANY.to_owned());
+    }
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for problem in before {
+        *known.entry((&problem.code, &problem.message)).or_default() += 1;
+    }
+    let mut new = Vec::new();
+    for problem in now {
+        match known.get_mut(&(&problem.code, &problem.message)) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ => new.push(line(problem, encoding, text)),
+        }
+    }
+    Ok(new)
 }
 
 /// Formats an error with its line and column, counted from 1.
@@ -106,55 +117,6 @@ fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
     let line = start.line.saturating_add(1);
     let code = if problem.code.is_empty() { String::new() } else { format!("{}: ", problem.code) };
     escape_hidden(&format!("{line}:{column}: {code}{}", problem.message))
-}
-
-impl FileReport {
-    /// Returns the text for the model, which calls the file `name`.
-    pub fn for_model(&self, name: &str) -> String {
-        let server = escape_hidden_line(&self.server);
-        let file = escape_hidden_line(name);
-        match &self.finding {
-            Finding::NoNewErrors => format!("[{server}: no new errors in {file}]"),
-            Finding::NotKnown(why) => {
-                format!("[{server}: not known yet if {file} has new errors: {why}]")
-            }
-            Finding::NewErrors { count, told, may_be_older } => {
-                let unknown = "; the errors before the edit are not known";
-                let caveat = if *may_be_older { unknown } else { "" };
-                let mut text = format!("[{server}: {} in {file}{caveat}]", new_errors(*count));
-                for line in told {
-                    text.push_str(&format!("\n{line}"));
-                }
-                let more = count - told.len();
-                if more > 0 {
-                    text.push_str(&format!("\n… and {more} more"));
-                }
-                text
-            }
-        }
-    }
-
-    /// Returns the line for the user.
-    pub fn for_user(&self) -> String {
-        let said = match &self.finding {
-            Finding::NoNewErrors => "no new errors".to_owned(),
-            Finding::NotKnown(why) => format!("nothing known yet: {why}"),
-            Finding::NewErrors { count, .. } => new_errors(*count),
-        };
-        text::one_line(&format!("{}: {said}", escape_hidden_line(&self.server)))
-    }
-
-    /// Returns the number of new errors; 0 if it is not known.
-    pub fn new_errors(&self) -> usize {
-        match self.finding {
-            Finding::NewErrors { count, .. } => count,
-            Finding::NoNewErrors | Finding::NotKnown(_) => 0,
-        }
-    }
-}
-
-fn new_errors(count: usize) -> String {
-    if count == 1 { "1 new error".to_owned() } else { format!("{count} new errors") }
 }
 
 #[cfg(test)]
@@ -170,15 +132,13 @@ mod tests {
         Problem { range: Range { start, end: start }, code, message: message.to_owned() }
     }
 
-    fn report(finding: Finding) -> FileReport {
-        FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), finding }
+    fn report(new_errors: Result<Vec<String>, String>) -> FileReport {
+        FileReport { server: "s".to_owned(), file: "/w/a.rs".into(), new_errors }
     }
 
-    fn compare(before: Option<&[Problem]>, now: &[Problem]) -> String {
-        let counts = before.map(ErrorCounts::of);
+    fn compare(before: &[Problem], now: &[Problem]) -> String {
         let text = "\u{1f600}abc\n".repeat(40);
-        let finding = Finding::compare(counts.as_ref(), now, Encoding::Utf16, &text);
-        report(finding).for_model("a.rs")
+        report(new_errors(before, now, Encoding::Utf16, &text)).for_model("a.rs")
     }
 
     #[test]
@@ -186,41 +146,36 @@ mod tests {
         let old = problem(3, "E1", "old");
         let moved = problem(9, "E1", "old");
         let none = "[s: no new errors in a.rs]";
-        assert_eq!(compare(Some(slice::from_ref(&old)), slice::from_ref(&moved)), none);
-        assert_eq!(compare(Some(slice::from_ref(&old)), &[]), none);
-        assert_eq!(
-            compare(Some(slice::from_ref(&old)), &[old.clone(), moved.clone()]),
-            "[s: 1 new error in a.rs]\n10:3: E1: old"
-        );
-        assert_eq!(
-            compare(None, &[old.clone(), problem(1, "", "x")]),
-            "[s: 2 new errors in a.rs; the errors before the edit are not known]\n4:3: E1: old\n2:3: x"
-        );
-        assert_eq!(compare(None, &[]), none);
+        let before = slice::from_ref(&old);
+        assert_eq!(compare(before, slice::from_ref(&moved)), none);
+        assert_eq!(compare(before, &[]), none);
+        let two = [old.clone(), moved, problem(1, "", "x")];
+        let told = "[s: 2 new errors in a.rs]\n10:3: E1: old\n2:3: x";
+        assert_eq!(compare(before, &two), told);
     }
 
     #[test]
     fn errors_that_were_cut_off_are_not_compared() {
         let many: Vec<_> = (0..200).map(|line| problem(line, "", &format!("m{line}"))).collect();
-        let unknown = report(Finding::NotKnown(TOO_MANY.to_owned())).for_model("a.rs");
-        assert_eq!(compare(Some(&many), &many), unknown);
-        assert_eq!(compare(Some(&many), &[problem(1, "", "x")]), unknown);
-        assert_eq!(compare(Some(&many), &[]), "[s: no new errors in a.rs]");
+        let unknown = report(Err(TOO_MANY.to_owned())).for_model("a.rs");
+        assert_eq!(compare(&many, &many), unknown);
+        assert_eq!(compare(&many, &[problem(1, "", "x")]), unknown);
+        assert_eq!(compare(&many, &[]), "[s: no new errors in a.rs]");
     }
 
     #[test]
     fn a_flood_is_cut_and_three_outcomes_have_three_texts() {
         let many: Vec<_> = (0..30).map(|line| problem(line, "", &format!("m{line}"))).collect();
-        let told = compare(Some(&[]), &many);
+        let told = compare(&[], &many);
         assert!(told.starts_with("[s: 30 new errors in a.rs]\n1:3: m0\n"), "{told}");
         assert!(told.ends_with("\n10:3: m9\n… and 20 more"), "{told}");
-        let unknown = report(Finding::NotKnown("it is still starting".to_owned()));
+        let unknown = report(Err("it is still starting".to_owned()));
         assert_eq!(
             unknown.for_model("a.rs"),
             "[s: not known yet if a.rs has new errors: it is still starting]"
         );
         assert_eq!(unknown.for_user(), "s: nothing known yet: it is still starting");
-        assert_eq!(report(Finding::NoNewErrors).for_user(), "s: no new errors");
-        assert!(compare(Some(&[]), &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
+        assert_eq!(report(Ok(Vec::new())).for_user(), "s: no new errors");
+        assert!(compare(&[], &[problem(1, "", "a\u{202e}b")]).contains("a\\u{202e}b"));
     }
 }

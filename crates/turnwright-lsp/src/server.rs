@@ -6,26 +6,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::{copy, sink};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::LanguageServer;
-use crate::connection::{Connection, Document, Heard, connect};
-use crate::process::{Launch, ServerProcess, keep_tail, shown_words, with_tail};
-use crate::protocol::{Encoding, Problem, errors_in, uri};
-use crate::source::{DiagnosticSource, FileEvent, ShownText};
+use crate::catalogue::{LanguageServer, shown_words};
+use crate::connection::{Connection, connect};
+use crate::process::{Launch, ServerProcess};
+use crate::protocol::{DELETED, Encoding, Problem, errors_in, uri};
+use crate::report::DiagnosticSource;
+use crate::state::Document;
 use turnwright_rpc::RequestError;
 use turnwright_types::hash::std_hash;
 
 /// The most documents that a server has open.
 const MAX_DOCUMENTS: usize = 50;
+/// The time after which an unused server is ended.
+const IDLE_TIME: Duration = Duration::from_secs(600);
 /// The pause before a request is repeated that the server could not answer yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the state of a server is looked at again.
+const STATE_PAUSE: Duration = Duration::from_millis(20);
 /// The error codes after which a request is repeated: content modified, and cancelled by the server.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+/// The longest wait for an answer. Most waits end before, at the deadline of the call.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+pub(crate) const LOADING: &str = "it is still loading the project";
+const TOO_LATE: &str = "it has not answered in time";
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -44,70 +54,64 @@ pub(crate) enum Phase {
 /// A server that has been initialised.
 #[derive(Debug)]
 pub(crate) struct Server {
-    spec: Arc<LanguageServer>,
-    connection: Connection,
+    pub(crate) spec: Arc<LanguageServer>,
+    connection: Arc<Connection>,
     encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
 }
 
-/// Runs a server until it ends, nobody has used it for `idle_time`, or `stop` is cancelled.
-pub(crate) async fn run(
-    launch: Launch,
-    (memory, idle_time): (u64, Duration),
-    phase: watch::Sender<Phase>,
-    stop: CancellationToken,
-) {
+/// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
+pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: CancellationToken) {
     let spec = Arc::clone(&launch.spec);
-    let root = launch.root.clone();
-    let mut has_worked = false;
-    let end = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
-        None => None,
-        Some(Err(why)) => Some(why),
-        Some(Ok((mut process, pipes))) => {
-            let name = root.file_name().unwrap_or_default().to_string_lossy();
-            let folders = json!([{ "uri": uri(&root), "name": name }]);
-            let (connection, mut tasks) =
-                connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders.clone());
-            let stderr = watch::Sender::new(Vec::new());
-            tasks.spawn(keep_tail(pipes.stderr, stderr.clone()));
-            let working = async {
-                let server = initialize(&spec, &connection, &root, &folders).await?;
-                phase.send_replace(Phase::Ready(Arc::new(server)));
-                has_worked = true;
-                tokio::select! {
-                    () = connection.ended() => Err("it closed its connection".to_owned()),
-                    () = unused(&connection, idle_time) => Ok(()),
-                }
-            };
-            let end = tokio::select! {
-                biased;
-                () = stop.cancelled() => Ok(()),
-                why = process.ended(memory) => Err(why),
-                ended = working => ended,
-            };
-            if end.is_ok() {
-                shut_down(&connection).await;
-            }
-            connection.close();
-            process.stop().await;
-            let tail = stderr.borrow().clone();
-            end.err().map(|why| with_tail(why, &tail))
+    let root = launch.program.workdir.clone();
+    let (mut process, pipes) = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
+        Some(Ok(started)) => started,
+        Some(Err(why)) => {
+            phase.send_replace(Phase::Failed { why, has_worked: false });
+            return;
+        }
+        None => return,
+    };
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let folders = json!([{ "uri": uri(&root), "name": name }]);
+    let (connection, mut tasks) =
+        connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders);
+    let mut stderr = pipes.stderr;
+    tasks.spawn(async move {
+        copy(&mut stderr, &mut sink()).await.ok();
+    });
+    let working = async {
+        let server = initialize(&spec, &connection, &root).await?;
+        phase.send_replace(Phase::Ready(Arc::new(server)));
+        tokio::select! {
+            () = connection.ended.cancelled() => Err("it closed its connection".to_owned()),
+            () = until_unused(&connection) => Ok(()),
         }
     };
-    phase.send_replace(match end {
-        None => Phase::Idle,
-        Some(why) => {
-            tracing::debug!(name = %spec.name, %why, "a language server has ended");
-            Phase::Failed { why, has_worked }
-        }
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        why = process.ended() => Err(why),
+        end = working => end,
+    };
+    // Another process may take over from here on.
+    phase.send_modify(|current| {
+        let has_worked = matches!(current, Phase::Ready(_));
+        *current = match end {
+            Ok(()) => Phase::Idle,
+            Err(why) => Phase::Failed { why, has_worked },
+        };
     });
+    // A server exits when its input is closed.
+    connection.close();
+    process.stop().await;
 }
 
-/// Waits until nobody has used the server for this time.
-async fn unused(connection: &Connection, idle_time: Duration) {
+/// Waits until nobody has used the server for some time.
+async fn until_unused(connection: &Connection) {
     loop {
-        let end = connection.heard().borrow().used + idle_time;
+        let end = connection.state.borrow().used + IDLE_TIME;
         if end <= Instant::now() {
             return;
         }
@@ -115,45 +119,36 @@ async fn unused(connection: &Connection, idle_time: Duration) {
     }
 }
 
-async fn shut_down(connection: &Connection) {
-    connection.request("shutdown", Value::Null, SHUTDOWN_TIMEOUT).await.ok();
-    connection.notify("exit", Value::Null);
-}
-
 /// Initialises the server.
 async fn initialize(
     spec: &Arc<LanguageServer>,
-    connection: &Connection,
+    connection: &Arc<Connection>,
     root: &Path,
-    folders: &Value,
 ) -> Result<Server, String> {
     let params = json!({
         "processId": null,
         "clientInfo": { "name": "turnwright", "version": env!("CARGO_PKG_VERSION") },
         "rootUri": uri(root),
-        "workspaceFolders": folders,
+        "workspaceFolders": connection.folders,
         "initializationOptions": spec.options,
         "capabilities": client_capabilities()
     });
-    let answer = connection.request("initialize", params, spec.startup()).await;
-    let capabilities = match answer {
-        Ok(answer) => answer["capabilities"].clone(),
-        Err(error) => {
-            let why = shown_words(&error.to_string());
-            return Err(format!("it could not be initialised: {why}"));
-        }
-    };
-    connection.notify("initialized", json!({}));
-    if spec.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
+    let asking = connection.request("initialize", params, spec.startup());
+    let answer = asking.await.map_err(|error| {
+        format!("it could not be initialised: {}", shown_words(&error.to_string()))
+    })?;
+    connection.notify("initialized", &json!({}));
+    if spec.settings.is_object() {
         let settings = json!({ "settings": spec.settings });
-        connection.notify("workspace/didChangeConfiguration", settings);
+        connection.notify("workspace/didChangeConfiguration", &settings);
     }
+    let capabilities = &answer["capabilities"];
     let sync = &capabilities["textDocumentSync"];
     let save = &sync["save"];
     Ok(Server {
         spec: Arc::clone(spec),
-        connection: connection.clone(),
-        encoding: Encoding::of(&capabilities),
+        connection: Arc::clone(connection),
+        encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
     })
@@ -165,206 +160,169 @@ fn client_capabilities() -> Value {
 }
 
 impl Server {
-    pub(crate) fn has_ended(&self) -> bool {
-        self.connection.is_ended()
+    pub(crate) fn is_ready(&self) -> bool {
+        self.connection.state.borrow().is_ready(self.spec.readiness)
+    }
+
+    /// Returns the files that are open in the server.
+    pub(crate) fn shown_files(&self) -> Vec<PathBuf> {
+        let state = self.connection.state.borrow();
+        state.documents.iter().map(|document| document.path.clone()).collect()
     }
 
     /// Sends a text to the server unless the server already has it. Returns the version of the text.
-    fn tell(&self, heard: &mut Heard, file: &Path, text: &str, is_saved: bool) -> i64 {
-        heard.used = Instant::now();
-        let place = heard.documents.iter().position(|document| document.path == file);
-        let known = place.map(|place| heard.documents.remove(place));
-        let hash = std_hash(text);
-        let document = match known {
-            Some(known) if known.hash == hash => known,
-            known => {
-                heard.changed = Instant::now();
-                heard.last_version += 1;
-                let version = heard.last_version;
-                let path = file.to_path_buf();
-                let document = Document { path, version, hash, published: None };
-                self.send_text(&document, known.is_some(), text);
-                if is_saved && self.is_told_saves {
-                    self.notify_of(file, "textDocument/didSave");
+    pub(crate) fn show(&self, file: &Path, text: &str) -> i64 {
+        let mut version = 0;
+        self.connection.state.send_modify(|state| {
+            state.used = Instant::now();
+            let place = state.documents.iter().position(|document| document.path == file);
+            let known = place.map(|place| state.documents.remove(place));
+            let hash = std_hash(text);
+            let document = match known {
+                Some(known) if known.hash == hash => known,
+                known => {
+                    state.last_version += 1;
+                    self.send_text(file, text, state.last_version, known.is_some());
+                    let path = file.to_path_buf();
+                    Document { path, version: state.last_version, hash, published: None }
                 }
-                document
+            };
+            version = document.version;
+            state.documents.push(document);
+            if state.documents.len() > MAX_DOCUMENTS {
+                let oldest = state.documents.remove(0);
+                self.notify_of(&oldest.path, "textDocument/didClose");
             }
-        };
-        let version = document.version;
-        heard.documents.push(document);
-        if heard.documents.len() > MAX_DOCUMENTS {
-            let oldest = heard.documents.remove(0);
-            self.notify_of(&oldest.path, "textDocument/didClose");
-        }
+        });
         version
     }
 
     /// Opens a document, or replaces its text. The change has no range: all servers understand that, whichever kind of
     /// changes they ask for, and it does not depend on what a server takes for a line ending.
-    fn send_text(&self, document: &Document, is_open: bool, text: &str) {
-        let mut about = json!({ "uri": uri(&document.path), "version": document.version });
+    fn send_text(&self, file: &Path, text: &str, version: i64, is_open: bool) {
+        let mut document = json!({ "uri": uri(file), "version": version });
         if is_open {
-            let params = json!({ "textDocument": about, "contentChanges": [{ "text": text }] });
-            return self.connection.notify("textDocument/didChange", params);
+            let params = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
+            self.connection.notify("textDocument/didChange", &params);
+            if self.is_told_saves {
+                self.notify_of(file, "textDocument/didSave");
+            }
+        } else {
+            document["languageId"] = self.spec.language(file).into();
+            document["text"] = text.into();
+            self.connection.notify("textDocument/didOpen", &json!({ "textDocument": document }));
         }
-        about["languageId"] = self.spec.language(&document.path).into();
-        about["text"] = text.into();
-        self.connection.notify("textDocument/didOpen", json!({ "textDocument": about }));
     }
 
     fn notify_of(&self, file: &Path, method: &str) {
-        self.connection.notify(method, json!({ "textDocument": { "uri": uri(file) } }));
+        self.connection.notify(method, &json!({ "textDocument": { "uri": uri(file) } }));
+    }
+
+    /// Tells the server which files have changed, with the events of the protocol.
+    pub(crate) fn note_events(&self, events: &[Value]) {
+        self.connection.notify("workspace/didChangeWatchedFiles", &json!({ "changes": events }));
+    }
+
+    /// Closes the document of a file that was deleted.
+    pub(crate) fn close_deleted(&self, file: &Path) {
+        self.note_events(&[json!({ "uri": uri(file), "type": DELETED })]);
+        self.notify_of(file, "textDocument/didClose");
+        self.connection.state.send_modify(|state| {
+            state.documents.retain(|document| document.path != file);
+        });
+    }
+
+    /// Waits for an answer of the server until the deadline. An error is part of a sentence.
+    async fn wait_until<T>(
+        &self,
+        deadline: Instant,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        let waiting = timeout_at(deadline, answer);
+        match self.connection.ended.run_until_cancelled(waiting).await {
+            Some(Ok(answer)) => Ok(answer),
+            None => Err("it has just ended".to_owned()),
+            Some(Err(_)) if self.is_ready() => Err(TOO_LATE.to_owned()),
+            Some(Err(_)) => Err(LOADING.to_owned()),
+        }
     }
 
     /// Waits until the server has loaded the project.
-    async fn wait_until_ready(&self, deadline: Instant) -> Option<()> {
-        let is_ready = self.wait_for(deadline, |heard| {
-            let soon = Instant::now() + RETRY_PAUSE;
-            heard.is_ready(self.spec.readiness).then_some(()).ok_or(soon)
-        });
-        is_ready.await
+    async fn loaded(&self) {
+        while !self.is_ready() {
+            sleep(STATE_PAUSE).await;
+        }
     }
 
-    /// Waits until the server publishes the errors of a document.
-    async fn wait_for_publication(
-        &self,
-        shown: &ShownText,
-        deadline: Instant,
-    ) -> Option<Vec<Problem>> {
-        let publication = self.wait_for(deadline, |heard| match heard.published(shown) {
-            Some((settled, errors)) if settled <= Instant::now() => Ok(errors),
-            Some((settled, _)) => Err(settled),
-            None => Err(deadline),
-        });
-        publication.await
-    }
-
-    /// Waits until `find` returns a value. `find` is called when the state of the server changes, and at the time that
-    /// its last error named. Returns `None` at the deadline and after the end of the server.
-    async fn wait_for<T>(
-        &self,
-        deadline: Instant,
-        find: impl Fn(&Heard) -> Result<T, Instant>,
-    ) -> Option<T> {
-        let mut heard = self.connection.heard().subscribe();
+    /// Finds the errors of a text that the server was shown.
+    async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
+        self.loaded().await;
+        let state = &self.connection.state;
+        let wants_pulls = state.borrow().wants_pulls;
+        if self.can_pull || wants_pulls {
+            let mut errors = self.pull(file).await?;
+            errors.extend(state.borrow().published(file, version).unwrap_or_default());
+            return Ok(errors);
+        }
         loop {
-            let until = match find(&heard.borrow_and_update()) {
-                Ok(found) => return Some(found),
-                Err(until) => until.min(deadline),
-            };
-            if Instant::now() >= deadline {
-                return None;
+            if let Some(errors) = state.borrow().published(file, version) {
+                return Ok(errors);
             }
-            tokio::select! {
-                biased;
-                () = self.connection.ended() => return None,
-                news = heard.changed() => news.ok()?,
-                () = sleep_until(until) => {}
-            }
+            sleep(STATE_PAUSE).await;
         }
     }
 
     /// Asks the server for the errors of a document.
-    async fn pull(&self, shown: &ShownText, deadline: Instant) -> Option<Vec<Problem>> {
+    async fn pull(&self, file: &Path) -> Result<Vec<Problem>, String> {
         loop {
-            let left = deadline.checked_duration_since(Instant::now())?;
-            let params = json!({ "textDocument": { "uri": uri(&shown.path) } });
-            match self.connection.request("textDocument/diagnostic", params, left).await {
-                Ok(report) => return errors_in(&report["items"]),
+            let params = json!({ "textDocument": { "uri": uri(file) } });
+            match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
+                Ok(report) => {
+                    let errors = errors_in(&report["items"]);
+                    return errors.ok_or_else(|| "its answer cannot be read".to_owned());
+                }
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
                 }
-                Err(_) => return None,
+                Err(error) => return Err(shown_words(&error.to_string())),
             }
         }
+    }
+
+    /// Sends a request and waits for its result until the deadline. An error is part of a sentence.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: Value,
+        deadline: Instant,
+    ) -> Result<Value, String> {
+        let answer = self.wait_until(deadline, async {
+            self.loaded().await;
+            self.connection.request(method, params, MAX_WAIT).await
+        });
+        answer.await?.map_err(|error| shown_words(&error.to_string()))
     }
 }
 
 impl DiagnosticSource for Server {
-    fn name(&self) -> &str {
-        &self.spec.name
-    }
-
     fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    fn is_ready(&self) -> bool {
-        self.connection.heard().borrow().is_ready(self.spec.readiness)
-    }
-
-    fn show(&self, file: &Path, text: &str, is_saved: bool) -> ShownText {
-        let mut shown = ShownText { path: file.to_path_buf(), version: 0, is_saved };
-        self.connection.heard().send_modify(|heard| {
-            shown.version = self.tell(heard, file, text, is_saved);
-        });
-        shown
-    }
-
-    fn shown_files(&self) -> Vec<PathBuf> {
-        let heard = self.connection.heard().borrow();
-        heard.documents.iter().map(|document| document.path.clone()).collect()
-    }
-
-    fn note_events(&self, events: &[(PathBuf, FileEvent)]) {
-        let changes: Vec<_> = events
-            .iter()
-            .map(|(path, event)| json!({ "uri": uri(path), "type": *event as u8 }))
-            .collect();
-        let params = json!({ "changes": changes });
-        self.connection.notify("workspace/didChangeWatchedFiles", params);
-        self.connection.heard().send_modify(|heard| {
-            heard.documents.retain(|document| {
-                let gone = (document.path.clone(), FileEvent::Deleted);
-                let is_gone = events.contains(&gone);
-                if is_gone {
-                    self.notify_of(&document.path, "textDocument/didClose");
-                }
-                !is_gone
-            });
-        });
-    }
-
     fn errors<'a>(
         &'a self,
-        shown: &'a ShownText,
+        file: &'a Path,
+        text: &'a str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Option<Vec<Problem>>> {
+    ) -> BoxFuture<'a, Result<Vec<Problem>, String>> {
         Box::pin(async move {
-            self.wait_until_ready(deadline).await?;
-            let wants_pulls = self.connection.heard().borrow().wants_pulls;
-            let mut errors = if self.can_pull || wants_pulls {
-                let mut pulled = self.pull(shown, deadline).await?;
-                let pushed = self.connection.heard().borrow().published(shown);
-                pulled.extend(pushed.into_iter().flat_map(|(_, errors)| errors));
-                pulled
-            } else {
-                self.wait_for_publication(shown, deadline).await?
-            };
+            let version = self.show(file, text);
+            let mut errors = self.wait_until(deadline, self.errors_of(file, version)).await??;
             errors.sort();
             errors.dedup();
             // Another call may have shown a newer text in the meantime.
-            let is_same = self.connection.heard().borrow().document(shown).is_some();
-            is_same.then_some(errors)
-        })
-    }
-
-    fn request<'a>(
-        &'a self,
-        method: &'static str,
-        params: Value,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Value, String>> {
-        Box::pin(async move {
-            self.connection.heard().send_modify(|heard| heard.used = Instant::now());
-            let ready = self.wait_until_ready(deadline).await;
-            ready.ok_or("it has not loaded the project yet")?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.connection.request(method, params, left).await;
-            answer.map_err(|error| match error {
-                RequestError::TimedOut(_) => "it has not answered in time".to_owned(),
-                other => other.to_string(),
-            })
+            let is_same = self.connection.state.borrow().document(file, version).is_some();
+            is_same.then_some(errors).ok_or_else(|| "the file was changed again".to_owned())
         })
     }
 }
@@ -415,7 +373,7 @@ mod tests {
         let (server_input, input) = duplex(64 * 1024);
         let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
         let mut peer = Peer { frames: FrameReader::new(server_input), output: server_output };
-        let spec = Arc::new(crate::catalogue::known_servers().remove(3));
+        let spec = Arc::new(crate::catalogue::known_servers()[3].clone());
         let root = file();
         let answering = async {
             let request = peer.next().await;
@@ -423,9 +381,12 @@ mod tests {
             peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             assert_eq!(peer.next().await["method"], "initialized");
         };
-        let (server, ()) =
-            tokio::join!(initialize(&spec, &connection, &root, &Value::Null), answering);
+        let (server, ()) = tokio::join!(initialize(&spec, &connection, &root), answering);
         (server.unwrap(), peer, tasks)
+    }
+
+    fn almost_now() -> Instant {
+        Instant::now() + Duration::from_millis(60)
     }
 
     fn soon() -> Instant {
@@ -441,36 +402,36 @@ mod tests {
     async fn errors_of_an_earlier_text_are_never_those_of_a_later_one() {
         let sync = json!({ "textDocumentSync": { "change": 2, "save": { "includeText": false } } });
         let (server, mut peer, _tasks) = started(&sync).await;
-        let old = server.show(&file(), "a\n\u{e4}b", false);
+        let old = server.show(&file(), "a\n\u{e4}b");
         assert_eq!(peer.next().await["params"]["textDocument"]["languageId"], "python");
-        let new = server.show(&file(), "new", true);
-        assert_ne!(old.version, new.version);
+        let new = server.show(&file(), "new");
+        assert_ne!(old, new);
         let change = peer.next().await["params"].take();
-        assert_eq!(change["textDocument"]["version"], new.version);
+        assert_eq!(change["textDocument"]["version"], new);
         assert_eq!(change["contentChanges"], json!([{ "text": "new" }]));
         assert_eq!(peer.next().await["method"], "textDocument/didSave");
-        peer.publish(&json!(old.version), "stale").await;
-        let early = server.errors(&new, Instant::now() + Duration::from_millis(60)).await;
-        assert_eq!(early, None);
-        peer.publish(&json!(new.version), "right").await;
-        let found = server.errors(&new, soon()).await.unwrap();
+        peer.publish(&json!(old), "stale").await;
+        let early = server.errors(&file(), "new", almost_now()).await;
+        assert_eq!(early, Err(TOO_LATE.to_owned()));
+        peer.publish(&json!(new), "right").await;
+        let found = server.errors(&file(), "new", soon()).await.unwrap();
         assert_eq!(found[0].message, "right");
         // The earlier text is no longer open.
-        assert_eq!(server.errors(&old, Instant::now() + Duration::from_millis(60)).await, None);
-        let same = server.show(&file(), "new", true);
-        assert_eq!(same, new);
-        let newest = server.show(&file(), "newest", false);
+        assert_eq!(server.connection.state.borrow().published(&file(), old), None);
+        assert_eq!(server.show(&file(), "new"), new);
+        server.show(&file(), "newest");
         peer.publish(&Value::Null, "without a version").await;
-        let found = server.errors(&newest, soon()).await.unwrap();
+        let found = server.errors(&file(), "newest", soon()).await.unwrap();
         assert_eq!(found[0].message, "without a version");
     }
 
     #[tokio::test]
     async fn a_busy_server_is_asked_again_and_one_that_has_ended_knows_nothing() {
         let (server, mut peer, _tasks) = started(&json!({ "diagnosticProvider": {} })).await;
-        let shown = server.show(&file(), "text", false);
+        server.show(&file(), "text");
         assert_eq!(peer.next().await["method"], "textDocument/didOpen");
-        let asking = server.errors(&shown, soon());
+        let path = file();
+        let asking = server.errors(&path, "text", soon());
         let answering = async {
             for code in RETRIED_CODES {
                 let request = peer.next().await;
@@ -482,16 +443,16 @@ mod tests {
             peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
         };
         let (errors, ()) = tokio::join!(asking, answering);
-        assert_eq!(errors, Some(Vec::new()));
+        assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
-        assert_eq!(server.errors(&shown, soon()).await, None);
+        assert!(server.errors(&path, "text", soon()).await.is_err());
     }
 
     #[tokio::test]
     async fn the_number_of_open_documents_is_bounded() {
         let (server, mut peer, _tasks) = started(&json!({ "textDocumentSync": 1 })).await;
         for number in 0..=MAX_DOCUMENTS {
-            server.show(&file().with_file_name(format!("{number}.py")), "text", false);
+            server.show(&file().with_file_name(format!("{number}.py")), "text");
             assert_eq!(peer.next().await["method"], "textDocument/didOpen");
         }
         let closed = peer.next().await;

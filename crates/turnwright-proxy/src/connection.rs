@@ -292,9 +292,9 @@ mod tests {
         let listener = TcpListener::bind(local).await.unwrap();
         let mut proxy = CommandProxy::new(listener, needs_token).unwrap();
         proxy.dial = |target, _| {
-            Box::pin(async move {
-                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, target.port)).await?)
-            })
+            Box::pin(
+                async move { Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, target.port)).await?) },
+            )
         };
         let listed = HostList::parse(&[format!("a.example:{port}"), format!("*.b.example:{port}")]);
         let (hosts, _) = CommandHosts::new(listed, std::iter::empty(), |_| HostVerdict::Ask);
@@ -383,9 +383,8 @@ mod tests {
             "nonsense",
             "\u{16}\u{3}\u{1}",
         ] {
-            let request = format!(
-                "{wrong}\r\nConnection: close\r\nProxy-Authorization: {login}\r\n\r\n"
-            );
+            let request =
+                format!("{wrong}\r\nConnection: close\r\nProxy-Authorization: {login}\r\n\r\n");
             let answer = ask(address, request.as_bytes()).await;
             assert!(answer.starts_with("HTTP/1.1 400 "), "{wrong}: {answer}");
         }

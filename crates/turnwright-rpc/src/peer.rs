@@ -24,20 +24,20 @@ const SECOND_LOOK: Duration = Duration::from_millis(200);
 pub struct Peer {
     outbox: Outbox,
     pending: Arc<PendingRequests>,
-    /// The notification that withdraws a request.
-    withdrawal: &'static str,
+    /// The notification that withdraws a request, and the field of its parameters for the id.
+    withdrawal: (&'static str, &'static str),
 }
 
 impl Peer {
     /// Creates a peer to which `outbox` leads. Withdrawn requests are announced with `$/cancel_request`.
     pub fn new(outbox: Outbox) -> Peer {
-        Peer::with_withdrawal(outbox, "$/cancel_request")
+        Peer::with_withdrawal(outbox, "$/cancel_request", "requestId")
     }
 
-    /// Like [`Peer::new`], with another notification for withdrawn requests. Its parameters are the same.
-    pub fn with_withdrawal(outbox: Outbox, withdrawal: &'static str) -> Peer {
+    /// Like [`Peer::new`], with another notification for withdrawn requests, whose field `id_field` has the id.
+    pub fn with_withdrawal(outbox: Outbox, method: &'static str, id_field: &'static str) -> Peer {
         let pending = Arc::new(PendingRequests::new(0, MAX_PENDING_REQUESTS));
-        Peer { outbox, pending, withdrawal }
+        Peer { outbox, pending, withdrawal: (method, id_field) }
     }
 
     /// The queue of outgoing messages, for messages that need no response.
@@ -140,7 +140,8 @@ impl Drop for ResponseWaiter<'_> {
             on_late_result(&result);
         }
         if self.peer.pending.give_up(self.id) {
-            self.peer.outbox.notify(self.peer.withdrawal, &json!({ "requestId": self.id }));
+            let (method, id_field) = self.peer.withdrawal;
+            self.peer.outbox.notify(method, &json!({ id_field: self.id }));
         }
     }
 }

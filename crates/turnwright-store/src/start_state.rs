@@ -64,11 +64,8 @@ mod tests {
         let id = SessionId::from("s");
         let log = SessionLog::new(store.clone(), id.clone());
         log.create_session(SessionRow::new(id.clone(), PathBuf::from("/w"))).written().await;
-        let state = StartState {
-            commit: "c".to_owned(),
-            changes: "diff".to_owned(),
-            incomplete: None,
-        };
+        let state =
+            StartState { commit: "c".to_owned(), changes: "diff".to_owned(), incomplete: None };
         log.set_start(state.clone()).written().await;
         log.set_start(StartState::default()).written().await;
         let found = store.read_blocking(|connection| {

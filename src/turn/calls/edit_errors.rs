@@ -1,14 +1,12 @@
 //! Adds the errors that an edit has caused, as language servers report them, to the result of the edit.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::tools::{ToolCtx, ToolOutcome, is_read_freely};
-use turnwright_lsp::FileEvent;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_lsp::FileBefore;
+use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_workspace::checkpoint::CallChanges;
 
 /// The longest time that a result waits for the servers.
@@ -16,9 +14,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// The most files of one call that are checked for its result. The review at the end of the turn checks all of them.
 const MAX_FILES: usize = 8;
 
-/// The files that a call is going to edit.
+/// The files that a call is going to edit, with their names for the model.
 #[derive(Debug, Default)]
-pub(super) struct EditedFiles(Vec<ResolvedPath>);
+pub(super) struct EditedFiles(Vec<(String, FileBefore)>);
 
 impl EditedFiles {
     /// Notes the files before they are edited. This starts their servers.
@@ -31,14 +29,17 @@ impl EditedFiles {
         let (true, Some(languages)) = (is_edit, ctx.env.languages()) else {
             return EditedFiles::default();
         };
-        // Servers are not shown secrets or files that rules deny.
-        let written = effects.iter().filter_map(|effect| match effect {
-            Effect::Write(target) if is_read_freely(&ctx.env, target) => Some(target.clone()),
-            _ => None,
-        });
-        let files: Vec<_> = written.collect();
-        for file in &files {
-            ctx.cancel.run_until_cancelled(languages.begin_edit(&file.path)).await;
+        let mut files = Vec::new();
+        for effect in effects {
+            // Servers are not shown secrets or files that rules deny.
+            if let Effect::Write(target) = effect
+                && is_read_freely(&ctx.env, target)
+            {
+                let beginning = languages.begin_edit(&target.path);
+                let before = ctx.cancel.run_until_cancelled(beginning).await.flatten();
+                let name = ctx.env.files.roots().display_path(target);
+                files.extend(before.map(|before| (name, before)));
+            }
         }
         EditedFiles(files)
     }
@@ -51,34 +52,20 @@ impl EditedFiles {
         changes: &CallChanges,
     ) {
         let Some(languages) = ctx.env.languages() else { return };
-        let events: Vec<_> = changes.files.iter().filter_map(event).collect();
-        if !events.is_empty() {
-            languages.note_events(&events);
-        }
+        languages.note_changes(&changes.files);
         if !outcome.ok {
             return;
         }
-        for file in &self.0 {
-            languages.note_edit(&file.path);
+        for (_, before) in &self.0 {
+            languages.note_edit(before);
         }
         let deadline = Instant::now() + TIME_LIMIT;
-        for file in self.0.iter().take(MAX_FILES) {
-            let asking = languages.finish_edit(&file.path, deadline);
+        for (name, before) in self.0.iter().take(MAX_FILES) {
+            let asking = languages.finish_edit(before, deadline);
             if let Some(Some(report)) = ctx.cancel.run_until_cancelled(asking).await {
-                let name = ctx.env.files.roots().display_path(file);
-                outcome.add_line(&report.for_model(&name));
+                outcome.add_line(&report.for_model(name));
                 outcome.content.push(CallContent::Text(report.for_user()));
             }
         }
     }
-}
-
-fn event(change: &FileChange) -> Option<(PathBuf, FileEvent)> {
-    let event = match (&change.before, change.after.as_ref()?) {
-        (FileState::Absent, FileState::Absent) => return None,
-        (FileState::Absent, _) => FileEvent::Created,
-        (_, FileState::Absent) => FileEvent::Deleted,
-        _ => FileEvent::Changed,
-    };
-    Some((change.path.clone(), event))
 }

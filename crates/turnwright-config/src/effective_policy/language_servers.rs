@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::ProjectFile;
-use crate::trust::{self, TrustStore};
+use super::{ProjectFile, project_servers};
+use crate::trust::TrustStore;
 use crate::{SettingsSnapshot, jsonc};
 use turnwright_lsp::{LanguageServer, configured_servers, find_program, known_servers};
 use turnwright_types::effect::escape_hidden_line;
@@ -35,21 +35,9 @@ pub(super) fn find(
     if settings.values.lsp.mode() == LspMode::Off {
         return (None, Vec::new());
     }
-    let content = match trust::read_project_file(folder, LANGUAGE_FILE) {
-        Ok(None) => return (None, Vec::new()),
-        Ok(Some(content)) => content,
-        Err(why) => {
-            problems.push(format!("{LANGUAGE_FILE} {why} and is ignored"));
-            return (None, Vec::new());
-        }
-    };
-    let (servers, of_entries) = match jsonc::parse(&content) {
-        Ok(value) => configured_servers(&value),
-        Err(why) => {
-            problems.push(format!("{LANGUAGE_FILE} is invalid ({why}) and is ignored"));
-            return (None, Vec::new());
-        }
-    };
+    let parsed = project_servers::read(folder, LANGUAGE_FILE, jsonc::parse, problems);
+    let Some((content, value)) = parsed else { return (None, Vec::new()) };
+    let (servers, of_entries) = configured_servers(&value);
     problems.extend(of_entries.into_iter().map(|problem| format!("{LANGUAGE_FILE}: {problem}")));
     let is_trusted = trust.is_trusted(folder, LANGUAGE_FILE, content.as_bytes());
     let requests = servers.iter().map(|server| {
@@ -85,12 +73,11 @@ pub fn language_trust(
     let environment = Environment::scrubbed(settings.config.inherited.iter().cloned(), &[]);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_NAMES);
     let names: Vec<_> = entries.map(|entry| folder.join(entry.file_name())).collect();
-    let mut servers = known_servers();
-    servers.retain(|server| {
+    let suitable = known_servers().iter().filter(|server| {
         names.iter().any(|name| server.is_about(name))
             && find_program(server, &environment).is_some()
     });
-    let requests: Vec<_> = servers.into_iter().map(|server| server.name).collect();
+    let requests: Vec<_> = suitable.map(|server| server.name.clone()).collect();
     (!requests.is_empty()).then(|| ProjectFile {
         name: LANGUAGE_TRUST,
         text: TRUSTED.to_owned(),

@@ -60,6 +60,27 @@ impl ServerEntry {
     }
 }
 
+/// Reads and parses a file of the project in this folder, a real path. Adds a sentence to `problems` if it is ignored.
+pub(super) fn read<T>(
+    folder: &Path,
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, ConfigError>,
+    problems: &mut Vec<String>,
+) -> Option<(String, T)> {
+    let why = match trust::read_project_file(folder, name) {
+        Ok(found) => {
+            let text = found?;
+            match parse(&text) {
+                Ok(parsed) => return Some((text, parsed)),
+                Err(why) => format!("is invalid ({why})"),
+            }
+        }
+        Err(why) => why,
+    };
+    problems.push(format!("{name} {why} and is ignored"));
+    None
+}
+
 /// Reads the file of the project in this folder, a real path. Starts nothing. Returns the file, if it exists and is
 /// valid, and its servers if it is trusted. Adds a sentence to `problems` for each problem in it.
 pub(super) fn find(
@@ -69,24 +90,9 @@ pub(super) fn find(
     problems: &mut Vec<String>,
 ) -> (Option<ProjectFile>, Vec<ServerSpec>) {
     let mut servers = Vec::new();
-    let text = match trust::read_project_file(folder, SERVERS_FILE) {
-        Ok(None) => return (None, servers),
-        Ok(Some(text)) => text,
-        Err(why) => {
-            problems.push(format!("{SERVERS_FILE} {why} and is ignored"));
-            return (None, servers);
-        }
-    };
-    let entries = match parse(&with_folder(&text, folder)) {
-        Ok((entries, of_entries)) => {
-            problems.extend(of_entries);
-            entries
-        }
-        Err(why) => {
-            problems.push(format!("{SERVERS_FILE} is invalid ({why}) and is ignored"));
-            return (None, servers);
-        }
-    };
+    let parsed = read(folder, SERVERS_FILE, |text| parse(&with_folder(text, folder)), problems);
+    let Some((text, (entries, of_entries))) = parsed else { return (None, servers) };
+    problems.extend(of_entries);
     let is_trusted = trust.is_trusted(folder, SERVERS_FILE, text.as_bytes());
     let (requests, full_requests) =
         entries.iter().map(|(name, entry)| describe_entry(name, entry)).unzip();

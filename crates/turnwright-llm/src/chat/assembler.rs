@@ -484,8 +484,8 @@ impl ChatAssembler {
                 &self.finish_reason,
                 ErrorKind::ContextOverflow { limit: None, used: None },
             )),
-            "refusal" | "safety" | "recitation" | "sensitive" | "blocklist" | "prohibited_content"
-            | "spii" => refused(),
+            "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
+            | "prohibited_content" | "spii" => refused(),
             filter if filter.starts_with("content_filter") => refused(),
             // vLLM and SGLang end answers with `abort` when they shut down, for example.
             "error" | "network_error" | "insufficient_system_resource" | "abort" => {

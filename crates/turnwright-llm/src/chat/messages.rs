@@ -22,9 +22,15 @@ use turnwright_types::message::{
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum ChatMessage<'a> {
-    System { content: ChatContent<'a> },
-    Developer { content: ChatContent<'a> },
-    User { content: ChatContent<'a> },
+    System {
+        content: ChatContent<'a>,
+    },
+    Developer {
+        content: ChatContent<'a>,
+    },
+    User {
+        content: ChatContent<'a>,
+    },
     Assistant(AssistantEntry<'a>),
     Tool {
         tool_call_id: Cow<'a, str>,

@@ -305,12 +305,10 @@ impl Peer {
     /// Handles a message from the server.
     pub(super) async fn receive(&self, line: &[u8]) {
         match parse_line(line) {
-            ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                match id.as_u64() {
-                    Some(id) => self.0.pending.complete(id, result),
-                    None => tracing::debug!(%id, "a response with an unknown id"),
-                }
-            }
+            ParsedLine::Message(RpcMessage::Response { id, result }) => match id.as_u64() {
+                Some(id) => self.0.pending.complete(id, result),
+                None => tracing::debug!(%id, "a response with an unknown id"),
+            },
             ParsedLine::Message(RpcMessage::Request { id, method, params }) => {
                 self.handle_request(id, &method, params.read().unwrap_or_default()).await;
             }

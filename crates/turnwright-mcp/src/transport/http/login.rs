@@ -255,9 +255,10 @@ async fn handle_connection(
     server: &AuthorizationMetadata,
 ) -> io::Result<Option<Result<Url, String>>> {
     let asked = read_path(&mut stream).await?;
-    let url = Url::parse(CALLBACK).and_then(|base| base.join(&asked)).ok().filter(|url| {
-        url.path() == path && parameter(url, "state").as_deref() == Some(state)
-    });
+    let url = Url::parse(CALLBACK)
+        .and_then(|base| base.join(&asked))
+        .ok()
+        .filter(|url| url.path() == path && parameter(url, "state").as_deref() == Some(state));
     let Some(url) = url else {
         respond(&mut stream, "400 Bad Request", "This request belongs to no running login.")
             .await?;

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{CliError, exit_code, write_stdout};
-use crate::tools::{confine_site, unconfined_site};
+use crate::tools::{hook_sandbox, hook_site};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::{
-    EffectivePolicy, HOOK_FILES, ProjectFile, command_confinement, resolve_policy,
+    EffectivePolicy, HOOK_FILES, command_confinement, resolve_policy,
 };
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::run_guarded;
 use turnwright_hooks::{
-    HookDecision, HookEvent, HookSet, HookSite, HookVerdict, HookedTool, Occasion, SessionFacts,
-    ToolUse,
+    HookDecision, HookEvent, HookSet, HookSite, HookVerdict, HookedTool, Occasion, ToolUse,
+    run_handlers,
 };
 use turnwright_terminal::block_on;
 use turnwright_terminal::doctor::DoctorReport;
@@ -28,6 +28,8 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The folder in the state folder for files that hooks must not leave in a project.
 const QUARANTINE: &str = "hooks-test";
+/// Stands for the session and the call.
+const TEST: &str = "test";
 /// The exit code if hooks refuse.
 const REFUSED: u8 = 1;
 /// The exit code if nothing could be tried.
@@ -69,19 +71,15 @@ impl FolderHooks {
     }
 
     fn lines(&self) -> Vec<String> {
-        let handlers = self.policy.hooks.handlers.iter();
-        handlers.map(|handler| format!("{} ({})", handler.line(), handler.file)).collect()
+        let handlers = self.policy.hooks.iter();
+        handlers.map(|handler| format!("{} ({})", handler.line, handler.file)).collect()
     }
 
     /// The names of the files whose hooks do not run.
     fn untrusted(&self) -> Vec<&'static str> {
-        let files = self.policy.project_files.iter().filter(|file| is_untrusted(file));
-        files.map(|file| file.name).collect()
+        let files = self.policy.project_files.iter().filter(|file| file.needs_trust());
+        files.map(|file| file.name).filter(|name| HOOK_FILES.contains(name)).collect()
     }
-}
-
-fn is_untrusted(file: &ProjectFile) -> bool {
-    file.needs_trust() && HOOK_FILES.contains(&file.name)
 }
 
 /// Adds the hooks of the current folder to the report.
@@ -102,23 +100,21 @@ pub(super) fn run(action: HooksCommand, config: &Config) -> ExitCode {
 }
 
 fn list(found: &FolderHooks) -> Result<ExitCode, CliError> {
-    let mut text = String::new();
-    for line in found.lines() {
-        text.push_str(&format!("{}\n", escape_hidden_line(&line)));
+    let mut lines = found.lines();
+    lines.extend(found.untrusted().iter().map(|name| {
+        format!("! {name}: not trusted, so its hooks do not run. Run `turnwright trust`")
+    }));
+    lines.extend(found.policy.problems.iter().map(|problem| format!("! {problem}")));
+    if lines.is_empty() {
+        lines.push("No hooks run here.".to_owned());
     }
-    for name in found.untrusted() {
-        text.push_str(&format!(
-            "! {name}: not trusted, so its hooks do not run. Run `turnwright trust`\n"
-        ));
-    }
-    for problem in &found.policy.problems {
-        text.push_str(&format!("! {}\n", escape_hidden_line(problem)));
-    }
-    if text.is_empty() {
-        text.push_str("No hooks run here.\n");
-    }
-    write_stdout(&text)?;
+    write_lines(&lines)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_lines(lines: &[String]) -> Result<(), CliError> {
+    let visible: Vec<_> = lines.iter().map(|line| escape_hidden_line(line)).collect();
+    Ok(write_stdout(&format!("{}\n", visible.join("\n")))?)
 }
 
 /// The occasion that is tried.
@@ -130,70 +126,57 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
     let input: Value = serde_json::from_str(input)
         .map_err(|error| CliError::Other(format!("--input is no JSON: {error}")))?;
     if !event.is_about_tool() {
-        return Ok(Occasion { event, subjects: vec![tool.to_owned()], fields: input });
+        return Ok(Occasion::new(event, tool, input));
     }
-    let call = HookedTool { name: tool, is_remote: false, arguments: &input, files: Vec::new() };
+    let call = HookedTool {
+        name: tool,
+        is_remote: false,
+        arguments: &input,
+        changed: Vec::new(),
+        read: Vec::new(),
+    };
     let ToolUse { names, input } = call.uses().into_iter().next().ok_or("there is no tool")?;
-    let fields = json!({ "tool_name": names.first(), "tool_input": input, "tool_use_id": "test" });
+    let fields = json!({ "tool_name": names.first(), "tool_input": input, "tool_use_id": TEST });
     Ok(Occasion { event, subjects: names, fields })
 }
 
 fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<ExitCode, CliError> {
+    let FolderHooks { roots, policy } = found;
+    let confinement = command_confinement(config, &policy, roots.real_cwd());
+    let handlers = HookSet::new(policy.hooks).choose(occasion);
+    if handlers.is_empty() {
+        write_stdout("No hook fits.\n")?;
+        return Ok(ExitCode::from(FAILED));
+    }
     let settings = config.snapshot();
     let keys = settings.secrets();
     let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
     let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
-    let FolderHooks { roots, policy } = found;
-    let confinement = command_confinement(config, &policy, roots.real_cwd());
-    let temp = PrivateTempFolder::create()?;
-    let confines_all = settings.values.hooks.get("sandbox") == Some(&Value::Bool(true));
-    let mut site = unconfined_site(&roots, environment, confines_all);
-    let home = config.home();
-    let place = (&roots, &policy.rules, home.as_deref());
-    confine_site(&mut site, &confinement, place, Some(temp.path()));
-    let set = HookSet::new(policy.hooks.handlers);
-    let facts = SessionFacts {
-        session: "test".to_owned(),
-        folder: roots.cwd().to_string_lossy().into_owned(),
-        mode: "default",
-        helper: None,
-    };
-    let names = [set.names(occasion, false), set.names(occasion, true)].concat();
-    if names.is_empty() {
-        write_stdout("No hook fits.\n")?;
-        return Ok(ExitCode::from(FAILED));
-    }
-    let verdict = if [false, true].iter().any(|kind| set.confines(occasion, *kind, &site)) {
+    let mut site = hook_site(&roots, &environment, &settings.values.hooks, TEST);
+    let cancel = CancellationToken::new();
+    let run = |site: &HookSite| block_on(run_handlers(&handlers, occasion, site, &cancel));
+    let verdict = if handlers.iter().any(|handler| handler.needs_sandbox(site.confines_all)) {
+        let temp = PrivateTempFolder::create()?;
+        let home = config.home();
+        let temp_path = Some(temp.path());
+        site.sandbox =
+            hook_sandbox(&confinement, &roots, &policy.rules, home.as_deref(), temp_path);
         let quarantine = config.paths.state.join(QUARANTINE);
-        let (verdict, changes) =
-            run_guarded(&confinement, &site.environment, &quarantine, "a hook", || {
-                block_on(run_all(&set, occasion, &facts, &site))
-            });
-        let mut verdict = verdict?;
+        let (ran, changes) =
+            run_guarded(&confinement, &environment, &quarantine, "a hook", || run(&site));
+        let mut verdict = ran?;
         verdict.problems.extend(changes);
         verdict
     } else {
-        block_on(run_all(&set, occasion, &facts, &site))?
+        run(&site)?
     };
-    write_stdout(&described(&names, &verdict))?;
+    let names: Vec<_> = handlers.iter().map(|handler| handler.name.clone()).collect();
+    write_lines(&described(&names, &verdict))?;
     let is_refused = verdict.decision == Some(HookDecision::Deny) || verdict.block.is_some();
     Ok(if is_refused { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }
 
-async fn run_all(
-    set: &HookSet,
-    occasion: &Occasion,
-    facts: &SessionFacts,
-    site: &HookSite,
-) -> HookVerdict {
-    let cancel = CancellationToken::new();
-    let mut verdict = set.run(occasion, facts, site, &cancel, false).await;
-    let background = set.run(occasion, facts, site, &cancel, true).await;
-    verdict.problems.extend(background.problems);
-    verdict
-}
-
-fn described(names: &[String], verdict: &HookVerdict) -> String {
+fn described(names: &[String], verdict: &HookVerdict) -> Vec<String> {
     let decision = match (verdict.decision, &verdict.block) {
         (Some(HookDecision::Allow), _) => format!("allow, {}", verdict.reason),
         (Some(HookDecision::Ask), _) => format!("ask, {}", verdict.reason),
@@ -209,6 +192,5 @@ fn described(names: &[String], verdict: &HookVerdict) -> String {
     lines.extend(verdict.stop.as_ref().map(|why| format!("Ends the turn, {why}")));
     lines.extend(verdict.messages.iter().map(|message| format!("To the user: {message}")));
     lines.extend(verdict.problems.iter().map(|problem| format!("! {problem}")));
-    let visible: Vec<_> = lines.iter().map(|line| escape_hidden_line(line)).collect();
-    format!("{}\n", visible.join("\n"))
+    lines
 }

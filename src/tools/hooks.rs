@@ -9,15 +9,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
-use turnwright_guard::{ConfinementSettings, RemoteCallGuard, server_profile};
-use turnwright_hooks::{HookEvent, HookSet, HookSite, HookVerdict, Occasion, SessionFacts};
+use turnwright_guard::{CommandSite, ConfinementSettings, RemoteCallGuard, server_profile};
+use turnwright_hooks::{
+    Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion,
+};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_sandbox::Network;
@@ -37,14 +39,12 @@ const HOOKS: &str = "hooks";
 const IDLE: Duration = Duration::from_secs(60);
 /// The delay before the user is told which hooks are being waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The most time that all handlers for the session's end have together.
-const END_PATIENCE: Duration = Duration::from_secs(3);
-/// The time that background handlers have to finish at the session's end.
-const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
+/// The time that all handlers have together at the session's end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 /// The most occasions at a time whose handlers run without being waited for.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are checked for changes made by hooks.
-const MAX_FORMATTED: usize = 50;
+const MAX_COMPARED_FILES: usize = 50;
 /// The most characters of a hook's diff that the model is shown.
 const MAX_DIFF_CHARS: usize = 4_000;
 
@@ -53,22 +53,18 @@ const MAX_DIFF_CHARS: usize = 4_000;
 pub(crate) struct SessionHooks {
     pub(crate) set: SharedValue<HookSet>,
     /// True once the handlers of the session's start have run.
-    has_begun: AtomicBool,
+    has_started: AtomicBool,
     /// Stops handlers that run in the background.
     stop: CancellationToken,
     tasks: TaskTracker,
     /// The number of guarded runs so far, from which each gets its name.
     guarded_runs: AtomicU64,
-    // Held only to read or replace a field.
-    state: Mutex<HookState>,
-}
-
-#[derive(Debug, Default)]
-struct HookState {
-    /// The site where handlers run, with the rules from which it was built.
-    site: Option<(Arc<PolicyRules>, Arc<HookSite>)>,
     /// Cancelled when a turn begins, so that no notification about idle time is sent.
-    idle: Option<CancellationToken>,
+    // Held only to read or replace it.
+    idle: Mutex<CancellationToken>,
+    /// The sandbox of handlers, with the rules from which it was built.
+    // Held while the sandbox is built, which blocks.
+    sandbox: Mutex<Option<(Arc<PolicyRules>, Option<Arc<HookSandbox>>)>>,
 }
 
 impl SessionHooks {
@@ -76,14 +72,19 @@ impl SessionHooks {
         SessionHooks { set: SharedValue::new(set), ..SessionHooks::default() }
     }
 
-    /// Marks the session as begun. Returns true if it had not begun before.
-    pub(crate) fn begin(&self) -> bool {
-        !self.has_begun.swap(true, Ordering::Relaxed)
+    /// Marks the session as started. Returns true if it had not started before.
+    pub(crate) fn mark_started(&self) -> bool {
+        !self.has_started.swap(true, Ordering::Relaxed)
     }
 
     /// Makes the handlers for the session's start run again.
-    pub(crate) fn forget_begin(&self) {
-        self.has_begun.store(false, Ordering::Relaxed);
+    pub(crate) fn rerun_start_hooks(&self) {
+        self.has_started.store(false, Ordering::Relaxed);
+    }
+
+    /// Called when a turn begins: no notification about idle time is sent.
+    pub(crate) fn end_idle_time(&self) {
+        self.idle.lock().cancel();
     }
 }
 
@@ -106,11 +107,6 @@ fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-/// Makes an occasion that is not about a tool call.
-pub(crate) fn occasion(event: HookEvent, subject: &str, fields: Value) -> Occasion {
-    Occasion { event, subjects: vec![subject.to_owned()], fields }
-}
-
 impl ToolEnv {
     /// Returns true if there are hooks for an event.
     pub(crate) fn has_hooks(&self, event: HookEvent) -> bool {
@@ -120,11 +116,23 @@ impl ToolEnv {
 
     /// Returns true if there are any hooks.
     pub(crate) fn has_any_hooks(&self) -> bool {
-        !self.shared.hooks.set.get().is_empty() || self.are_hooks_played()
+        !self.shared.hooks.set.get().0.is_empty() || self.are_hooks_played()
     }
 
     fn are_hooks_played(&self) -> bool {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
+    }
+
+    /// Runs the hooks of an event that is not about a tool call. Matchers are tested against the subject, which is
+    /// empty if there is none.
+    pub(crate) async fn raise_hooks(
+        &self,
+        event: HookEvent,
+        subject: &str,
+        fields: Value,
+        cancel: &CancellationToken,
+    ) -> HookVerdict {
+        self.run_hooks(&Occasion::new(event, subject, fields), cancel).await
     }
 
     /// Runs the hooks of an occasion. The user is shown problems, the hooks' messages, and a notice if they take long.
@@ -132,19 +140,6 @@ impl ToolEnv {
         &self,
         occasion: &Occasion,
         cancel: &CancellationToken,
-    ) -> HookVerdict {
-        let waiting = self.run_hooks_showing(occasion, cancel, |waits| {
-            self.client.update(Update::Notice(waits));
-        });
-        waiting.await
-    }
-
-    /// Like [`Self::run_hooks`], but calls `show` if the hooks take long.
-    pub(crate) async fn run_hooks_showing(
-        &self,
-        occasion: &Occasion,
-        cancel: &CancellationToken,
-        show: impl FnOnce(String) + Send,
     ) -> HookVerdict {
         let answers = &self.shared.process.outside;
         if self.are_hooks_played() {
@@ -155,16 +150,20 @@ impl ToolEnv {
             return played;
         }
         let hooks = &self.shared.hooks;
-        self.spawn_hooks(occasion, true, Duration::ZERO, &hooks.stop);
-        let names = hooks.set.get().names(occasion, false);
-        if names.is_empty() {
+        let chosen = hooks.set.get().choose(occasion);
+        let (in_background, awaited): (Vec<_>, Vec<_>) =
+            chosen.into_iter().partition(|handler| handler.in_background);
+        self.spawn_hooks(in_background, occasion, Duration::ZERO, &hooks.stop);
+        if awaited.is_empty() {
             return HookVerdict::default();
         }
-        let mut running = self.run_handlers(occasion, false, cancel);
+        let names: Vec<_> = awaited.iter().map(|handler| handler.name.clone()).collect();
+        let mut running = self.run_handlers(awaited, occasion, cancel);
         let verdict = match tokio::time::timeout(PATIENCE, &mut running).await {
             Ok(verdict) => verdict,
             Err(_) => {
-                show(format!("Waiting for the hook {}", names.join(", ")));
+                let waits = format!("Waiting for the hook {}", names.join(", "));
+                self.client.update(Update::Notice(waits));
                 running.await
             }
         };
@@ -177,102 +176,80 @@ impl ToolEnv {
         verdict
     }
 
-    /// Notifies hooks of something, without waiting for them.
-    pub(crate) fn notify_hooks(&self, kind: &str, message: &str) {
-        self.notify_hooks_after(Duration::ZERO, kind, message, &self.shared.hooks.stop);
-    }
-
-    fn notify_hooks_after(
-        &self,
-        delay: Duration,
-        kind: &str,
-        message: &str,
-        cancel: &CancellationToken,
-    ) {
-        if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
-            let title = "turnwright";
-            let fields = json!({ "message": message, "title": title, "notification_type": kind });
-            let occasion = occasion(HookEvent::Notification, kind, fields);
-            self.spawn_hooks(&occasion, true, delay, cancel);
-            self.spawn_hooks(&occasion, false, delay, cancel);
+    /// Notifies hooks of something without waiting for them: now, or after a delay unless a turn begins before.
+    pub(crate) fn notify_hooks(&self, kind: &str, message: &str, delay: Duration) {
+        let hooks = &self.shared.hooks;
+        if !hooks.set.get().has(HookEvent::Notification) || self.are_hooks_played() {
+            return;
         }
-    }
-
-    /// Called when a turn begins: no notification about idle time is sent.
-    pub(crate) fn end_idle_time(&self) {
-        let idle = self.shared.hooks.state.lock().idle.take();
-        if let Some(idle) = idle {
-            idle.cancel();
+        let cancel = hooks.stop.child_token();
+        if !delay.is_zero() {
+            *hooks.idle.lock() = cancel.clone();
         }
+        let title = "turnwright";
+        let fields = json!({ "message": message, "title": title, "notification_type": kind });
+        let notification = Occasion::new(HookEvent::Notification, kind, fields);
+        let handlers = hooks.set.get().choose(&notification);
+        self.spawn_hooks(handlers, &notification, delay, &cancel);
     }
 
     /// Called when a turn has ended: notifies hooks now, and again if the session stays idle.
     pub(crate) fn begin_idle_time(&self) {
-        if !self.shared.hooks.set.get().has(HookEvent::Notification) {
-            return;
-        }
-        let idle = self.shared.hooks.stop.child_token();
-        self.shared.hooks.state.lock().idle = Some(idle.clone());
-        self.notify_hooks("agent_completed", "The turn has ended");
-        self.notify_hooks_after(IDLE, "idle_prompt", "Waiting for your input", &idle);
+        self.notify_hooks("agent_completed", "The turn has ended", Duration::ZERO);
+        self.notify_hooks("idle_prompt", "Waiting for your input", IDLE);
     }
 
-    /// Starts handlers of an occasion without waiting for them: either those that ask for it, or the others.
+    /// Starts handlers without waiting for them.
     fn spawn_hooks(
         &self,
+        handlers: Vec<Arc<Handler>>,
         occasion: &Occasion,
-        are_of_background: bool,
         delay: Duration,
         cancel: &CancellationToken,
     ) {
-        let hooks = &self.shared.hooks;
-        if hooks.set.get().names(occasion, are_of_background).is_empty() {
+        if handlers.is_empty() {
             return;
         }
-        if hooks.tasks.len() >= MAX_IN_BACKGROUND {
+        let tasks = &self.shared.hooks.tasks;
+        if tasks.len() >= MAX_IN_BACKGROUND {
             let full = "So many hooks run in the background that further ones were not started.";
             return self.client.update(Update::Notice(full.to_owned()));
         }
-        let running = self.run_handlers(occasion, are_of_background, cancel);
+        let running = self.run_handlers(handlers, occasion, cancel);
         let stop = cancel.clone();
-        hooks.tasks.spawn(async move {
+        tasks.spawn(async move {
             if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
                 running.await;
             }
         });
     }
 
-    /// Runs the handlers of an occasion and reports their messages and problems to the user. Confined handlers are
-    /// guarded like commands, so that they leave no files behind that other programs would run.
+    /// Runs handlers and reports their messages and problems to the user. Confined handlers are guarded like commands,
+    /// so that they leave no files behind that other programs would run.
     fn run_handlers(
         &self,
+        handlers: Vec<Arc<Handler>>,
         occasion: &Occasion,
-        are_of_background: bool,
         cancel: &CancellationToken,
     ) -> BoxFuture<'static, HookVerdict> {
-        let set = self.shared.hooks.set.get();
-        let facts = self.hook_facts();
+        let mut site = self.hook_site();
         let shared = Arc::clone(&self.shared);
         let commands = self.command_site().clone();
         let client = Arc::clone(&self.client);
         let occasion = occasion.clone();
         let cancel = cancel.clone();
         async move {
-            let making = site_of(&shared, &commands.roots);
-            let Some(site) = cancel.run_until_cancelled(making).await else {
-                return HookVerdict::default();
-            };
             let mut guard = None;
-            if set.confines(&occasion, are_of_background, &site) {
-                let number = shared.hooks.guarded_runs.fetch_add(1, Ordering::Relaxed);
-                let name = format!("of hooks {number}");
-                let who = "a hook, or another program meanwhile,";
-                let making = spawn_blocking(move || {
-                    RemoteCallGuard::new(commands, &name, who).with_repositories()
-                });
-                guard = making.await.ok();
+            if handlers.iter().any(|handler| handler.needs_sandbox(site.confines_all)) {
+                let confining = spawn_blocking(move || confine(&shared, commands));
+                let Some(confined) = cancel.run_until_cancelled(confining).await else {
+                    return HookVerdict::default();
+                };
+                // Without a sandbox, no handler that needs one runs.
+                (site.sandbox, guard) = confined.unwrap_or_default();
             }
-            let verdict = set.run(&occasion, &facts, &site, &cancel, are_of_background).await;
+            let verdict =
+                turnwright_hooks::run_handlers(&handlers, &occasion, &site, &cancel).await;
             if let Some(guard) = guard {
                 guard.finish().await;
             }
@@ -282,28 +259,35 @@ impl ToolEnv {
         .boxed()
     }
 
-    fn hook_facts(&self) -> SessionFacts {
+    /// Returns the site of the session's handlers, without a sandbox.
+    fn hook_site(&self) -> HookSite {
         let own = self.session.to_string();
-        let helper = self.helper.clone();
-        SessionFacts {
-            session: helper.as_ref().map_or(own.clone(), |helper| helper.session.clone()),
-            folder: self.files.roots().cwd().to_string_lossy().into_owned(),
-            mode: mode_word(self.shared.mode.get()),
-            helper: helper.map(|helper| (own, helper.kind)),
+        let session = self.helper.as_ref().map_or(&own, |helper| &helper.session);
+        let environment = &self.shared.command_environment;
+        let settings = &self.shared.settings.hooks;
+        let mut site = hook_site(self.files.roots(), environment, settings, session);
+        site.fields["permission_mode"] = json!(mode_word(self.shared.mode.get()));
+        if let Some(helper) = &self.helper {
+            site.fields["agent_id"] = json!(own);
+            site.fields["agent_type"] = json!(helper.kind);
         }
+        site
     }
 
     /// Runs the hooks for the session's end, then stops all that are still running.
     pub(crate) async fn end_hooks(&self) {
         let hooks = &self.shared.hooks;
-        self.end_idle_time();
-        if hooks.has_begun.load(Ordering::Relaxed) && self.has_hooks(HookEvent::SessionEnd) {
-            let ending = occasion(HookEvent::SessionEnd, "other", json!({ "reason": "other" }));
-            tokio::time::timeout(END_PATIENCE, self.run_hooks(&ending, &hooks.stop)).await.ok();
-        }
+        hooks.end_idle_time();
         hooks.tasks.close();
-        // Give a handler that has just started, such as one notified of the turn's end, time to finish.
-        tokio::time::timeout(BACKGROUND_PATIENCE, hooks.tasks.wait()).await.ok();
+        let ending = async {
+            if hooks.has_started.load(Ordering::Relaxed) {
+                let fields = json!({ "reason": "other" });
+                self.raise_hooks(HookEvent::SessionEnd, "other", fields, &hooks.stop).await;
+            }
+            // A handler that has just started, such as one notified of the turn's end, may finish.
+            hooks.tasks.wait().await;
+        };
+        tokio::time::timeout(END_PATIENCE, ending).await.ok();
         hooks.stop.cancel();
         hooks.tasks.wait().await;
     }
@@ -316,7 +300,7 @@ impl ToolEnv {
         let mut texts = Vec::new();
         for effect in effects {
             if let Effect::Write(target) = effect
-                && texts.len() < MAX_FORMATTED
+                && texts.len() < MAX_COMPARED_FILES
                 && let Ok(text) = self.files.read(target).await
             {
                 texts.push((target.clone(), text));
@@ -380,77 +364,79 @@ fn report(client: &dyn Client, verdict: &HookVerdict) {
     }
 }
 
-/// Returns the site where handlers run, built again if the rules have changed.
-async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSite> {
+/// Prepares the sandbox of handlers, unless the rules are those from which it was built before, and begins to guard the
+/// protected files. Blocks.
+fn confine(
+    shared: &SessionShared,
+    commands: CommandSite,
+) -> (Option<Arc<HookSandbox>>, Option<RemoteCallGuard>) {
+    let hooks = &shared.hooks;
     let rules = shared.rules.get();
-    let known = shared.hooks.state.lock().site.clone();
-    if let Some((_, site)) = known.filter(|(known, _)| Arc::ptr_eq(known, &rules)) {
-        return site;
-    }
-    let own = Arc::clone(shared);
-    let folders = Arc::clone(roots);
-    let making = spawn_blocking(move || {
-        let site = Arc::new(make_site(&own, &folders, Some(&rules)));
-        own.hooks.state.lock().site = Some((rules, Arc::clone(&site)));
-        site
-    });
-    // Without rules the site has no profile, so no handler that needs the sandbox runs.
-    making.await.unwrap_or_else(|_| Arc::new(make_site(shared, roots, None)))
-}
-
-/// Builds the site for the handlers of a session, with a sandbox if `rules` is given and a handler needs one. Blocks
-/// in that case.
-fn make_site(shared: &SessionShared, roots: &Roots, rules: Option<&PolicyRules>) -> HookSite {
-    let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
-    let environment = shared.command_environment.as_ref().clone();
-    let mut site = unconfined_site(roots, environment, confines_all);
-    let is_confined = shared.hooks.set.get().has_confined(confines_all);
-    if let Some(rules) = rules.filter(|_| is_confined) {
-        let place = (roots, rules, shared.process.folders.home.as_deref());
+    let mut kept = hooks.sandbox.lock();
+    if kept.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, &rules)) {
+        let home = shared.process.folders.home.as_deref();
         let temp = shared.guard.temp_folder();
-        confine_site(&mut site, &shared.confinement, place, temp.as_deref());
+        let sandbox =
+            hook_sandbox(&commands.settings, &commands.roots, &rules, home, temp.as_deref());
+        *kept = Some((rules, sandbox));
     }
-    site
+    let sandbox = kept.as_ref().and_then(|(_, sandbox)| sandbox.clone());
+    drop(kept);
+    let name = format!("of hooks {}", hooks.guarded_runs.fetch_add(1, Ordering::Relaxed));
+    let who = "a hook, or another program meanwhile,";
+    let guard = RemoteCallGuard::new(commands, &name, who).with_repositories();
+    (sandbox, Some(guard))
 }
 
-/// Builds a site for handlers that need no sandbox.
-pub(crate) fn unconfined_site(
+/// Returns a site without a sandbox and with the permission mode `default`. `settings` is the table `[hooks]`.
+pub(crate) fn hook_site(
     roots: &Roots,
-    environment: Environment,
-    confines_all: bool,
+    environment: &Environment,
+    settings: &Map<String, Value>,
+    session: &str,
 ) -> HookSite {
+    let mut environment = environment.clone();
+    for name in ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"] {
+        environment = environment.with(name, roots.cwd());
+    }
+    for name in ["CLAUDE_CODE_SESSION_ID", "TURNWRIGHT_SESSION_ID"] {
+        environment = environment.with(name, session);
+    }
     HookSite {
-        folder: roots.cwd().to_path_buf(),
         project: roots.real_cwd().to_path_buf(),
-        environment,
-        profile: None,
-        temp: None,
-        memory: None,
-        confines_all,
+        environment: Arc::new(environment),
+        fields: json!({
+            "session_id": session,
+            "transcript_path": null,
+            "cwd": roots.cwd().to_string_lossy(),
+            "permission_mode": mode_word(Mode::Ask),
+        }),
+        sandbox: None,
+        confines_all: settings.get("sandbox") == Some(&Value::Bool(true)),
     }
 }
 
-/// Adds the sandbox to a site if there is one, with `temp` as the folder for temporary files. Blocks, because paths are
-/// looked up.
-pub(crate) fn confine_site(
-    site: &mut HookSite,
+/// Returns the sandbox of handlers, with `temp` as the folder for temporary files; `None` if there is no sandbox here.
+/// Blocks, because paths are looked up.
+pub(crate) fn hook_sandbox(
     confinement: &ConfinementSettings,
-    (roots, rules, home): (&Roots, &PolicyRules, Option<&Path>),
+    roots: &Roots,
+    rules: &PolicyRules,
+    home: Option<&Path>,
     temp: Option<&Path>,
-) {
+) -> Option<Arc<HookSandbox>> {
     if !rules.can_confine {
-        return;
+        return None;
     }
     // The first call probes the system, so make it here, where blocking is allowed.
     turnwright_sandbox::namespace_support();
+    let temp = temp.and_then(|path| real_path(path).ok());
     let mut profile = server_profile(confinement, roots, rules, home);
     profile.network = Network::Off;
     // Handlers run concurrently, and each would need its own overlay of the caches.
     profile.caches = Vec::new();
-    site.temp = temp.and_then(|path| real_path(path).ok());
-    profile.writable.extend(site.temp.clone());
-    site.memory = confinement.memory;
-    site.profile = Some(profile);
+    profile.writable.extend(temp.clone());
+    Some(Arc::new(HookSandbox { profile, temp, memory: confinement.memory }))
 }
 
 #[cfg(test)]

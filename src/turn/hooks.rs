@@ -4,59 +4,41 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Conversation, Turn, TurnStep};
-use crate::tools::occasion;
+use super::{Conversation, Turn, TurnStep, typed_parts};
 use tokio_util::sync::CancellationToken;
 use turnwright_hooks::HookEvent;
 use turnwright_store::Entry;
-use turnwright_types::message::{PromptPart, within_context};
+use turnwright_types::message::within_context;
 
 /// The most times that hooks may keep one turn from ending.
 const MAX_STOPS: u32 = 8;
-/// The trigger of a compaction that the user did not ask for.
-const AUTO: &str = "auto";
 
 impl Turn {
     /// Runs the hooks before the first request. Returns true if they refuse the prompt, which ends the turn.
     pub(super) async fn run_first_hooks(&mut self) -> bool {
         let env = Arc::clone(&self.conversation.env);
         if let Some(helper) = &env.helper {
-            if env.has_hooks(HookEvent::SubagentStart) {
-                let started = occasion(HookEvent::SubagentStart, &helper.kind, json!({}));
-                let verdict = env.run_hooks(&started, &self.cancel).await;
-                self.tell_context(&verdict.context);
-            }
+            let event = HookEvent::SubagentStart;
+            let verdict = env.raise_hooks(event, &helper.kind, json!({}), &self.cancel).await;
+            self.tell_context(&verdict.context);
             return false;
         }
-        env.end_idle_time();
-        let is_new = self.prompt.first_message == 0;
-        if env.shared.hooks.begin() {
-            let source = if is_new { "startup" } else { "resume" };
+        env.shared.hooks.end_idle_time();
+        if env.shared.hooks.mark_started() {
+            let source = if self.prompt.first_message == 0 { "startup" } else { "resume" };
             let context = start_context(&self.conversation, source, &self.cancel).await;
             self.tell_context(&context);
         }
-        if !env.has_hooks(HookEvent::UserPromptSubmit) {
-            return false;
-        }
-        let fields = json!({ "prompt": self.prompt_text() });
-        let submitted = occasion(HookEvent::UserPromptSubmit, "", fields);
-        let verdict = env.run_hooks(&submitted, &self.cancel).await;
+        let prompt = self.history.messages.get(self.prompt.first_message);
+        let typed = prompt.and_then(|message| message.as_user()).into_iter().flat_map(typed_parts);
+        let fields = json!({ "prompt": typed.collect::<Vec<_>>().join("\n") });
+        let verdict = env.raise_hooks(HookEvent::UserPromptSubmit, "", fields, &self.cancel).await;
         if let Some(why) = verdict.block.or(verdict.stop) {
             self.refuse_prompt(&why).await;
             return true;
         }
         self.tell_context(&verdict.context);
         false
-    }
-
-    fn prompt_text(&self) -> String {
-        let prompt = self.history.messages.get(self.prompt.first_message);
-        let parts = prompt.and_then(|message| message.as_user()).map(|user| &user.parts);
-        let typed = parts.into_iter().flatten().filter_map(|part| match part {
-            PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
-            _ => None,
-        });
-        typed.collect::<Vec<_>>().join("\n")
     }
 
     /// Removes the refused prompt from the conversation.
@@ -67,7 +49,7 @@ impl Turn {
         self.conversation.log().add_entry(Entry::Refused);
         self.conversation.forget_told_context();
         // The context from the session's start was removed with the prompt, so those hooks must run again.
-        self.conversation.env.shared.hooks.forget_begin();
+        self.conversation.env.shared.hooks.rerun_start_hooks();
     }
 
     fn tell_context(&mut self, context: &str) {
@@ -80,7 +62,7 @@ impl Turn {
     pub(super) async fn stop_step(&mut self) -> Option<TurnStep> {
         let env = Arc::clone(&self.conversation.env);
         let event = if self.is_helper() { HookEvent::SubagentStop } else { HookEvent::Stop };
-        if self.cancel.is_cancelled() || !env.has_hooks(event) {
+        if self.cancel.is_cancelled() {
             return None;
         }
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
@@ -91,7 +73,7 @@ impl Turn {
             "last_assistant_message": answer,
             "background_tasks": [],
         });
-        let verdict = env.run_hooks(&occasion(event, kind, fields), &self.cancel).await;
+        let verdict = env.raise_hooks(event, kind, fields, &self.cancel).await;
         if let Some(why) = verdict.stop {
             self.conversation.notify(format!("A hook ends the turn: {why}"));
             return None;
@@ -101,16 +83,14 @@ impl Turn {
         if self.cancel.is_cancelled() {
             return None;
         }
-        if self.hook_stops >= MAX_STOPS {
-            self.conversation.notify(format!(
-                "Hooks have kept this turn from ending {MAX_STOPS} times. Now it ends all the same. \
-                 The last one: {why}"
-            ));
-            return None;
-        }
-        if self.budget.take_request().is_err() {
+        let limit = if self.hook_stops >= MAX_STOPS {
+            Some(format!("hooks have kept it from ending {MAX_STOPS} times"))
+        } else {
+            self.budget.take_request().err().map(|_| "a limit is reached".to_owned())
+        };
+        if let Some(limit) = limit {
             self.conversation
-                .notify(format!("A hook wants the turn to go on, but a limit is reached: {why}"));
+                .notify(format!("A hook wants the turn to go on, but {limit}: {why}"));
             return None;
         }
         self.hook_stops += 1;
@@ -131,31 +111,28 @@ async fn start_context(
     source: &str,
     cancel: &CancellationToken,
 ) -> String {
-    let env = &conversation.env;
-    if !env.has_hooks(HookEvent::SessionStart) {
-        return String::new();
-    }
     let fields = json!({ "source": source, "model": conversation.selection.get().model.name() });
-    let started = occasion(HookEvent::SessionStart, source, fields);
-    env.run_hooks(&started, cancel).await.context
+    let event = HookEvent::SessionStart;
+    conversation.env.raise_hooks(event, source, fields, cancel).await.context
 }
 
-/// Returns true if hooks prevent the compaction, and tells the user if they refuse. `focus` is the user's instruction
-/// for the compaction; `None` if the user did not ask for it. If `must_compact` is set, a refusal has no effect.
+/// Returns the trigger of a compaction. `focus` is the user's instruction for it; `None` if the user did not ask.
+fn trigger(focus: Option<&str>) -> &'static str {
+    if focus.is_some() { "manual" } else { "auto" }
+}
+
+/// Returns true if hooks prevent the compaction, and tells the user if they refuse. If `must_compact` is set, a refusal
+/// has no effect.
 pub(super) async fn refuse_compaction(
     conversation: &Conversation,
     focus: Option<&str>,
     must_compact: bool,
     cancel: &CancellationToken,
 ) -> bool {
-    let env = &conversation.env;
-    if !env.has_hooks(HookEvent::PreCompact) {
-        return false;
-    }
-    let trigger = if focus.is_some() { "manual" } else { AUTO };
-    let fields = json!({ "trigger": trigger, "custom_instructions": focus.unwrap_or_default() });
-    let compacting = occasion(HookEvent::PreCompact, trigger, fields);
-    let verdict = env.run_hooks(&compacting, cancel).await;
+    let subject = trigger(focus);
+    let fields = json!({ "trigger": subject, "custom_instructions": focus.unwrap_or_default() });
+    let event = HookEvent::PreCompact;
+    let verdict = conversation.env.raise_hooks(event, subject, fields, cancel).await;
     let Some(why) = verdict.block.or(verdict.stop) else { return false };
     let end = if must_compact { ", but the window is full" } else { "" };
     conversation.notify(format!("A hook refuses to have the conversation compacted{end}. {why}"));
@@ -165,16 +142,13 @@ pub(super) async fn refuse_compaction(
 /// Tells the hooks that the conversation was compacted. Their context goes to the model with the next prompt.
 pub(super) async fn note_compaction(
     conversation: &Conversation,
-    was_asked: bool,
+    focus: Option<&str>,
     summary: &str,
     cancel: &CancellationToken,
 ) {
-    let env = &conversation.env;
-    if env.has_hooks(HookEvent::PostCompact) {
-        let trigger = if was_asked { "manual" } else { AUTO };
-        let fields = json!({ "trigger": trigger, "compact_summary": summary });
-        env.run_hooks(&occasion(HookEvent::PostCompact, trigger, fields), cancel).await;
-    }
+    let subject = trigger(focus);
+    let fields = json!({ "trigger": subject, "compact_summary": summary });
+    conversation.env.raise_hooks(HookEvent::PostCompact, subject, fields, cancel).await;
     let context = start_context(conversation, "compact", cancel).await;
     if !context.is_empty() {
         conversation.told.add_unsent([said_by_hook(&context)]);

@@ -123,13 +123,17 @@ pub(crate) struct FinishedTurn {
 /// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
 const MAX_EXCERPT_CHARS: usize = 64;
 
-/// The first characters of the text that the user has typed, with the names of skills.
-fn excerpt(prompt: &UserMessage) -> String {
-    let typed = prompt.parts.iter().filter_map(|part| match part {
+/// The texts that the user has typed, with the names of skills.
+fn typed_parts(prompt: &UserMessage) -> impl Iterator<Item = &str> {
+    prompt.parts.iter().filter_map(|part| match part {
         PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
         _ => None,
-    });
-    typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
+    })
+}
+
+/// The first characters of what the user has typed.
+fn excerpt(prompt: &UserMessage) -> String {
+    typed_parts(prompt).flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
 }
 
 /// The texts that the user has typed.

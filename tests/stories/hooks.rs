@@ -357,7 +357,7 @@ fn what_goes_wrong_is_seen_and_stops_nothing_unless_the_hook_says_so() {
         (json!({ "command": "kill -9 $$" }), "a signal ended it"),
         (json!({ "command": "sleep 60", "timeout": 0.3 }), "it did not end within 0.3 s"),
         (json!({ "command": "yes" }), "it printed more than 256 KiB"),
-        (json!({ "type": "prompt", "prompt": "x" }), "a hook of the type `prompt` does not run"),
+        (json!({ "type": "prompt", "prompt": "x" }), "its type is `prompt`"),
     ] {
         for blocks in [false, true] {
             let mut hook = hook.clone();
@@ -447,7 +447,7 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     assert!(agent.thoughts().contains(PROJECT_FILE), "{}", agent.thoughts());
     assert_eq!(ran(&agent), 0, "nothing runs before it is trusted");
     let output = agent.turn_text("/trust");
-    assert!(output.contains("tools/hook.sh (SHA-256: ") && output.contains("echo ran"), "{output}");
+    assert!(output.contains("tools/hook.sh (SHA-256: "), "{output}");
     let trusted = agent.turn_text(&format!("/trust {}", code(&output)));
     assert!(trusted.contains("Its hooks run from now on."), "{trusted}");
     assert_eq!(agent.turn("go"), "end_turn");
@@ -457,7 +457,7 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(ran(&agent), 1, "another script is not what was trusted");
     assert!(
-        agent.thoughts().contains("tools/hook.sh has changed since it was trusted"),
+        agent.thoughts().contains("tools/hook.sh is not what you trusted"),
         "{}",
         agent.thoughts()
     );
@@ -468,23 +468,22 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
-fn a_guard_that_needs_trust_refuses_only_if_its_failures_do() {
-    for blocks in [false, true] {
-        let mut hook = json!({ "command": "sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"" });
-        if blocks {
-            hook["onFailure"] = "block".into();
-        }
-        let hooks = json!({ "PreToolUse": [{ "hooks": [hook] }] });
+fn a_project_cannot_switch_off_a_guard_of_the_user_by_its_files() {
+    for command in [
+        "sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"",
+        "sh HOOKS/guard.sh tools/guard.sh",
+    ] {
+        let hooks = json!({ "PreToolUse": [{ "hooks": [{ "command": command }] }] });
         let replies = json!([writes("a.txt", "a"), says("So.")]);
-        let mut agent = start(AUTO_EDIT, &hooks, &[("plain.txt", "x")], &replies);
+        let mut agent = start(AUTO_EDIT, &hooks, &[("guard.sh", GUARD)], &replies);
         std::fs::create_dir(agent.path("tools")).unwrap();
         std::fs::write(agent.path("tools/guard.sh"), "touch ran.txt").unwrap();
         agent.session = agent.new_session();
         assert_eq!(agent.turn("go"), "end_turn");
         let thoughts = agent.thoughts();
         assert!(thoughts.contains("files run by your hooks"), "{thoughts}");
-        assert_eq!(thoughts.contains("tools/guard.sh is not trusted"), blocks, "{thoughts}");
-        assert_eq!(agent.path("a.txt").exists(), !blocks, "{blocks}");
+        assert!(thoughts.contains("tools/guard.sh is not what you trusted"), "{thoughts}");
+        assert!(!agent.path("a.txt").exists(), "what cannot be checked is refused: {command}");
         assert!(!agent.path("ran.txt").exists());
     }
 }
@@ -547,7 +546,7 @@ fn hooks_of_claude_code_are_offered_once_and_read_if_the_user_wants_that() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
-fn a_wrong_file_is_named_and_changed_hooks_of_the_user_are_told() {
+fn a_wrong_file_is_named() {
     for (text, problem) in [
         ("{ no json", ".turnwright/hooks.json: it is no valid JSON"),
         ("{}", ".turnwright/hooks.json: it has no table `hooks`"),
@@ -555,22 +554,12 @@ fn a_wrong_file_is_named_and_changed_hooks_of_the_user_are_told() {
         ("{\"hooks\":[]}", ".turnwright/hooks.json: its hooks are no table of events"),
         (
             "{\"hooks\":{\"PreToolUse\":[{\"matcher\":\"Bash\",\"command\":\"x\"}]}}",
-            ".turnwright/hooks.json: PreToolUse 1: it has no list `hooks`",
+            ".turnwright/hooks.json: PreToolUse 1: none of its hooks runs: missing field `hooks`",
         ),
     ] {
         let mut agent =
             TestAgent::builder().file(PROJECT_FILE, text).model(json!([says("Hi.")])).start();
         assert_eq!(agent.turn("go"), "end_turn");
         assert!(agent.thoughts().contains(problem), "{problem}: {}", agent.thoughts());
-    }
-    let replies = json!([says("One."), says("Two."), says("Three.")]);
-    let mut agent = start(AUTO_EDIT, &json!({ "Stop": group("", "true") }), &[], &replies);
-    for command in ["true", "date"] {
-        let settings = format!("{AUTO_EDIT}[hooks]\nStop = {}\n", toml(&group("", command)));
-        std::fs::write(agent.home().join("config/config.toml"), settings).unwrap();
-        agent.session = agent.new_session();
-        assert_eq!(agent.turn("go"), "end_turn");
-        let is_told = agent.thoughts().contains("Your hooks have changed since the last session.");
-        assert_eq!(is_told, command == "date");
     }
 }

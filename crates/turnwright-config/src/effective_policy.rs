@@ -18,6 +18,7 @@ use crate::{
 use turnwright_guard::{
     ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv,
 };
+use turnwright_hooks::Handler;
 use turnwright_lsp::LanguageServer;
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
@@ -34,14 +35,14 @@ use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
-pub use hook_files::{HOOK_FILES, SessionHookFiles};
+pub use hook_files::{HOOK_FILES, hook_offer};
 pub use language_servers::{
     LANGUAGE_FILE, LANGUAGE_TRUST, language_trust, trusts_language_servers,
 };
 pub use project_servers::SERVERS_FILE;
 
 use helper_files::HelperFiles;
-use hook_files::find_hooks;
+use hook_files::{find_hooks, with_scripts};
 
 /// The project's settings file.
 pub const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -77,7 +78,7 @@ pub struct EffectivePolicy {
     /// The types of helpers that the user and the trusted files of the project define.
     pub helper_types: Vec<HelperType>,
     /// The hooks of the user, and the project's if they are trusted.
-    pub hooks: SessionHookFiles,
+    pub hooks: Vec<Handler>,
 }
 
 /// A settings file of the project, or all files of a kind.
@@ -170,7 +171,7 @@ pub fn resolve_policy_with(
     EffectivePolicy {
         rules: PolicyRules {
             rules,
-            protected: protected_paths(&bases, &hooks.protected(&sandbox.protect)),
+            protected: protected_paths(&bases, &with_scripts(&hooks, &sandbox.protect)),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,

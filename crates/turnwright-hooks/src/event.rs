@@ -54,27 +54,15 @@ impl HookEvent {
         )
     }
 
-    /// Returns true if the event has a subject that matchers can be tested against.
-    pub(crate) fn has_subject(self) -> bool {
-        !matches!(self, HookEvent::UserPromptSubmit | HookEvent::Stop)
-    }
-
-    /// Returns true if a handler can prevent the action that the event announces.
-    pub(crate) fn can_block(self) -> bool {
+    /// Returns true if a refusal keeps something from happening, so that handlers can guard it.
+    pub(crate) fn is_guarded(self) -> bool {
         matches!(
             self,
             HookEvent::PreToolUse
                 | HookEvent::PermissionRequest
                 | HookEvent::UserPromptSubmit
-                | HookEvent::Stop
-                | HookEvent::SubagentStop
                 | HookEvent::PreCompact
         )
-    }
-
-    /// Returns true if a handler's output is passed to the model even when it is not JSON.
-    pub(crate) fn takes_plain_text(self) -> bool {
-        matches!(self, HookEvent::UserPromptSubmit | HookEvent::SessionStart)
     }
 
     /// Returns the time limit of a handler that asks for `wanted`.

@@ -8,12 +8,11 @@ const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
 /// The matcher of a group of handlers.
 #[derive(Clone, Debug)]
-pub(crate) enum Matcher {
-    Everything,
-    /// One of these names, exactly.
-    Names(Vec<String>),
-    /// A regular expression that matches a part of the name.
-    Pattern(Box<Regex>),
+pub(crate) struct Matcher {
+    /// The matcher as written in the file.
+    pub(crate) text: String,
+    /// The regular expression, which matches a part of a name; `None` for everything and for a list of exact names.
+    pattern: Option<Box<Regex>>,
 }
 
 impl Matcher {
@@ -21,31 +20,29 @@ impl Matcher {
     ///
     /// # Errors
     /// Returns the reason if the text is not a valid regular expression.
-    pub(crate) fn parse(text: &str) -> Result<Matcher, String> {
-        let text = text.trim();
-        if matches!(text, "" | "*") {
-            return Ok(Matcher::Everything);
-        }
-        if text.chars().all(|char| char.is_alphanumeric() || "_- ,|".contains(char)) {
-            let names = text.split([',', '|']).map(|name| name.trim().to_owned());
-            return Ok(Matcher::Names(names.filter(|name| !name.is_empty()).collect()));
+    pub(crate) fn parse(text: String) -> Result<Matcher, String> {
+        let is_list = text.chars().all(|char| char.is_alphanumeric() || "_- ,|".contains(char));
+        if is_list || text.trim() == "*" {
+            return Ok(Matcher { text, pattern: None });
         }
         let config = Config::new()
             .nfa_size_limit(Some(MAX_PATTERN_BYTES))
             .onepass_size_limit(Some(MAX_PATTERN_BYTES))
             .dfa_size_limit(Some(MAX_PATTERN_BYTES))
             .hybrid_cache_capacity(MAX_PATTERN_BYTES);
-        let compiled = Regex::builder().configure(config).build(text);
+        let compiled = Regex::builder().configure(config).build(text.trim());
         let regex = compiled.map_err(|error| error.to_string())?;
-        Ok(Matcher::Pattern(Box::new(regex)))
+        Ok(Matcher { text, pattern: Some(Box::new(regex)) })
     }
 
-    /// Returns true if one of the names matches. Without names, only `Everything` matches.
+    /// Returns true if one of the names matches. An event without names fits every matcher.
     pub(crate) fn fits(&self, names: &[String]) -> bool {
-        match self {
-            Matcher::Everything => true,
-            Matcher::Names(wanted) => names.iter().any(|name| wanted.contains(name)),
-            Matcher::Pattern(regex) => names.iter().any(|name| regex.is_match(name.as_str())),
+        let text = self.text.trim();
+        let mut listed = text.split([',', '|']).map(str::trim);
+        match &self.pattern {
+            _ if names.is_empty() || matches!(text, "" | "*") => true,
+            Some(regex) => names.iter().any(|name| regex.is_match(name.as_str())),
+            None => listed.any(|wanted| names.iter().any(|name| name == wanted)),
         }
     }
 }
@@ -170,12 +167,14 @@ mod tests {
             ("mcp__notes__.*", "mcp__notes__search", true),
             ("Web.*|Bash", "WebFetch", true),
         ] {
-            let parsed = Matcher::parse(matcher).unwrap();
+            let parsed = Matcher::parse(matcher.to_owned()).unwrap();
             assert_eq!(parsed.fits(&names(&[name])), expected, "{matcher} {name}");
         }
-        assert!(Matcher::parse("(Edit").is_err());
-        assert!(Matcher::parse("a{1000}{1000}{1000}").is_err());
-        assert!(Matcher::parse("Task").unwrap().fits(&names(&["Agent", "Task"])));
+        for pattern in ["(Edit", "a{1000}{1000}{1000}"] {
+            assert!(Matcher::parse(pattern.to_owned()).is_err());
+        }
+        let task = Matcher::parse("Task".to_owned()).unwrap();
+        assert!(task.fits(&names(&["Agent", "Task"])) && task.fits(&[]));
     }
 
     #[test]

@@ -1,19 +1,24 @@
 //! Reads the reply of one handler from its exit code and its output.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::event::HookEvent;
+use crate::run::HandlerExit;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::redact;
 use turnwright_types::text;
 
 /// The most characters of a text for the model.
-pub(crate) const MAX_CONTEXT_CHARS: usize = 10_000;
+const MAX_CONTEXT_CHARS: usize = 10_000;
 /// The most characters of a reason, and of a message to the user.
 const MAX_REASON_CHARS: usize = 2_000;
+/// The most characters that are quoted of what is wrong.
+const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
+/// The reason of a handler that gives none.
+const NO_REASON: &str = "it gave no reason";
 
 /// A handler's decision about a tool call. Later variants are stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -25,212 +30,273 @@ pub enum HookDecision {
     Deny,
 }
 
-/// The way in which a handler ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HandlerEnd {
-    /// The handler exited with this code; `None` if a signal ended it.
-    Exited(Option<i32>),
-    /// The handler was stopped, or never started. The phrase says why.
-    Failed(String),
-    /// The user cancelled the turn or call that the handler ran for.
-    Cancelled,
-}
-
-/// The reply of a handler.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct HandlerReply {
-    pub(crate) decision: Option<HookDecision>,
-    /// The reason for the decision or for `blocks`.
-    pub(crate) reason: Option<String>,
-    /// True if the handler refuses an event other than a tool call, or objects to a call that has already run.
-    pub(crate) blocks: bool,
-    /// The input that replaces the whole input of the call.
-    pub(crate) updated_input: Option<Value>,
+/// The reply of a handler, or the combined reply of several. The default is the verdict when no handler ran.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct HookVerdict {
+    /// The strictest decision about a tool call.
+    pub decision: Option<HookDecision>,
+    /// The reason for the decision, with the name of the handler.
+    pub reason: String,
+    /// The reason to refuse an event other than a tool call, or an objection to a call that has already run.
+    pub block: Option<String>,
+    /// The input that replaces the whole input of the call, with the name of the handler.
+    pub updated_input: Option<(Value, String)>,
     /// A text for the model.
-    pub(crate) context: Option<String>,
-    /// A text for the user.
-    pub(crate) message: Option<String>,
+    pub context: String,
+    /// Texts for the user.
+    pub messages: Vec<String>,
+    /// The faults of the handlers, a sentence each.
+    pub problems: Vec<String>,
     /// The reason why the turn must end, if it must.
-    pub(crate) stop: Option<String>,
-    /// The faults of the handler, a phrase each. If `has_failed`, the first is the failure.
-    pub(crate) problems: Vec<String>,
-    pub(crate) has_failed: bool,
+    pub stop: Option<String>,
 }
 
-/// Fields that have no effect here. Their use is reported, because the handler relies on them.
-const WITHOUT_EFFECT: [&str; 5] = [
-    "updatedToolOutput",
-    "updatedPermissions",
-    "initialUserMessage",
-    "suppressOriginalPrompt",
-    "watchPaths",
-];
+impl HookVerdict {
+    /// Returns true if the user must be asked whatever the rules say.
+    pub fn asks(&self) -> bool {
+        self.decision == Some(HookDecision::Ask)
+    }
 
-/// Reads the reply of a handler.
-pub(crate) fn read_reply(
-    event: HookEvent,
-    end: &HandlerEnd,
-    stdout: &str,
-    stderr: &str,
-) -> HandlerReply {
-    let mut reply = HandlerReply::default();
-    match end {
-        HandlerEnd::Cancelled => {}
-        HandlerEnd::Failed(why) => reply.fail(why.clone()),
-        HandlerEnd::Exited(Some(0)) => {
-            reply.read_output(event, stdout.trim_start_matches('\u{feff}').trim());
+    pub fn allows(&self) -> bool {
+        self.decision == Some(HookDecision::Allow)
+    }
+
+    /// Adds another verdict. The strictest decision counts, and the first of these gives the reason.
+    pub fn add(&mut self, other: HookVerdict) {
+        if other.decision > self.decision {
+            self.decision = other.decision;
+            self.reason = other.reason;
         }
-        HandlerEnd::Exited(Some(REFUSES)) => {
-            let why = stderr.trim();
-            let why = if why.is_empty() { "it gave no reason" } else { why };
-            reply.reason = Some(clean(why, MAX_REASON_CHARS));
-            reply.refuse(event);
+        if let Some((changed, name)) = other.updated_input {
+            let (input, by) =
+                self.updated_input.get_or_insert_with(|| (changed.clone(), name.clone()));
+            if *input != changed && self.decision < Some(HookDecision::Ask) {
+                self.decision = Some(HookDecision::Ask);
+                self.reason = format!("`{by}` and `{name}` change the call in different ways");
+            }
         }
-        HandlerEnd::Exited(code) => {
-            let how = match code {
-                Some(127) => "its program was not found (exit 127)".to_owned(),
-                Some(126) => "its program cannot be run (exit 126)".to_owned(),
-                Some(code) => format!("it failed (exit {code})"),
-                None => "a signal ended it".to_owned(),
-            };
-            let said = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-            reply.fail(match said {
-                Some(line) => format!("{how}: {}", clean(line, 200)),
-                None => how,
-            });
+        if let Some(why) = other.block {
+            match &mut self.block {
+                Some(block) => text::add_line(block, &why),
+                None => self.block = Some(why),
+            }
+        }
+        self.add_context(&other.context);
+        self.messages.extend(other.messages);
+        self.problems.extend(other.problems);
+        self.stop = self.stop.take().or(other.stop);
+    }
+
+    /// Adds a line to the text for the model.
+    pub fn add_context(&mut self, line: &str) {
+        if self.context.is_empty() {
+            line.clone_into(&mut self.context);
+        } else if !line.is_empty() {
+            text::add_line(&mut self.context, line);
         }
     }
-    reply
+}
+
+/// The JSON that a handler prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HandlerOutput {
+    #[serde(rename = "continue")]
+    goes_on: Option<bool>,
+    stop_reason: Option<String>,
+    system_message: Option<String>,
+    decision: Option<String>,
+    reason: Option<String>,
+    /// Often misplaced here.
+    permission_decision: Option<Value>,
+    hook_specific_output: Option<EventOutput>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EventOutput {
+    hook_event_name: Option<String>,
+    permission_decision: Option<String>,
+    permission_decision_reason: Option<String>,
+    updated_input: Option<Map<String, Value>>,
+    /// The answer to a question.
+    decision: Option<Answer>,
+    additional_context: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    behavior: String,
+    message: Option<String>,
+    interrupt: Option<bool>,
+    updated_input: Option<Value>,
+}
+
+/// Reads the reply of a handler. Also returns the reason, as a phrase, if the handler has failed.
+pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, Option<String>) {
+    let mut verdict = HookVerdict::default();
+    let how = match exit.code {
+        Some(0) => {
+            let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
+            let read = verdict.read_output(event, printed);
+            let failure = read.err().and_then(|why| clean(&why, MAX_QUOTED_CHARS));
+            return (verdict, failure);
+        }
+        Some(REFUSES) => {
+            verdict.refuse(event, reason_in(Some(exit.stderr.clone())));
+            return (verdict, None);
+        }
+        Some(127) => "its program was not found (exit 127)".to_owned(),
+        Some(126) => "its program cannot be run (exit 126)".to_owned(),
+        Some(code) => format!("it failed (exit {code})"),
+        None => "a signal ended it".to_owned(),
+    };
+    let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
+    let failure = match clean(last_line, MAX_QUOTED_CHARS) {
+        Some(line) => format!("{how}: {line}"),
+        None => how,
+    };
+    (verdict, Some(failure))
+}
+
+/// Parses the word for a decision. The word `defer` leaves it to others.
+fn parse_decision(word: &str) -> Result<Option<HookDecision>, String> {
+    match word {
+        "allow" => Ok(Some(HookDecision::Allow)),
+        "ask" => Ok(Some(HookDecision::Ask)),
+        "deny" => Ok(Some(HookDecision::Deny)),
+        "defer" => Ok(None),
+        other => Err(format!("`{other}` is no decision")),
+    }
 }
 
 /// Makes a handler's text safe to show and to send to the model: without secrets and hidden characters, and clipped.
-fn clean(text: &str, most: usize) -> String {
-    text::clip(escape_hidden(&redact::text(text)), most)
+/// Returns `None` if it is empty.
+fn clean(text: &str, most: usize) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text::clip(escape_hidden(&redact::text(text)), most))
 }
 
-fn text_of(value: &Value, name: &str) -> Option<String> {
-    let text = value.get(name)?.as_str()?.trim();
-    (!text.is_empty()).then(|| clean(text, MAX_REASON_CHARS))
+/// Returns a handler's reason as a safe text, also if there is none.
+fn reason_in(text: Option<String>) -> String {
+    let reason = clean(&text.unwrap_or_default(), MAX_REASON_CHARS);
+    reason.unwrap_or_else(|| NO_REASON.to_owned())
 }
 
-impl HandlerReply {
-    fn fail(&mut self, why: String) {
-        self.has_failed = true;
-        self.problems.insert(0, why);
-    }
-
-    /// Records a refusal of what the event is about, or a problem if nothing can be refused.
-    pub(crate) fn refuse(&mut self, event: HookEvent) {
+impl HookVerdict {
+    /// Refuses what the event is about, or adds a problem if nothing can be refused.
+    pub(crate) fn refuse(&mut self, event: HookEvent, reason: String) {
         match event {
             HookEvent::PreToolUse | HookEvent::PermissionRequest => {
                 self.decision = Some(HookDecision::Deny);
+                self.reason = reason;
             }
-            HookEvent::PostToolUse | HookEvent::PostToolUseFailure => self.blocks = true,
-            _ if event.can_block() => self.blocks = true,
-            _ => {
-                let why = self.reason.take().unwrap_or_default();
-                self.problems.push(format!("nothing can be refused here: {why}"));
+            HookEvent::SessionStart
+            | HookEvent::SessionEnd
+            | HookEvent::SubagentStart
+            | HookEvent::PostCompact
+            | HookEvent::Notification => {
+                self.problems.push(format!("nothing can be refused here: {reason}"));
             }
+            _ => self.block = Some(reason),
         }
     }
 
-    fn read_output(&mut self, event: HookEvent, output: &str) {
-        if !output.starts_with('{') {
-            if event.takes_plain_text() && !output.is_empty() {
-                self.context = Some(clean(output, MAX_CONTEXT_CHARS));
-            }
-            return;
-        }
-        match serde_json::from_str(output) {
-            Ok(fields) => self.read_fields(event, &fields),
-            Err(error) => self.fail(format!("its output is no valid JSON ({error})")),
+    /// Decides about the call, unless something stricter was decided.
+    fn decide(&mut self, decision: Option<HookDecision>, reason: String) {
+        if decision > self.decision {
+            self.decision = decision;
+            self.reason = reason;
         }
     }
 
-    fn read_fields(&mut self, event: HookEvent, fields: &Value) {
-        self.message = text_of(fields, "systemMessage");
-        if fields.get("continue") == Some(&Value::Bool(false)) {
-            let why = text_of(fields, "stopReason");
-            self.stop = Some(why.unwrap_or_else(|| "it gave no reason".to_owned()));
+    /// Reads what a handler without a failure has printed.
+    ///
+    /// # Errors
+    /// Returns the reason, as a phrase, if a part of it cannot be used.
+    fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
+        if !printed.starts_with('{') {
+            if matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart) {
+                self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
+            }
+            return Ok(());
         }
-        self.reason = text_of(fields, "reason");
-        match fields.get("decision").and_then(Value::as_str) {
-            Some("block" | "deny") => self.refuse(event),
+        let output: HandlerOutput = serde_json::from_str(printed).map_err(|error| {
+            format!("its output is no valid JSON, or has a wrong field ({error})")
+        })?;
+        let message = output.system_message.unwrap_or_default();
+        self.messages.extend(clean(&message, MAX_REASON_CHARS));
+        if output.goes_on == Some(false) {
+            self.stop = Some(reason_in(output.stop_reason));
+        }
+        let reason = reason_in(output.reason);
+        match output.decision.as_deref() {
+            Some("block" | "deny") => self.refuse(event, reason),
             Some("approve" | "allow") if event == HookEvent::PreToolUse => {
-                self.decision = Some(HookDecision::Allow);
+                self.decide(Some(HookDecision::Allow), reason);
             }
             _ => {}
         }
-        let own = fields.get("hookSpecificOutput").unwrap_or(&Value::Null);
-        let named = own.get("hookEventName").and_then(Value::as_str);
-        if let Some(other) = named.filter(|name| *name != event.name()) {
-            let other = clean(other, 40);
-            return self.fail(format!("its output is for the event {other}, and was ignored"));
+        if output.permission_decision.is_some() {
+            return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
         }
-        if event == HookEvent::PreToolUse && fields.get("permissionDecision").is_some() {
-            self.problems.push("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
-            // A misplaced denial still counts, but a misplaced allow does not.
-            self.read_permission(fields, false);
-        }
-        for name in WITHOUT_EFFECT.iter().filter(|name| own.get(**name).is_some()) {
-            self.problems.push(format!("`{name}` has no effect here"));
-        }
-        match event {
-            HookEvent::PreToolUse => self.read_permission(own, true),
-            HookEvent::PermissionRequest => {
-                self.read_answer(own.get("decision").unwrap_or(&Value::Null));
-            }
-            _ => {}
-        }
-        let context = own.get("additionalContext").and_then(Value::as_str).map(str::trim);
-        let context = context.filter(|text| !text.is_empty());
-        self.context = context.map(|text| clean(text, MAX_CONTEXT_CHARS));
+        self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
     }
 
-    /// Reads the decision of a handler of `PreToolUse`.
-    fn read_permission(&mut self, own: &Value, may_allow: bool) {
-        let decision = match own.get("permissionDecision").and_then(Value::as_str) {
-            Some("deny") => HookDecision::Deny,
-            Some("ask") => HookDecision::Ask,
-            Some("allow") if may_allow => HookDecision::Allow,
-            None | Some("allow" | "defer") => {
-                return self.set_input(own);
-            }
-            Some(other) => {
-                let other = clean(other, 40);
-                return self.fail(format!("`permissionDecision` is {other}, which is no decision"));
-            }
-        };
-        self.decision = self.decision.max(Some(decision));
-        self.reason = text_of(own, "permissionDecisionReason").or_else(|| self.reason.take());
-        self.set_input(own);
+    fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
+        if let Some(other) = own.hook_event_name.filter(|name| name != event.name()) {
+            return Err(format!("its output is for the event {other}, and was ignored"));
+        }
+        for name in own.others.keys() {
+            let what = format!("`{name}` has no effect here");
+            self.problems.extend(clean(&what, MAX_QUOTED_CHARS));
+        }
+        let context = own.additional_context.unwrap_or_default();
+        self.context = clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default();
+        if event == HookEvent::PreToolUse {
+            let decision = own.permission_decision.as_deref().map(parse_decision).transpose()?;
+            self.decide(decision.flatten(), reason_in(own.permission_decision_reason));
+            let input = own.updated_input.map(Value::Object);
+            self.updated_input = input.map(|input| (input, String::new()));
+        }
+        match own.decision {
+            Some(answer) if event == HookEvent::PermissionRequest => self.read_answer(answer),
+            _ => Ok(()),
+        }
     }
 
-    /// Reads the decision of a handler of `PermissionRequest`.
-    fn read_answer(&mut self, answer: &Value) {
-        match answer.get("behavior").and_then(Value::as_str) {
-            Some("allow") => self.decision = Some(HookDecision::Allow),
-            Some("deny") => {
-                self.decision = Some(HookDecision::Deny);
-                self.reason = text_of(answer, "message");
-                if answer.get("interrupt") == Some(&Value::Bool(true)) {
-                    self.stop = Some(self.reason.clone().unwrap_or_default());
-                }
-            }
-            _ => {}
-        }
-        if answer.get("updatedInput").is_some() {
-            // An allow was meant for the changed input, so it does not count for the original one.
-            self.decision = self.decision.filter(|decision| *decision == HookDecision::Deny);
+    /// Reads the answer of a handler of `PermissionRequest`.
+    fn read_answer(&mut self, answer: Answer) -> Result<(), String> {
+        let decision = parse_decision(&answer.behavior)?;
+        // An allow that was meant for a changed input does not count for the original one.
+        if decision == Some(HookDecision::Allow) && answer.updated_input.is_some() {
             self.problems.push("`updatedInput` has no effect here, so you are asked".to_owned());
+            return Ok(());
         }
+        let reason = reason_in(answer.message);
+        if decision == Some(HookDecision::Deny) && answer.interrupt == Some(true) {
+            self.stop = Some(reason.clone());
+        }
+        self.decide(decision, reason);
+        Ok(())
     }
 
-    fn set_input(&mut self, own: &Value) {
-        match own.get("updatedInput") {
-            None | Some(Value::Null) => {}
-            Some(input @ Value::Object(_)) => self.updated_input = Some(input.clone()),
-            Some(_) => self.fail("`updatedInput` is no table, and was ignored".to_owned()),
+    /// Adds the name of the handler to the texts.
+    pub(crate) fn sign(&mut self, name: &str, file: &str) {
+        for reason in [&mut self.reason].into_iter().chain(&mut self.block).chain(&mut self.stop) {
+            *reason = format!("`{name}`: {reason}");
+        }
+        for message in &mut self.messages {
+            *message = format!("Hook `{name}`: {message}");
+        }
+        for problem in &mut self.problems {
+            *problem = format!("Hook `{name}` ({file}): {problem}.");
+        }
+        if let Some((_, by)) = &mut self.updated_input {
+            name.clone_into(by);
         }
     }
 }
@@ -241,61 +307,68 @@ mod tests {
 
     use super::*;
 
-    fn exits(event: HookEvent, code: i32, stdout: &str, stderr: &str) -> HandlerReply {
-        read_reply(event, &HandlerEnd::Exited(Some(code)), stdout, stderr)
+    fn exits(
+        event: HookEvent,
+        code: i32,
+        stdout: &str,
+        stderr: &str,
+    ) -> (HookVerdict, Option<String>) {
+        let code = Some(code);
+        let exit = HandlerExit { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() };
+        read_reply(event, &exit)
     }
 
-    fn prints(event: HookEvent, output: &Value) -> HandlerReply {
-        exits(event, 0, &output.to_string(), "")
+    fn prints(event: HookEvent, output: &Value) -> HookVerdict {
+        exits(event, 0, &output.to_string(), "").0
     }
 
     #[test]
     fn exit_2_refuses_whatever_is_printed_and_other_failures_do_not() {
-        let denied = exits(HookEvent::PreToolUse, 2, "{ no json", "no pushes\n");
+        let (denied, _) = exits(HookEvent::PreToolUse, 2, "{ no json", "no pushes\n");
         assert_eq!(denied.decision, Some(HookDecision::Deny));
-        assert_eq!(denied.reason.as_deref(), Some("no pushes"));
-        assert!(exits(HookEvent::Stop, 2, "", "go on").blocks);
-        assert!(exits(HookEvent::PostToolUse, 2, "", "lint: 3 errors").blocks);
-        let end = exits(HookEvent::SessionEnd, 2, "", "x");
-        assert!(!end.blocks && end.problems == ["nothing can be refused here: x"]);
+        assert_eq!(denied.reason, "no pushes");
+        for event in [HookEvent::Stop, HookEvent::PostToolUse] {
+            assert_eq!(exits(event, 2, "", "go on").0.block.as_deref(), Some("go on"));
+        }
+        let (end, _) = exits(HookEvent::SessionEnd, 2, "", "x");
+        assert!(end.block.is_none() && end.problems == ["nothing can be refused here: x"]);
         for (code, problem) in [
             (1, "it failed (exit 1): last words"),
             (126, "its program cannot be run (exit 126): last words"),
             (127, "its program was not found (exit 127): last words"),
         ] {
             let failed = exits(HookEvent::PreToolUse, code, "", "first\nlast words\n\n");
-            assert_eq!((failed.decision, failed.has_failed), (None, true));
-            assert_eq!(failed.problems, [problem]);
+            assert_eq!(failed, (HookVerdict::default(), Some(problem.to_owned())));
         }
         let marked = exits(HookEvent::PreToolUse, 0, "\u{feff}{\"decision\":\"block\"}\r\n", "");
-        assert_eq!(marked.decision, Some(HookDecision::Deny), "a byte order mark is no text");
-        let killed = read_reply(HookEvent::Stop, &HandlerEnd::Exited(None), "", "");
-        assert_eq!(killed.problems, ["a signal ended it"]);
+        assert_eq!(marked.0.decision, Some(HookDecision::Deny), "a byte order mark is no text");
+        let exit = HandlerExit { code: None, stdout: String::new(), stderr: String::new() };
+        let (_, failure) = read_reply(HookEvent::Stop, &exit);
+        assert_eq!(failure.as_deref(), Some("a signal ended it"));
     }
 
     #[test]
     fn decisions_are_read_in_both_forms() {
         for (output, decision, reason) in [
-            (json!({ "decision": "block", "reason": "r" }), Some(HookDecision::Deny), Some("r")),
-            (json!({ "decision": "approve" }), Some(HookDecision::Allow), None),
+            (json!({ "decision": "block", "reason": "r" }), Some(HookDecision::Deny), "r"),
+            (json!({ "decision": "approve" }), Some(HookDecision::Allow), NO_REASON),
             (
                 json!({ "hookSpecificOutput": { "hookEventName": "PreToolUse",
                     "permissionDecision": "deny", "permissionDecisionReason": "why" } }),
                 Some(HookDecision::Deny),
-                Some("why"),
+                "why",
             ),
             (
                 json!({ "hookSpecificOutput": { "permissionDecision": "ask" } }),
                 Some(HookDecision::Ask),
-                None,
+                NO_REASON,
             ),
-            (json!({ "hookSpecificOutput": { "permissionDecision": "defer" } }), None, None),
-            (json!({ "permissionDecision": "deny" }), Some(HookDecision::Deny), None),
-            (json!({ "permissionDecision": "allow" }), None, None),
-            (json!({}), None, None),
+            (json!({ "hookSpecificOutput": { "permissionDecision": "defer" } }), None, ""),
+            (json!({ "permissionDecision": "deny" }), None, ""),
+            (json!({}), None, ""),
         ] {
             let reply = prints(HookEvent::PreToolUse, &output);
-            assert_eq!((reply.decision, reply.reason.as_deref()), (decision, reason), "{output}");
+            assert_eq!((reply.decision, reply.reason.as_str()), (decision, reason), "{output}");
         }
     }
 
@@ -309,9 +382,10 @@ mod tests {
             ),
             (
                 "{\"hookSpecificOutput\":{\"permissionDecision\":\"no\"}}",
-                "`permissionDecision` is no, which is no decision",
+                "`no` is no decision",
             ),
-            ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "`updatedInput` is no table"),
+            ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "or has a wrong field"),
+            ("{\"decision\":\"block\",\"reason\":1}", "or has a wrong field"),
             (
                 "{\"permissionDecision\":\"deny\"}",
                 "`permissionDecision` belongs into `hookSpecificOutput`",
@@ -321,18 +395,20 @@ mod tests {
                 "`updatedToolOutput` has no effect here",
             ),
         ] {
-            let reply = exits(HookEvent::PreToolUse, 0, output, "");
-            assert!(reply.problems.concat().contains(problem), "{output}: {:?}", reply.problems);
+            let (reply, failure) = exits(HookEvent::PreToolUse, 0, output, "");
+            let said: Vec<_> = failure.into_iter().chain(reply.problems).collect();
+            assert!(said.concat().contains(problem), "{output}: {said:?}");
         }
     }
 
     #[test]
     fn plain_text_is_context_only_where_a_prompt_begins() {
-        let start = exits(HookEvent::SessionStart, 0, "branch: main\n", "");
-        assert_eq!(start.context.as_deref(), Some("branch: main"));
-        assert_eq!(exits(HookEvent::PostToolUse, 0, "formatted\n", ""), HandlerReply::default());
-        let long = exits(HookEvent::UserPromptSubmit, 0, &"x".repeat(30_000), "");
-        assert_eq!(long.context.unwrap().chars().count(), MAX_CONTEXT_CHARS + 1);
+        let (start, _) = exits(HookEvent::SessionStart, 0, "branch: main\n", "");
+        assert_eq!(start.context, "branch: main");
+        let formatted = exits(HookEvent::PostToolUse, 0, "formatted\n", "");
+        assert_eq!(formatted, (HookVerdict::default(), None));
+        let (long, _) = exits(HookEvent::UserPromptSubmit, 0, &"x".repeat(30_000), "");
+        assert_eq!(long.context.chars().count(), MAX_CONTEXT_CHARS + 1);
     }
 
     #[test]
@@ -346,16 +422,60 @@ mod tests {
         assert_eq!((changed.decision, changed.problems.len()), (None, 1));
         let denied = answer(json!({ "behavior": "deny", "message": "m", "interrupt": true }));
         assert_eq!(denied.decision, Some(HookDecision::Deny));
-        assert_eq!((denied.reason.as_deref(), denied.stop.as_deref()), (Some("m"), Some("m")));
+        assert_eq!((denied.reason.as_str(), denied.stop.as_deref()), ("m", Some("m")));
     }
 
     #[test]
     fn a_handler_ends_the_turn_and_tells_the_user() {
         let output = json!({ "continue": false, "stopReason": "over", "systemMessage": "hello" });
         let reply = prints(HookEvent::PostToolUse, &output);
-        assert_eq!(
-            (reply.stop.as_deref(), reply.message.as_deref()),
-            (Some("over"), Some("hello"))
-        );
+        assert_eq!(reply.stop.as_deref(), Some("over"));
+        assert_eq!(reply.messages, ["hello"]);
+    }
+
+    fn combined(verdicts: [HookVerdict; 3]) -> HookVerdict {
+        let mut all = HookVerdict::default();
+        for (mut verdict, name) in verdicts.into_iter().zip(["a", "b", "c"]) {
+            verdict.sign(name, "hooks.json");
+            all.add(verdict);
+        }
+        all
+    }
+
+    fn decides(decision: HookDecision) -> HookVerdict {
+        let reason = format!("{decision:?}");
+        HookVerdict { decision: Some(decision), reason, ..HookVerdict::default() }
+    }
+
+    #[test]
+    fn the_strictest_decision_counts_and_the_first_of_these_gives_the_reason() {
+        let [allow, ask, deny] =
+            [HookDecision::Allow, HookDecision::Ask, HookDecision::Deny].map(decides);
+        let silent = HookVerdict::default();
+        for (verdicts, expected, reason) in [
+            ([allow.clone(), ask.clone(), deny.clone()], HookDecision::Deny, "`c`: Deny"),
+            ([deny.clone(), deny, allow.clone()], HookDecision::Deny, "`a`: Deny"),
+            ([allow.clone(), ask, silent.clone()], HookDecision::Ask, "`b`: Ask"),
+            ([silent.clone(), allow.clone(), allow], HookDecision::Allow, "`b`: Allow"),
+        ] {
+            let verdict = combined(verdicts);
+            assert_eq!(verdict.decision, Some(expected));
+            assert_eq!(verdict.reason, reason);
+        }
+        assert_eq!(combined([silent.clone(), silent.clone(), silent.clone()]), silent);
+    }
+
+    #[test]
+    fn different_changes_of_one_call_are_a_question() {
+        let changes = |input: Value| HookVerdict {
+            updated_input: Some((input, String::new())),
+            ..decides(HookDecision::Allow)
+        };
+        let agreed = combined([1, 1, 1].map(|value| changes(json!({ "a": value }))));
+        assert_eq!(agreed.decision, Some(HookDecision::Allow));
+        assert_eq!(agreed.updated_input, Some((json!({ "a": 1 }), "a".to_owned())));
+        let different = combined([1, 1, 2].map(|value| changes(json!({ "a": value }))));
+        assert_eq!(different.decision, Some(HookDecision::Ask));
+        assert!(different.reason.contains("in different ways"), "{}", different.reason);
     }
 }

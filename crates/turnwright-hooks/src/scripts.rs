@@ -7,18 +7,7 @@ use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
 use turnwright_workspace::{nofollow, real_path};
 
 /// The variables that stand for the folder of the project.
-const PROJECT_VARIABLES: [&str; 6] = [
-    "${CLAUDE_PROJECT_DIR}",
-    "$CLAUDE_PROJECT_DIR",
-    "${TURNWRIGHT_PROJECT_DIR}",
-    "$TURNWRIGHT_PROJECT_DIR",
-    "${PWD}",
-    "$PWD",
-];
-/// The variables that stand for the project's folder in longer expressions, such as `${PWD:-.}`.
-const PROJECT_NAMES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR", "PWD"];
-/// Marks a word that is not a path below a folder of the project. No path contains this character.
-const ELSEWHERE: char = '\0';
+const PROJECT_VARIABLES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR", "PWD"];
 /// The characters that end only a word of a command line. Those in `COMMAND_ENDS` also end the command.
 const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
@@ -27,8 +16,8 @@ const READERS: [&str; 14] = [
     "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
     "true", "wc",
 ];
-/// The endings that a path or a dotted module name may leave out.
-const LEFT_OUT: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];
+/// The endings that a path or a dotted module name may omit.
+const OPTIONAL_ENDINGS: [&str; 4] = [".py", "/__main__.py", ".js", "/index.js"];
 /// The deepest nesting of command lines within command lines, as in `sh -c "…"`.
 const MAX_NESTING: usize = 4;
 /// The most folders of the project in which the files of a command are searched for.
@@ -37,6 +26,16 @@ const MAX_FOLDERS: usize = 64;
 const MAX_SCRIPTS: usize = 16;
 /// The largest file that can be trusted, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The program of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HookAction {
+    /// A command line for a shell.
+    Line(String),
+    PowerShell(String),
+    /// A program with its arguments.
+    Program(Vec<String>),
+}
 
 /// A file of the project that a command names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +52,11 @@ impl Script {
         let parts = below.components().map(|part| part.as_os_str().to_string_lossy());
         let name = parts.collect::<Vec<_>>().join("/");
         Script { name, sha256: digest(&project.join(below), project) }
+    }
+
+    /// Stands for files that are too many to be compared.
+    pub(crate) fn too_many() -> Script {
+        Script { name: "one of very many files".to_owned(), sha256: None }
     }
 }
 
@@ -75,32 +79,37 @@ fn digest(path: &Path, project: &Path) -> Option<String> {
     Some(hex(&digest))
 }
 
-/// Returns the project files that these words of a command name and may run. Files that a command line only reads or
-/// writes are left out. `project` must be a real path. Blocks.
-pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
-    let is_line = words.len() == 1;
+/// Returns the project files that a command names and may run. A command line for a shell is not understood in full, so
+/// there may be some that it does not run; files that it only reads or writes are left out. `project` must be a real
+/// path. Blocks.
+pub(crate) fn named_scripts(action: &HookAction, project: &Path) -> Vec<Script> {
     let mut commands = Vec::new();
-    for word in words {
-        split_line(&with_project(word, project), usize::from(!is_line), &mut commands);
+    match action {
+        HookAction::Line(line) | HookAction::PowerShell(line) => {
+            split_line(line, 0, &mut commands);
+        }
+        HookAction::Program(words) => {
+            commands.push(words.clone());
+            for word in words {
+                split_line(word, 1, &mut commands);
+            }
+        }
     }
-    if is_line && commands.iter().all(|command| is_reader(command)) {
+    if commands.iter().all(|command| READERS.contains(&command[0].as_str())) {
         return Vec::new();
     }
-    commands.retain(|command| program_of(command) != Some("tee"));
+    commands.retain(|command| command[0] != "tee");
     let mut words: Vec<&str> = commands.iter().flatten().map(String::as_str).collect();
     let ends: Vec<_> = words.iter().filter_map(|&word| after_variable(word, &words)).collect();
     words.extend(ends);
+    // A slash at the beginning also follows a variable or a command substitution, as in `$(pwd)/a.sh`.
+    let absolute: Vec<_> = words.iter().copied().filter(|word| word.starts_with('/')).collect();
+    words.extend(absolute.iter().map(|word| word.trim_start_matches('/')));
     let folders = folders_meant(&words, project);
+    let names = words.into_iter().flat_map(files_meant);
     let mut found: Vec<PathBuf> = Vec::new();
-    for word in words {
-        let whole = project.join(unmarked(word));
-        let inside = whole.strip_prefix(project).ok().filter(|_| word.starts_with(ELSEWHERE));
-        let below = match inside {
-            Some(path) => format!("/{}", path.display()),
-            None => word.to_owned(),
-        };
-        let places = folders.iter().flat_map(|folder| files_meant(folder, &below));
-        let paths = std::iter::once(whole).chain(places);
+    for name in names {
+        let paths = folders.iter().map(|folder| folder.join(&name));
         for file in paths.filter_map(|path| file_below(&path, project)) {
             if !found.contains(&file) {
                 found.push(file);
@@ -108,42 +117,27 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
         }
     }
     if found.len() > MAX_SCRIPTS {
-        let name = format!("more than {MAX_SCRIPTS} files");
-        return vec![Script { name, sha256: None }];
+        return vec![Script::too_many()];
     }
     found.iter().map(|below| Script::at(project, below)).collect()
-}
-
-fn is_reader(command: &[String]) -> bool {
-    program_of(command).is_some_and(|program| READERS.contains(&program))
-}
-
-fn program_of(command: &[String]) -> Option<&str> {
-    command.first().map(|program| program.trim_start_matches(ELSEWHERE))
 }
 
 /// Returns the part of a word that follows a variable which may stand for a folder of the project: one of the known
 /// variables, or one that the command line sets, whose name then occurs as a word.
 fn after_variable<'a>(word: &'a str, words: &[&str]) -> Option<&'a str> {
-    let (name, end) = if let Some((expression, end)) = word.rsplit_once('}') {
-        let is_known = PROJECT_NAMES.iter().any(|name| expression.contains(*name));
-        match expression.strip_prefix("${") {
-            Some(name) if !is_known => (name, end),
-            // The rest of an expression that was split.
-            _ => return Some(end),
-        }
+    let is_of_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let (variable, end) = if let Some(parts) = word.rsplit_once('}') {
+        parts
     } else {
-        let named = word.strip_prefix('$')?;
-        let end =
-            named.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || char == '_');
-        (&named[..named.len() - end.len()], end)
+        let at = word.rfind('$')?;
+        let end = word[at + 1..].trim_start_matches(is_of_name);
+        (&word[at..word.len() - end.len()], end)
     };
-    words.iter().any(|word| word.trim_start_matches(ELSEWHERE) == name).then_some(end)
-}
-
-/// Removes the mark from an absolute path. Other words are returned unchanged.
-fn unmarked(word: &str) -> &str {
-    word.strip_prefix(ELSEWHERE).filter(|path| path.starts_with('/')).unwrap_or(word)
+    // An expression such as `${PWD:-$(pwd)}` is split at the parentheses.
+    let is_rest = !variable.contains('$');
+    let mut names = variable.split(|char: char| !is_of_name(char));
+    let is_meant = names.any(|name| PROJECT_VARIABLES.contains(&name) || words.contains(&name));
+    (is_rest || is_meant).then_some(end)
 }
 
 /// Returns the folder of the project and all folders in it that the words name, one below another. A command line may
@@ -153,8 +147,7 @@ fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
     let mut next = 0;
     while next < folders.len() && folders.len() < MAX_FOLDERS {
         let from = folders[next].clone();
-        let paths = words.iter().map(|word| from.join(unmarked(word)));
-        for folder in paths.filter_map(|path| folder_below(&path, project)) {
+        for folder in words.iter().filter_map(|word| folder_below(&from.join(word), project)) {
             if !folders.contains(&folder) {
                 folders.push(folder);
             }
@@ -164,80 +157,49 @@ fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the paths that a word may stand for, relative to a folder.
-fn files_meant(folder: &Path, word: &str) -> Vec<PathBuf> {
-    // A slash at the beginning also follows a command substitution, as in `$(pwd)/a.sh`.
-    let is_path = word.contains(['/', '.']);
-    let word = word.trim_start_matches('/');
-    let mut paths = vec![folder.join(word)];
-    if is_path {
+/// Returns the paths that a word may stand for.
+fn files_meant(word: &str) -> Vec<String> {
+    let mut names = vec![word.to_owned()];
+    if word.contains(['/', '.']) {
         for stem in [word.to_owned(), word.replace('.', "/")] {
-            paths.extend(LEFT_OUT.map(|end| folder.join(format!("{stem}{end}"))));
+            names.extend(OPTIONAL_ENDINGS.map(|end| format!("{stem}{end}")));
         }
     }
-    paths
-}
-
-fn with_project(text: &str, project: &Path) -> String {
-    let folder = project.to_string_lossy();
-    PROJECT_VARIABLES.iter().fold(text.to_owned(), |text, name| text.replace(name, &folder))
+    names
 }
 
 /// Splits a command line into commands, each a list of words without quotes and without the targets of redirections.
-/// A word that may be a command line for another shell is split as well. On Windows a backslash is part of a path. At
-/// depth 0, which is the line itself, programs that the shell looks up in `PATH`, absolute paths and paths below the
-/// home folder are marked with `ELSEWHERE`.
+/// A word that may be a command line for another shell is split as well. On Windows a backslash is part of a path.
 fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut quote = None;
-    let mut is_written = false;
+    let mut is_target = false;
     let mut word = String::new();
     let mut command: Vec<String> = Vec::new();
     let mut nested = Vec::new();
-    let mut last_end = ';';
     let mut chars = line.chars().chain(['\n']);
     while let Some(char) = chars.next() {
         if char == '\\' && cfg!(unix) && quote != Some('\'') {
             word.extend(chars.next().filter(|escaped| *escaped != '\n'));
-            continue;
-        }
-        if quote == Some(char) {
+        } else if quote == Some(char) {
             quote = None;
-            continue;
-        }
-        let is_command_end = COMMAND_ENDS.contains(char);
-        if quote.is_some() || !is_command_end && !WORD_ENDS.contains(char) {
-            match (quote, char) {
-                (None, '"' | '\'') => {
-                    // `$'…'` and `$"…"` are quotes as well.
-                    word.truncate(word.trim_end_matches('$').len());
-                    quote = Some(char);
+        } else if quote.is_none() && matches!(char, '"' | '\'') {
+            // `$'…'` and `$"…"` are quotes as well.
+            word.truncate(word.trim_end_matches('$').len());
+            quote = Some(char);
+        } else if quote.is_some() || !WORD_ENDS.contains(char) && !COMMAND_ENDS.contains(char) {
+            word.push(char);
+        } else {
+            let done = std::mem::take(&mut word);
+            if !done.is_empty() && !std::mem::take(&mut is_target) {
+                if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n', '(', '`']) {
+                    nested.push(done.clone());
                 }
-                (None, '~') if cfg!(unix) && depth == 0 && word.is_empty() => {
-                    word.push(ELSEWHERE);
-                }
-                _ => word.push(char),
+                command.push(done);
             }
-            continue;
-        }
-        let mut done = std::mem::take(&mut word);
-        let is_list = char == '(' && last_end == '=' && done.is_empty();
-        if !done.is_empty() && !std::mem::take(&mut is_written) {
-            if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n', '(', '`']) {
-                nested.push(done.clone());
+            is_target |= char == '>';
+            if COMMAND_ENDS.contains(char) && !command.is_empty() {
+                commands.push(std::mem::take(&mut command));
             }
-            let is_program = command.is_empty() && "|&;\n(".contains(last_end);
-            let is_absolute = done.starts_with('/') && !")`".contains(last_end);
-            if cfg!(unix) && depth == 0 && (is_absolute || is_program && !done.contains('/')) {
-                done.insert(0, ELSEWHERE);
-            }
-            command.push(done);
-        }
-        if !matches!(char, ' ' | '\t') && !is_list {
-            last_end = char;
-        }
-        is_written |= char == '>';
-        if is_command_end && !command.is_empty() {
-            commands.push(std::mem::take(&mut command));
         }
     }
     for line in nested {
@@ -285,7 +247,7 @@ mod tests {
             ("./hooks/a.sh --flag", vec!["hooks/a.sh"]),
             ("hooks/../hooks/a.sh", vec!["hooks/a.sh"]),
             ("python3 \"$CLAUDE_PROJECT_DIR\"/hooks/b.py", vec!["hooks/b.py"]),
-            ("\"${CLAUDE_PROJECT_DIR}/hooks/my dir/c.sh\"", vec!["hooks/my dir/c.sh"]),
+            ("\"$PWD/hooks/my dir/c.sh\"", vec!["hooks/my dir/c.sh", "hooks/my/index.js"]),
             ("X=1 hooks/a.sh|hooks/b.py", vec!["hooks/a.sh", "hooks/b.py"]),
             ("bash -c 'exec hooks/a.sh 2>&1'", vec!["hooks/a.sh"]),
             ("cd \"$CLAUDE_PROJECT_DIR/hooks\" && ./a.sh", vec!["hooks/a.sh"]),
@@ -310,61 +272,43 @@ mod tests {
             ("sh $'hooks/a.sh'", vec!["hooks/a.sh"]),
             ("sh \\\n hooks/a.sh", vec!["hooks/a.sh"]),
             ("eval \"$(<hooks/a.sh)\"", vec!["hooks/a.sh"]),
-            ("$OTHER/hooks/a.sh ${HOME}/hooks/a.sh", vec![]),
+            ("sh `true` hooks/a.sh", vec!["hooks/a.sh"]),
+            ("X=(hooks/a.sh)", vec!["hooks/a.sh"]),
+            ("node ${PWD}/hooks/my", vec!["hooks/my/index.js"]),
+            ("cd $(pwd)/hooks && ./a.sh", vec!["hooks/a.sh"]),
+            ("$OTHER/hooks/a.sh ~/hooks/a.sh ${HOME}/hooks/a.sh", vec![]),
             ("hooks/b.py >hooks/a.sh | tee -a hooks/a.sh", vec!["hooks/b.py"]),
             ("hooks missing.sh /etc/hosts", vec![]),
         ] {
-            let found = named_scripts(&[line.to_owned()], &project);
+            let found = named_scripts(&HookAction::Line(line.to_owned()), &project);
             let names: Vec<_> = found.iter().map(|script| script.name.as_str()).collect();
             assert_eq!(names, expected, "{line}");
             assert!(found.iter().all(|script| script.sha256.is_some()), "{line}");
         }
     }
 
-    #[cfg(unix)]
     #[test]
-    fn a_project_cannot_name_its_files_like_what_a_hook_runs_elsewhere() {
+    fn the_arguments_of_a_program_may_be_files_and_command_lines() {
         let base = tempfile::tempdir().unwrap();
-        let outside = real_path(base.path()).unwrap().join("guard.py");
-        let project = outside.with_file_name("project");
-        let shadow = project.join(outside.strip_prefix("/").unwrap());
-        let inside = ["~/guard.py", "python3", "lib/index.js"].map(|name| project.join(name));
-        for file in [outside.clone(), shadow].iter().chain(&inside) {
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, "").unwrap();
-        }
-        let named = |words: &[&str]| {
-            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-            named_scripts(&words, &project).len()
-        };
-        let guard = outside.to_string_lossy();
-        let substituted = format!("f=$(python3 {guard})");
-        for line in [substituted.as_str(), "python3 . | python3 ~/guard.py", "~/guard.py"] {
-            assert_eq!(named(&[line]), 0, "{line}");
-        }
-        for words in [
-            &["./python3"][..],
-            &["sh python3"],
-            &["sh", "~/guard.py"],
-            &["$(<python3)"],
-            &["X=(python3)"],
-            &["sh `true` python3"],
-            &["node $PWD/lib"],
-        ] {
-            assert_eq!(named(words), 1, "{words:?}");
-        }
+        let project = real_path(base.path()).unwrap();
+        fs::write(project.join("a b.sh"), "x").unwrap();
+        fs::write(project.join("c.sh"), "x").unwrap();
+        let words = ["sh", "a b.sh", "exec ./c.sh"].map(str::to_owned);
+        let found = named_scripts(&HookAction::Program(words.into()), &project);
+        let names: Vec<_> = found.iter().map(|script| script.name.as_str()).collect();
+        assert_eq!(names, ["a b.sh", "c.sh"]);
     }
 
     #[test]
     fn another_content_is_another_script() {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap();
-        let words = ["./a.sh".to_owned()];
+        let line = HookAction::Line("./a.sh".to_owned());
         fs::write(project.join("a.sh"), "one").unwrap();
-        let before = named_scripts(&words, &project);
-        assert_eq!(named_scripts(&words, &project), before);
+        let before = named_scripts(&line, &project);
+        assert_eq!(named_scripts(&line, &project), before);
         fs::write(project.join("a.sh"), "two").unwrap();
-        assert_ne!(named_scripts(&words, &project), before);
+        assert_ne!(named_scripts(&line, &project), before);
     }
 
     #[cfg(unix)]
@@ -374,13 +318,13 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let project = real_path(base.path()).unwrap().join("project");
         fs::create_dir(&project).unwrap();
-        let words = ["./python -V".to_owned()];
+        let line = HookAction::Line("./python -V".to_owned());
         let mut seen = Vec::new();
         for target in ["one", "two"] {
             fs::write(base.path().join(target), "same").unwrap();
             fs::remove_file(project.join("python")).ok();
             symlink(base.path().join(target), project.join("python")).unwrap();
-            seen.extend(named_scripts(&words, &project));
+            seen.extend(named_scripts(&line, &project));
         }
         assert_eq!(seen.len(), 2);
         assert!(seen.iter().all(|script| script.name == "python" && script.sha256.is_some()));

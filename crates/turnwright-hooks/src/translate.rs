@@ -15,16 +15,10 @@ pub struct HookedTool<'a> {
     /// True for the tool of an MCP server, whose name is the same for all agents.
     pub is_remote: bool,
     pub arguments: &'a Value,
-    /// The files that the call would read, write or delete, with absolute paths.
-    pub files: Vec<TouchedFile>,
-}
-
-/// A file that a call touches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TouchedFile {
-    pub path: PathBuf,
-    /// True if the call changes or deletes it.
-    pub is_changed: bool,
+    /// The absolute paths of the files that the call would write or delete.
+    pub changed: Vec<PathBuf>,
+    /// The absolute paths of the files that it would read.
+    pub read: Vec<PathBuf>,
 }
 
 /// A use of a tool, as handlers see it.
@@ -62,8 +56,8 @@ fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
         // Input to a running shell counts as a command.
         _ if is_input => &["Bash", "BashOutput"],
         Some(row) => row.1,
-        None if tool.files.iter().any(|file| file.is_changed) => &["Edit"],
-        None => &[],
+        None if tool.changed.is_empty() => &[],
+        None => &["Edit"],
     };
     known.iter().copied().chain([tool.name]).map(str::to_owned).collect()
 }
@@ -120,19 +114,16 @@ impl HookedTool<'_> {
         if self.is_remote {
             return vec![ToolUse { names, input: self.arguments.clone() }];
         }
-        let changed = self.files.iter().filter(|file| file.is_changed).collect();
-        let touched: Vec<&TouchedFile> = match self.name {
-            COMMAND_TOOL => Vec::new(),
-            "read_file" => self.files.iter().collect(),
-            _ => changed,
+        let touched = match self.name {
+            "read_file" => &self.read[..],
+            COMMAND_TOOL => &[],
+            _ => &self.changed[..],
         };
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
         }
-        let uses = touched
-            .into_iter()
-            .map(|file| ToolUse { names: names.clone(), input: self.input(Some(&file.path)) });
-        uses.collect()
+        let inputs = touched.iter().map(|file| self.input(Some(file)));
+        inputs.map(|input| ToolUse { names: names.clone(), input }).collect()
     }
 
     /// Returns the input of the use for this file.
@@ -234,19 +225,16 @@ pub fn tool_response(of: &ToolUse, output: &str, raw: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn changed(path: &str) -> TouchedFile {
-        TouchedFile { path: path.into(), is_changed: true }
-    }
-
-    fn tool<'a>(name: &'a str, arguments: &'a Value, files: &'a [TouchedFile]) -> HookedTool<'a> {
+    fn tool<'a>(name: &'a str, arguments: &'a Value, files: &[&str]) -> HookedTool<'a> {
         let is_remote = name.starts_with("mcp__");
-        HookedTool { name, is_remote, arguments, files: files.to_vec() }
+        let paths: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+        let (changed, read) = if name == "read_file" { (vec![], paths) } else { (paths, vec![]) };
+        HookedTool { name, is_remote, arguments, changed, read }
     }
 
     #[test]
     fn calls_have_the_names_and_inputs_that_scripts_know() {
-        let file = [changed("/ws/a.rs")];
-        let read = [TouchedFile { path: "/ws/a.rs".into(), is_changed: false }];
+        let file = ["/ws/a.rs"];
         for (name, arguments, files, expected) in [
             (
                 "exec",
@@ -275,7 +263,7 @@ mod tests {
             (
                 "read_file",
                 json!({ "path": "a.rs", "start_line": 3 }),
-                &read[..],
+                &file[..],
                 json!(["Read", { "file_path": "/ws/a.rs", "offset": 3 }]),
             ),
             ("grep", json!({ "query": "x" }), &[][..], json!(["Grep", { "pattern": "x" }])),
@@ -298,7 +286,7 @@ mod tests {
 
     #[test]
     fn other_tools_that_change_files_edit_them_and_input_for_a_shell_is_a_command() {
-        let file = [changed("/ws/a.rs")];
+        let file = ["/ws/a.rs"];
         let arguments = json!({ "symbol": "a", "new_name": "b" });
         let renames = &tool("rename_symbol", &arguments, &file).uses()[0];
         assert_eq!(renames.names, ["Edit", "rename_symbol"]);
@@ -315,7 +303,7 @@ mod tests {
     #[test]
     fn a_change_of_several_files_is_a_use_for_each() {
         let arguments = json!({ "from": "a", "to": "b" });
-        let files = [changed("/ws/a"), changed("/ws/b")];
+        let files = ["/ws/a", "/ws/b"];
         let uses = tool("move_path", &arguments, &files).uses();
         let paths: Vec<_> = uses.iter().map(|of| of.input["file_path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["/ws/a", "/ws/b"]);
@@ -323,7 +311,7 @@ mod tests {
 
     #[test]
     fn only_what_translates_back_can_be_changed() {
-        let file = [changed("/ws/a")];
+        let file = ["/ws/a"];
         for (name, arguments, updated, expected) in [
             (
                 "exec",

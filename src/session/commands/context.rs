@@ -30,7 +30,7 @@ pub(super) fn clear(session: &mut SessionActor, call: CommandCall) -> PromptWork
         history.learned_window = LearnedWindow::default();
         conversation.forget_told_context();
         conversation.log().add_entry(Entry::Cleared);
-        conversation.env.shared.hooks.forget_begin();
+        conversation.env.shared.hooks.rerun_start_hooks();
         "Conversation cleared. Files were not changed.".to_owned()
     })
 }

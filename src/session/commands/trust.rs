@@ -122,9 +122,7 @@ impl TrustCommand {
     /// Applies what does not wait for the next session.
     fn apply(&self, policy: EffectivePolicy) {
         self.conversation.checks.set(policy.checks);
-        // With new rules the place of hooks is made anew, for these.
-        let hooks = HookSet::new(policy.hooks.handlers);
-        self.conversation.env.shared.hooks.set.set(hooks);
+        self.conversation.env.shared.hooks.set.set(HookSet::new(policy.hooks));
         self.conversation.rules().set(policy.rules);
     }
 

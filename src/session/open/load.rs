@@ -20,7 +20,7 @@ use crate::turn::{
     SpendingLimits, Submissions, Told, system_prompt,
 };
 use turnwright_config::effective_policy::{
-    EffectivePolicy, command_confinement, resolve_policy_with,
+    EffectivePolicy, command_confinement, hook_offer, resolve_policy_with,
 };
 use turnwright_config::project_facts::{project_facts, restore_project, roots_elsewhere};
 use turnwright_config::{ConfigFile, SettingsSnapshot};
@@ -150,7 +150,7 @@ impl SessionHost {
         );
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
         if !is_elsewhere && opened.is_some() {
-            notices.extend(policy.hooks.news(settings, project_folder));
+            notices.extend(hook_offer(settings, project_folder));
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)
@@ -317,7 +317,7 @@ impl SessionHost {
         settings: Arc<ConfigFile>,
         ClientSide { client, buffers, terminals }: ClientSide,
     ) -> ToolEnv {
-        let hooks = SessionHooks::new(HookSet::new(policy.hooks.handlers));
+        let hooks = SessionHooks::new(HookSet::new(policy.hooks));
         let mode = SharedMode::new(policy.mode, policy.max_mode);
         let rules = SharedValue::new(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);

@@ -8,12 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::admission_queue::AdmissionTicket;
-use super::hidden_secrets::FoundPlaceholders;
-use super::records::abridged_arguments;
-use super::runner::{CallRunner, PendingCall, cancelled, catch_panic, make_plan};
+use super::runner::{CallRunner, PendingCall, cancelled};
 use crate::tools::{AnyTool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_hooks::{
-    HookDecision, HookEvent, HookVerdict, HookedTool, Occasion, ToolUse, TouchedFile, tool_response,
+    HookDecision, HookEvent, HookVerdict, HookedTool, Occasion, ToolUse, tool_response,
 };
 use turnwright_policy::permission::{ApprovalRequest, Decision, Mode, Pass};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
@@ -24,76 +22,9 @@ use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 /// A call for which hooks may run.
-#[derive(Clone)]
 pub(super) struct HookedCall {
     tool: Arc<dyn AnyTool>,
     arguments: Value,
-}
-
-/// The combined replies of the hooks to one call.
-#[derive(Debug, Default)]
-pub(super) struct HookWish {
-    decision: Option<HookDecision>,
-    reason: String,
-    /// The input that replaces the whole input of the call, with the name of the hook.
-    updated_input: Option<(Value, String)>,
-    /// True if the hooks have run for at least one use.
-    has_run: bool,
-    /// Texts for the model in addition to the result.
-    context: Vec<String>,
-    /// Lines for the call's card.
-    notes: Vec<String>,
-}
-
-impl HookWish {
-    /// Returns true if the user must be asked whatever the rules say.
-    pub(super) fn asks(&self) -> bool {
-        self.decision == Some(HookDecision::Ask)
-    }
-
-    pub(super) fn allows(&self) -> bool {
-        self.decision == Some(HookDecision::Allow)
-    }
-
-    pub(super) fn has_run(&self) -> bool {
-        self.has_run
-    }
-
-    /// Returns the text that tells the user why they are asked.
-    pub(super) fn question(&self) -> Option<String> {
-        self.asks().then(|| format!("A hook wants you to be asked. {}", self.reason))
-    }
-
-    /// Adds the verdict about one use of the call.
-    fn add(&mut self, ctx: &ToolCtx, verdict: HookVerdict) {
-        self.context.extend(Some(verdict.context).filter(|context| !context.is_empty()));
-        if verdict.decision > self.decision {
-            self.reason = verdict.reason;
-        }
-        self.decision = match (self.decision, verdict.decision) {
-            // An allow counts only if the hooks allow every use.
-            (None, Some(HookDecision::Allow)) if self.has_run => None,
-            (Some(HookDecision::Allow), None) => None,
-            (before, now) => before.max(now),
-        };
-        self.has_run = true;
-        if verdict.updated_input.is_some() {
-            self.updated_input = verdict.updated_input;
-        }
-        self.notes.extend(verdict.messages);
-        self.notes.extend(verdict.problems);
-        if let Some(why) = verdict.stop {
-            ctx.env.ask_in_conversation(format!("A hook has ended this turn: {why}"));
-        }
-    }
-
-    /// Adds the texts for the user and the model to the outcome of the call.
-    pub(super) fn add_to(self, outcome: &mut ToolOutcome, when: &str) {
-        if !self.context.is_empty() {
-            outcome.add_line(&format!("[hook {when} the call] {}", self.context.join("\n")));
-        }
-        outcome.content.extend(self.notes.into_iter().map(CallContent::Text));
-    }
 }
 
 impl HookedCall {
@@ -111,21 +42,24 @@ impl HookedCall {
 
     /// Translates the call for handlers.
     fn translated(&self, env: &ToolEnv, effects: &[Effect]) -> HookedTool<'_> {
-        let touched = effects.iter().filter_map(|effect| match effect {
-            Effect::Write(target) | Effect::Delete(target) => Some((target, true)),
-            Effect::Read(target) => Some((target, false)),
-            _ => None,
-        });
         let roots = env.files.roots();
-        let files = touched
-            .map(|(target, is_changed)| TouchedFile { path: roots.client_path(target), is_changed })
-            .collect();
-        HookedTool {
+        let mut call = HookedTool {
             name: self.tool.name(),
             is_remote: self.tool.server().is_some(),
             arguments: &self.arguments,
-            files,
+            changed: Vec::new(),
+            read: Vec::new(),
+        };
+        for effect in effects {
+            match effect {
+                Effect::Write(target) | Effect::Delete(target) => {
+                    call.changed.push(roots.client_path(target));
+                }
+                Effect::Read(target) => call.read.push(roots.client_path(target)),
+                _ => {}
+            }
         }
+        call
     }
 
     fn occasion(&self, event: HookEvent, of: &ToolUse, ctx: &ToolCtx, further: Value) -> Occasion {
@@ -142,97 +76,104 @@ impl HookedCall {
         Occasion { event, subjects: of.names.clone(), fields: redact::json(fields) }
     }
 
+    /// Runs the hooks of an event for each use that the call corresponds to, and combines their verdicts. `further` has
+    /// the event's own fields for a use.
+    async fn run_hooks(
+        &self,
+        event: HookEvent,
+        ctx: &ToolCtx,
+        effects: &[Effect],
+        further: impl Fn(&ToolUse) -> Value + Send,
+    ) -> HookVerdict {
+        let mut combined = HookVerdict::default();
+        let mut is_all_allowed = true;
+        for of in self.translated(&ctx.env, effects).uses() {
+            let occasion = self.occasion(event, &of, ctx, further(&of));
+            let verdict = ctx.env.run_hooks(&occasion, &ctx.cancel).await;
+            is_all_allowed &= verdict.allows();
+            combined.add(verdict);
+        }
+        if combined.allows() && !is_all_allowed {
+            combined.decision = None;
+        }
+        if let Some(why) = &combined.stop {
+            ctx.env.ask_in_conversation(format!("A hook has ended this turn: {why}"));
+        }
+        combined
+    }
+
     /// Runs the hooks after a call, before its result is stored.
-    pub(super) async fn after(
+    pub(super) async fn run_hooks_after(
         self,
         ctx: &ToolCtx,
         effects: &[Effect],
         outcome: &mut ToolOutcome,
-        (took, has_card): (Duration, bool),
+        took: Duration,
     ) {
-        let env = &ctx.env;
         let event = if outcome.ok { HookEvent::PostToolUse } else { HookEvent::PostToolUseFailure };
-        if ctx.cancel.is_cancelled() || !env.has_hooks(event) {
+        if ctx.cancel.is_cancelled() || !ctx.env.has_hooks(event) {
             return;
         }
-        let texts = env.texts_before_hooks(effects).await;
-        let mut wish = HookWish::default();
-        let status = has_card.then_some(ToolCallStatus::InProgress);
-        for of in self.translated(env, effects).uses() {
-            let further = if outcome.ok {
-                json!({
-                    "tool_response": tool_response(&of, &outcome.text, &outcome.raw),
-                    "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-                })
+        let texts = ctx.env.texts_before_hooks(effects).await;
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let further = |of: &ToolUse| {
+            if outcome.ok {
+                let response = tool_response(of, &outcome.text, &outcome.raw);
+                json!({ "tool_response": response, "duration_ms": millis })
             } else {
                 json!({ "error": outcome.text, "is_interrupt": false })
-            };
-            let mut verdict =
-                run_visibly(ctx, &self.occasion(event, &of, ctx, further), status).await;
-            if let Some(why) = verdict.block.take() {
-                outcome.append_note(format!("[hook] {why}"));
             }
-            wish.add(ctx, verdict);
+        };
+        let mut verdict = self.run_hooks(event, ctx, effects, further).await;
+        if let Some(why) = verdict.block.take() {
+            outcome.append_note(format!("[hook] {why}"));
         }
-        wish.add_to(outcome, "after");
-        env.note_changed_by_hooks(texts, outcome).await;
+        add_verdict(outcome, verdict, "after");
+        ctx.env.note_changed_by_hooks(texts, outcome).await;
     }
 }
 
-/// Runs the hooks of a call. If they take long, the call's card says so. `status` is the card's status, if it has one.
-async fn run_visibly(
-    ctx: &ToolCtx,
-    occasion: &Occasion,
-    status: Option<ToolCallStatus>,
-) -> HookVerdict {
-    let waiting = ctx.env.run_hooks_showing(occasion, &ctx.cancel, |waits: String| {
-        if let Some(status) = status {
-            let mut update = CallUpdate::new(ctx.call.clone(), status);
-            update.content = Some(vec![CallContent::Text(waits)]);
-            ctx.env.client.update(update.into());
-        }
-    });
-    waiting.await
+/// Adds the hooks' texts for the user and the model to the outcome of the call.
+pub(super) fn add_verdict(outcome: &mut ToolOutcome, verdict: HookVerdict, when: &str) {
+    if !verdict.context.is_empty() {
+        outcome.add_line(&format!("[hook {when} the call] {}", verdict.context));
+    }
+    let notes = verdict.messages.into_iter().chain(verdict.problems);
+    outcome.content.extend(notes.map(CallContent::Text));
 }
 
 impl CallRunner {
-    /// Runs the hooks of an event for each use that a call corresponds to, before the call runs. Returns an error if
-    /// they refuse the call.
+    /// Runs the hooks of an event before the call runs. Returns an error if they refuse the call.
     async fn ask_about(
         &self,
         event: HookEvent,
         call: &PendingCall,
-    ) -> Result<HookWish, ToolRefusal> {
-        let mut wish = HookWish::default();
+    ) -> Result<HookVerdict, ToolRefusal> {
         let Some(hooked) = call.hooked.as_ref().filter(|_| self.env.has_hooks(event)) else {
-            return Ok(wish);
+            return Ok(HookVerdict::default());
         };
-        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
-        for of in hooked.translated(&self.env, &call.plan.effects).uses() {
-            let occasion = hooked.occasion(event, &of, &call.ctx, Value::Null);
-            let verdict = run_visibly(&call.ctx, &occasion, status).await;
-            if call.ctx.cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-            wish.add(&call.ctx, verdict);
+        let effects = &call.plan.effects;
+        let verdict = hooked.run_hooks(event, &call.ctx, effects, |_| Value::Null).await;
+        if call.ctx.cancel.is_cancelled() {
+            return Err(cancelled());
         }
-        if wish.decision == Some(HookDecision::Deny) {
-            self.audit_hook(&call.plan.effects, &Decision::default(), false);
-            return Err(refused_by_hook(&wish));
+        if verdict.decision == Some(HookDecision::Deny) {
+            self.audit_hook(effects, &Decision::default(), false);
+            return Err(refused_by_hook(&verdict));
         }
-        Ok(wish)
+        Ok(verdict)
     }
 
-    /// Runs the hooks before a call. Returns the call with their changes applied, and their combined replies.
+    /// Runs the hooks before a call. Returns the call with their changes applied, and their combined verdict.
     pub(super) async fn ask_hooks(
         &self,
         call: PendingCall,
         ticket: &AdmissionTicket,
-    ) -> Result<(PendingCall, HookWish), ToolRefusal> {
-        let mut wish = self.ask_about(HookEvent::PreToolUse, &call).await?;
-        let Some((hooked, (input, by))) = call.hooked.as_ref().zip(wish.updated_input.take())
+    ) -> Result<(PendingCall, HookVerdict), ToolRefusal> {
+        let mut verdict = self.ask_about(HookEvent::PreToolUse, &call).await?;
+        let Some((hooked, (input, by))) = call.hooked.as_ref().zip(verdict.updated_input.take())
         else {
-            return Ok((call, wish));
+            return Ok((call, verdict));
         };
         let changed = hooked.translated(&self.env, &call.plan.effects).updated_arguments(&input);
         let arguments = changed.map_err(|why| {
@@ -240,11 +181,11 @@ impl CallRunner {
                 format!("The hook `{by}` wants to change this call, which is not possible: {why}");
             ToolRefusal::new(format!("{what}. It was not executed."), what)
         })?;
-        wish.notes.push(format!("The hook `{by}` has changed this call before it ran."));
+        verdict.messages.push(format!("The hook `{by}` has changed this call before it ran."));
         let told = "The arguments of this call were changed by a hook of the user before it ran.";
-        wish.context.push(told.to_owned());
+        verdict.add_context(told);
         let tool = Arc::clone(&hooked.tool);
-        Ok((self.with_arguments(call, tool, arguments, ticket).await?, wish))
+        Ok((self.with_arguments(call, tool, arguments, ticket).await?, verdict))
     }
 
     /// Plans the call with other arguments, and shows them on its card.
@@ -255,28 +196,14 @@ impl CallRunner {
         arguments: Value,
         ticket: &AdmissionTicket,
     ) -> Result<PendingCall, ToolRefusal> {
-        let raw_input = abridged_arguments(&arguments);
-        let placeholders = FoundPlaceholders::find(&arguments);
-        let recorded = call.arguments.is_some().then(|| arguments.clone());
-        let hooked = HookedCall::of(&self.env, &tool, &arguments);
-        let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
-        let (prepared, plan) = make_plan(prepared, &call.ctx).await?;
-        let mut call = PendingCall {
-            raw_input,
-            arguments: recorded,
-            placeholders,
-            hooked,
-            prepared,
-            plan,
-            ..call
-        };
-        if call.view.is_some() {
-            let view = call.card_view();
+        let PendingCall { ctx, view, begins, .. } = call;
+        let mut call = PendingCall { begins, ..self.plan_call(tool, arguments, ctx).await? };
+        call.view = view.map(|_| call.card_view());
+        if let Some(view) = &call.view {
             let mut update = CallUpdate::new(call.ctx.call.clone(), ToolCallStatus::Pending);
             update.view = Some(view.clone());
             update.raw_input = Some(call.raw_input.clone());
             self.env.client.update(update.into());
-            call.view = Some(view);
         }
         if !ticket.readmit(&call.plan.effects) {
             call = self.admit(call, ticket).await?;
@@ -290,9 +217,9 @@ impl CallRunner {
         call: &PendingCall,
         request: &ApprovalRequest,
     ) -> Result<bool, ToolRefusal> {
-        let wish = self.ask_about(HookEvent::PermissionRequest, call).await?;
+        let verdict = self.ask_about(HookEvent::PermissionRequest, call).await?;
         // The mode and the rules may have become stricter while the hooks ran.
-        Ok(wish.allows() && self.may_hook_allow(request))
+        Ok(verdict.allows() && self.may_hook_allow(request))
     }
 
     /// Returns true if a hook may answer this question with yes, because mode `auto` would not ask it either.
@@ -310,16 +237,15 @@ impl CallRunner {
     }
 }
 
-fn refused_by_hook(wish: &HookWish) -> ToolRefusal {
+fn refused_by_hook(verdict: &HookVerdict) -> ToolRefusal {
+    let reason = &verdict.reason;
     let mut told = format!(
         "A hook of the user refuses this. {}. It was not executed. Do not work around it.",
-        wish.reason.trim_end_matches('.')
+        reason.trim_end_matches('.')
     );
-    if !wish.context.is_empty() {
-        text::add_line(&mut told, &wish.context.join("\n"));
+    if !verdict.context.is_empty() {
+        text::add_line(&mut told, &verdict.context);
     }
-    let shown: Vec<_> = std::iter::once(format!("Refused by the hook {}", wish.reason))
-        .chain(wish.notes.iter().cloned())
-        .collect();
-    ToolRefusal::new(told, shown.join("\n"))
+    let notes = [&verdict.messages[..], &verdict.problems].concat().join("\n");
+    ToolRefusal::new(told, format!("Refused by the hook {reason}\n{notes}").trim_end())
 }

@@ -16,6 +16,7 @@ mod host_consent;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
@@ -27,7 +28,7 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::edit_errors::EditedFiles;
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::hooks::{HookWish, HookedCall};
+use super::hooks::{HookedCall, add_verdict};
 use super::records::{RecordedCall, abridged_arguments};
 use super::stopping::{unless_cancelled, wait_for_outcome};
 use crate::tools::{
@@ -35,6 +36,7 @@ use crate::tools::{
 };
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
+use turnwright_hooks::HookVerdict;
 use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
 use turnwright_recording::outside::AnswerSource;
 use turnwright_store::CallOutcome;
@@ -156,6 +158,19 @@ impl CallRunner {
         arguments: Value,
         ctx: ToolCtx,
     ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        let call = self.plan_call(tool, arguments, ctx).await?;
+        // 3. Queue.
+        let ticket = self.queue.enqueue(call.plan.effects.clone());
+        Ok((call, ticket))
+    }
+
+    /// Takes a call through steps 1 and 2.
+    pub(super) async fn plan_call(
+        &self,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        ctx: ToolCtx,
+    ) -> Result<PendingCall, ToolRefusal> {
         // 1. Parse.
         let name = tool.name().to_owned();
         let view = tool.pending_view();
@@ -167,9 +182,7 @@ impl CallRunner {
         let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
-        // 3. Queue.
-        let ticket = self.queue.enqueue(plan.effects.clone());
-        let call = PendingCall {
+        Ok(PendingCall {
             name,
             raw_input,
             arguments: recorded,
@@ -180,8 +193,7 @@ impl CallRunner {
             ctx,
             view,
             begins: None,
-        };
-        Ok((call, ticket))
+        })
     }
 
     /// Takes a queued call to its end. The outcome is stored if the call has run.
@@ -217,15 +229,15 @@ impl CallRunner {
         let mut call = self.admit(call, &ticket).await?;
         // 5. Judge.
         let mut judged = self.judge_undenied(&call.plan)?;
-        let mut wish = HookWish::default();
+        let mut verdict = HookVerdict::default();
         if call.hooked.is_some() {
-            (call, wish) = Box::pin(self.ask_hooks(call, &ticket)).await?;
+            (call, verdict) = Box::pin(self.ask_hooks(call, &ticket)).await?;
             judged = self.judge_undenied(&call.plan)?;
         }
         // 6. Preview.
         let preview = call.preview().await?;
         // 7. Ask.
-        let authorised = self.authorise(&call, judged, &wish, &preview, &ticket).await;
+        let authorised = self.authorise(&call, judged, &verdict, &preview, &ticket).await;
         *planned = call.planned_change(preview);
         let (pass, was_asked) = authorised?;
         ticket.start_running(call.prepared.runs_calls());
@@ -246,7 +258,7 @@ impl CallRunner {
         let (mut outcome, changes) =
             executed.unwrap_or_else(|why| (ToolOutcome::failed(why), CallChanges::default()));
         let duration = Some(started.elapsed());
-        wish.add_to(&mut outcome, "before");
+        add_verdict(&mut outcome, verdict, "before");
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned.drain(..));
@@ -318,7 +330,7 @@ impl CallRunner {
         &self,
         call: &PendingCall,
         mut judged: Judged,
-        wish: &HookWish,
+        hooks: &HookVerdict,
         preview: &[CallContent],
         ticket: &AdmissionTicket,
     ) -> Result<(Pass, bool), ToolRefusal> {
@@ -326,7 +338,7 @@ impl CallRunner {
             // The rules may have become stricter during the preview.
             judged = self.judge_again(judged, &call.plan);
         }
-        if matches!(judged.judgement, Judgement::NeedsApproval(_)) || wish.asks() {
+        if matches!(judged.judgement, Judgement::NeedsApproval(_)) || hooks.asks() {
             let turn = unless_cancelled(&call.ctx.cancel, ticket.wait_to_ask());
             turn.await.ok_or_else(cancelled)?;
             // The answer to an earlier question may decide this call.
@@ -334,14 +346,16 @@ impl CallRunner {
         }
         let request = match judged.judgement {
             Judgement::Denied(denial) => return Err(self.deny(denial)),
-            Judgement::Allowed(pass) if !wish.asks() => return Ok((pass, wish.has_run())),
+            // While hooks run, the files may change.
+            Judgement::Allowed(pass) if !hooks.asks() => return Ok((pass, call.hooked.is_some())),
             Judgement::Allowed(pass) => ApprovalRequest::on_demand(pass),
             Judgement::NeedsApproval(request) => request,
         };
-        if wish.allows() && self.may_hook_allow(&request) {
+        if hooks.allows() && self.may_hook_allow(&request) {
             return Ok((self.allow_for_hook(request)?, true));
         }
-        let reason = wish.question().map(CallContent::Text);
+        let asked = format!("A hook wants you to be asked. {}", hooks.reason);
+        let reason = hooks.asks().then_some(CallContent::Text(asked));
         let content = preview.iter().cloned().chain(reason).collect();
         Ok((self.ask(call, request, content).await?, true))
     }
@@ -368,7 +382,7 @@ impl CallRunner {
         let mode = self.env.shared.mode.get();
         let is_bounded = self.is_bounded(&request);
         let question = call.question(&request, content, &policy, mode);
-        self.env.notify_hooks("permission_prompt", &question.view.title);
+        self.env.notify_hooks("permission_prompt", &question.view.title, Duration::ZERO);
         let question = PermissionRequest { is_bounded, ..question };
         let answer = self.ask_client(question, &call.ctx).await;
         if cancel.is_cancelled() && !self.is_for_mcp_client {
@@ -547,8 +561,8 @@ impl PendingCall {
         }
         if let Some(hooked) = hooked.filter(|_| !is_played) {
             // Their changes in the files of the call belong to its change.
-            let about = (started.elapsed(), view.is_some());
-            Box::pin(hooked.after(&ctx, &effects, &mut outcome, about)).await;
+            let took = started.elapsed();
+            Box::pin(hooked.run_hooks_after(&ctx, &effects, &mut outcome, took)).await;
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
         edited.report_errors(&ctx, &mut outcome, &changes).await;
@@ -562,7 +576,7 @@ impl PendingCall {
 }
 
 /// Plans a call on a blocking thread. A cancel does not wait for a disk that does not answer.
-pub(super) async fn make_plan(
+async fn make_plan(
     mut prepared: Box<dyn PreparedCall>,
     ctx: &ToolCtx,
 ) -> Result<(Box<dyn PreparedCall>, CallPlan), ToolRefusal> {
@@ -580,7 +594,7 @@ pub(super) async fn make_plan(
 }
 
 /// Catches a panic of the tool: a bug in a tool must not end the turn.
-pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| CRASHED.into())
 }
 

@@ -186,8 +186,7 @@ impl Compactor<'_> {
     }
 
     async fn tell_hooks(&self, reason: CompactionReason<'_>, summary: &str) {
-        let is_asked_for = reason.focus().is_some();
-        Box::pin(note_compaction(self.conversation, is_asked_for, summary, self.cancel)).await;
+        Box::pin(note_compaction(self.conversation, reason.focus(), summary, self.cancel)).await;
     }
 
     /// Makes the change in the history and in the log.

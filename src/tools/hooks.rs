@@ -17,9 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
 use turnwright_guard::{CommandSite, ConfinementSettings, RemoteCallGuard, server_profile};
-use turnwright_hooks::{
-    Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion,
-};
+use turnwright_hooks::{Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_sandbox::Network;
@@ -48,6 +46,9 @@ const MAX_COMPARED_FILES: usize = 50;
 /// The most characters of a hook's diff that the model is shown.
 const MAX_DIFF_CHARS: usize = 4_000;
 
+/// The rules from which the sandbox of handlers was built, and the sandbox; `None` if there is none on this machine.
+type BuiltSandbox = (Arc<PolicyRules>, Option<Arc<HookSandbox>>);
+
 /// The hooks of a session and the state they need.
 #[derive(Debug, Default)]
 pub(crate) struct SessionHooks {
@@ -62,9 +63,8 @@ pub(crate) struct SessionHooks {
     /// Cancelled when a turn begins, so that no notification about idle time is sent.
     // Held only to read or replace it.
     idle: Mutex<CancellationToken>,
-    /// The sandbox of handlers, with the rules from which it was built.
     // Held while the sandbox is built, which blocks.
-    sandbox: Mutex<Option<(Arc<PolicyRules>, Option<Arc<HookSandbox>>)>>,
+    sandbox: Mutex<Option<BuiltSandbox>>,
 }
 
 impl SessionHooks {

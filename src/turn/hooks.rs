@@ -89,8 +89,7 @@ impl Turn {
             self.budget.take_request().err().map(|_| "a limit is reached".to_owned())
         };
         if let Some(limit) = limit {
-            self.conversation
-                .notify(format!("A hook wants the turn to go on, but {limit}: {why}"));
+            self.conversation.notify(format!("A hook wants the turn to go on, but {limit}: {why}"));
             return None;
         }
         self.hook_stops += 1;

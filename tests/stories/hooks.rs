@@ -469,10 +469,9 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_project_cannot_switch_off_a_guard_of_the_user_by_its_files() {
-    for command in [
-        "sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"",
-        "sh HOOKS/guard.sh tools/guard.sh",
-    ] {
+    for command in
+        ["sh \"${CLAUDE_PROJECT_DIR:-.}/tools/guard.sh\"", "sh HOOKS/guard.sh tools/guard.sh"]
+    {
         let hooks = json!({ "PreToolUse": [{ "hooks": [{ "command": command }] }] });
         let replies = json!([writes("a.txt", "a"), says("So.")]);
         let mut agent = start(AUTO_EDIT, &hooks, &[("guard.sh", GUARD)], &replies);

@@ -380,10 +380,7 @@ mod tests {
                 "{\"hookSpecificOutput\":{\"hookEventName\":\"Stop\",\"permissionDecision\":\"deny\"}}",
                 "its output is for the event Stop, and was ignored",
             ),
-            (
-                "{\"hookSpecificOutput\":{\"permissionDecision\":\"no\"}}",
-                "`no` is no decision",
-            ),
+            ("{\"hookSpecificOutput\":{\"permissionDecision\":\"no\"}}", "`no` is no decision"),
             ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "or has a wrong field"),
             ("{\"decision\":\"block\",\"reason\":1}", "or has a wrong field"),
             (

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
 use crate::process::{Launch, ServerProcess};
-use crate::protocol::{DELETED, Encoding, Problem, errors_in, uri};
+use crate::protocol::{DELETED, Encoding, Problem, errors_in, tsserver_errors, uri};
 use crate::report::DiagnosticSource;
 use crate::state::Document;
 use turnwright_rpc::RequestError;
@@ -34,6 +34,9 @@ const STATE_PAUSE: Duration = Duration::from_millis(20);
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+/// The command with which servers for TypeScript pass a request on to `tsserver`, and the requests for errors.
+const TSSERVER_COMMAND: &str = "typescript.tsserverRequest";
+const TSSERVER_REQUESTS: [&str; 2] = ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"];
 pub(crate) const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
 
@@ -59,6 +62,7 @@ pub(crate) struct Server {
     encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
+    has_tsserver: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
@@ -145,12 +149,14 @@ async fn initialize(
     let capabilities = &answer["capabilities"];
     let sync = &capabilities["textDocumentSync"];
     let save = &sync["save"];
+    let commands = capabilities["executeCommandProvider"]["commands"].as_array();
     Ok(Server {
         spec: Arc::clone(spec),
         connection: Arc::clone(connection),
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
+        has_tsserver: commands.is_some_and(|all| all.iter().any(|name| name == TSSERVER_COMMAND)),
     })
 }
 
@@ -264,12 +270,30 @@ impl Server {
             errors.extend(state.borrow().published(file, version).unwrap_or_default());
             return Ok(errors);
         }
+        if self.has_tsserver
+            && let Some(errors) = self.ask_tsserver(file).await
+        {
+            return Ok(errors);
+        }
         loop {
             if let Some(errors) = state.borrow().published(file, version) {
                 return Ok(errors);
             }
             sleep(STATE_PAUSE).await;
         }
+    }
+
+    /// Asks `tsserver` for the errors of a document. Its servers publish nothing for a text without errors if the one
+    /// before had none either, and may publish part of the errors first. `None` if there is no answer.
+    async fn ask_tsserver(&self, file: &Path) -> Option<Vec<Problem>> {
+        let mut errors = Vec::new();
+        for request in TSSERVER_REQUESTS {
+            let arguments = json!([request, { "file": file.to_string_lossy() }]);
+            let params = json!({ "command": TSSERVER_COMMAND, "arguments": arguments });
+            let asking = self.connection.request("workspace/executeCommand", params, MAX_WAIT);
+            errors.extend(tsserver_errors(&asking.await.ok()?["body"])?);
+        }
+        Some(errors)
     }
 
     /// Asks the server for the errors of a document.
@@ -446,6 +470,44 @@ mod tests {
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
         assert!(server.errors(&path, "text", soon()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn tsserver_is_asked_because_it_does_not_publish_that_a_text_is_still_without_errors() {
+        let commands = json!({ "executeCommandProvider": { "commands": [TSSERVER_COMMAND] } });
+        let (server, mut peer, _tasks) = started(&commands).await;
+        server.show(&file(), "text");
+        assert_eq!(peer.next().await["method"], "textDocument/didOpen");
+        let path = file();
+        let place = json!({ "line": 2, "offset": 3 });
+        let error = json!({
+            "start": place, "end": place, "text": "m", "code": 2322, "category": "error"
+        });
+        for bodies in [[json!([]), json!([])], [json!([]), json!([error])]] {
+            let asking = server.errors(&path, "text", soon());
+            let answering = async {
+                for (wanted, body) in TSSERVER_REQUESTS.iter().zip(&bodies) {
+                    let request = peer.next().await;
+                    assert_eq!(request["params"]["arguments"][0], *wanted);
+                    let result = json!({ "success": true, "body": body });
+                    let id = &request["id"];
+                    peer.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
+                }
+            };
+            let (errors, ()) = tokio::join!(asking, answering);
+            let count = bodies[1].as_array().map(Vec::len);
+            assert_eq!(errors.ok().map(|errors| errors.len()), count);
+        }
+        // Without an answer, what is published counts.
+        let asking = server.errors(&path, "text", soon());
+        let answering = async {
+            let request = peer.next().await;
+            let result = json!({ "success": false });
+            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            peer.publish(&Value::Null, "published").await;
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        assert_eq!(errors.unwrap()[0].message, "published");
     }
 
     #[tokio::test]

@@ -324,7 +324,7 @@ impl LanguageServers {
     /// Does the same. Blocks.
     fn find_server(&self, file: &Path) -> Option<Started> {
         let specs = self.0.site.configured.iter().chain(known_servers());
-        for spec in specs.filter(|spec| spec.language(file).is_some()) {
+        for spec in specs.filter(|spec| spec.language(file).is_some() && !spec.is_foreign(file)) {
             let mut restarts = 0;
             if let Some(known) = self.find_started(spec, file) {
                 restarts = match &*known.phase.borrow() {

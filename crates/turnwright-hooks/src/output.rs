@@ -1,7 +1,7 @@
 //! Reads the reply of one handler from its exit code and its output.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Deserializer, Map, Value};
 
 use crate::event::HookEvent;
 use crate::run::HandlerExit;
@@ -17,6 +17,19 @@ const MAX_REASON_CHARS: usize = 2_000;
 const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
+/// Fields of which a handler's JSON has at least one.
+const ANSWERS: [&str; 7] = [
+    "continue",
+    "decision",
+    "hookSpecificOutput",
+    "permission",
+    "permissionDecision",
+    "suppressOutput",
+    "systemMessage",
+];
+/// The fields with the reason of a decision in the forms of other agents.
+const OTHER_REASONS: [&str; 4] =
+    ["permissionDecisionReason", "agent_message", "user_message", "userMessage"];
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -87,6 +100,11 @@ impl HookVerdict {
         self.stop = self.stop.take().or(other.stop);
     }
 
+    /// Forgets a changed input that is the same as before.
+    pub(crate) fn forget_same_input(&mut self, before: Option<&Value>) {
+        self.updated_input = self.updated_input.take().filter(|(input, _)| before != Some(input));
+    }
+
     /// Adds a line to the text for the model.
     pub fn add_context(&mut self, line: &str) {
         if self.context.is_empty() {
@@ -107,9 +125,10 @@ struct HandlerOutput {
     system_message: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
-    /// Often misplaced here.
-    permission_decision: Option<Value>,
     hook_specific_output: Option<EventOutput>,
+    /// Decisions in the forms of other agents are among these.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -146,7 +165,9 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
             return (verdict, failure);
         }
         Some(REFUSES) => {
-            verdict.refuse(event, reason_in(Some(exit.stderr.clone())));
+            let said = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
+            let reason = said.unwrap_or_else(|| printed_reason(&exit.stdout));
+            verdict.refuse(event, reason_in(Some(reason)));
             return (verdict, None);
         }
         Some(127) => "its program was not found (exit 127)".to_owned(),
@@ -160,6 +181,35 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         None => how,
     };
     (verdict, Some(failure))
+}
+
+/// Returns the JSON of a handler, which may follow lines of a log; `None` if there is none. Text for the model that
+/// happens to be JSON of another kind does not count.
+fn json_in(printed: &str) -> Option<&str> {
+    let later = printed.match_indices("\n{").map(|(at, _)| &printed[at + 1..]);
+    let first = Some(printed).filter(|text| text.starts_with('{'));
+    first.into_iter().chain(later).find(|text| {
+        let mut documents = Deserializer::from_str(text).into_iter::<Map<String, Value>>();
+        let document = documents.next().and_then(Result::ok);
+        document.is_some_and(|fields| ANSWERS.iter().any(|name| fields.contains_key(*name)))
+    })
+}
+
+/// Returns true for JSON that is no answer but text for the model, such as a file that a handler prints.
+fn is_data(printed: &str) -> bool {
+    let fields = serde_json::from_str::<Map<String, Value>>(printed).unwrap_or_default();
+    !fields.is_empty() && !fields.contains_key("hook_event_name")
+}
+
+/// Returns the reason that a refusing handler has printed to stdout instead of stderr.
+fn printed_reason(printed: &str) -> String {
+    let fields = json_in(printed).and_then(|json| {
+        Deserializer::from_str(json).into_iter::<Value>().next().and_then(Result::ok)
+    });
+    let Some(fields) = fields else { return printed.to_owned() };
+    let own = &fields["hookSpecificOutput"]["permissionDecisionReason"];
+    let all = [own, &fields["reason"], &fields["stopReason"], &fields["systemMessage"]];
+    all.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.
@@ -218,30 +268,56 @@ impl HookVerdict {
     /// # Errors
     /// Returns the reason, as a phrase, if a part of it cannot be used.
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
-        if !printed.starts_with('{') {
-            if matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart) {
+        let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
+        let json = match json_in(printed) {
+            Some(json) => json,
+            // It is faulty, or asks for nothing.
+            None if printed.starts_with('{') && !(is_text && is_data(printed)) => printed,
+            None if is_text => {
                 self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
+                return Ok(());
             }
-            return Ok(());
-        }
-        let output: HandlerOutput = serde_json::from_str(printed).map_err(|error| {
+            None => return Ok(()),
+        };
+        let mut outputs = Deserializer::from_str(json).into_iter::<HandlerOutput>();
+        let first = outputs.next().transpose().map_err(|error| {
             format!("its output is no valid JSON, or has a wrong field ({error})")
         })?;
+        // Behind the last one is a log.
+        for output in first.into_iter().chain(outputs.map_while(Result::ok)) {
+            self.read_one(event, output)?;
+        }
+        Ok(())
+    }
+
+    /// Reads one output of a handler. Several of them add up.
+    fn read_one(&mut self, event: HookEvent, output: HandlerOutput) -> Result<(), String> {
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
             self.stop = Some(reason_in(output.stop_reason));
         }
-        let reason = reason_in(output.reason);
+        let is_call = matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest);
+        let mut others = OTHER_REASONS.iter().filter_map(|name| output.others.get(*name)?.as_str());
+        let reason = reason_in(output.reason.or_else(|| others.next().map(str::to_owned)));
         match output.decision.as_deref() {
-            Some("block" | "deny") => self.refuse(event, reason),
+            Some("block" | "deny") => self.refuse(event, reason.clone()),
             Some("approve" | "allow") if event == HookEvent::PreToolUse => {
-                self.decide(Some(HookDecision::Allow), reason);
+                self.decide(Some(HookDecision::Allow), reason.clone());
             }
+            Some("ask") if is_call => self.decide(Some(HookDecision::Ask), reason.clone()),
             _ => {}
         }
-        if output.permission_decision.is_some() {
-            return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
+        // Other agents read it here. Nothing becomes less strict by that.
+        for name in ["permissionDecision", "permission"] {
+            match output.others.get(name).and_then(Value::as_str) {
+                Some("deny") if is_call => self.refuse(event, reason.clone()),
+                Some("ask") if is_call => self.decide(Some(HookDecision::Ask), reason.clone()),
+                Some(_) if name == "permissionDecision" => {
+                    return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
+                }
+                _ => {}
+            }
         }
         self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
     }
@@ -255,12 +331,12 @@ impl HookVerdict {
             self.problems.extend(clean(&what, MAX_QUOTED_CHARS));
         }
         let context = own.additional_context.unwrap_or_default();
-        self.context = clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default();
+        self.add_context(&clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default());
         if event == HookEvent::PreToolUse {
             let decision = own.permission_decision.as_deref().map(parse_decision).transpose()?;
             self.decide(decision.flatten(), reason_in(own.permission_decision_reason));
-            let input = own.updated_input.map(Value::Object);
-            self.updated_input = input.map(|input| (input, String::new()));
+            let input = own.updated_input.map(|input| (Value::Object(input), String::new()));
+            self.updated_input = input.or(self.updated_input.take());
         }
         match own.decision {
             Some(answer) if event == HookEvent::PermissionRequest => self.read_answer(answer),
@@ -364,7 +440,24 @@ mod tests {
                 NO_REASON,
             ),
             (json!({ "hookSpecificOutput": { "permissionDecision": "defer" } }), None, ""),
-            (json!({ "permissionDecision": "deny" }), None, ""),
+            (
+                json!({ "decision": "approve", "reason": "r", "permission": "deny" }),
+                Some(HookDecision::Deny),
+                "r",
+            ),
+            (
+                json!({ "permissionDecision": "deny", "permissionDecisionReason": "why" }),
+                Some(HookDecision::Deny),
+                "why",
+            ),
+            (
+                json!({ "permission": "deny", "agent_message": "why", "user_message": "x" }),
+                Some(HookDecision::Deny),
+                "why",
+            ),
+            (json!({ "decision": "ask", "reason": "r" }), Some(HookDecision::Ask), "r"),
+            (json!({ "permissionDecision": "allow" }), None, ""),
+            (json!({ "permission": "allow" }), None, ""),
             (json!({}), None, ""),
         ] {
             let reply = prints(HookEvent::PreToolUse, &output);
@@ -384,7 +477,7 @@ mod tests {
             ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "or has a wrong field"),
             ("{\"decision\":\"block\",\"reason\":1}", "or has a wrong field"),
             (
-                "{\"permissionDecision\":\"deny\"}",
+                "{\"permissionDecision\":\"allow\"}",
                 "`permissionDecision` belongs into `hookSpecificOutput`",
             ),
             (
@@ -396,6 +489,56 @@ mod tests {
             let said: Vec<_> = failure.into_iter().chain(reply.problems).collect();
             assert!(said.concat().contains(problem), "{output}: {said:?}");
         }
+    }
+
+    #[test]
+    fn json_between_the_lines_of_a_log_counts() {
+        let deny = json!({ "hookSpecificOutput": { "permissionDecision": "deny" } });
+        for printed in [
+            format!("nvm: now using node v22\n{deny}\n"),
+            format!("{{ no json\r\n{deny}"),
+            format!("{deny}\ndone in 3 ms\n"),
+            format!("{{\"suppressOutput\":true}}\n{deny}"),
+            format!("{deny}{{\"continue\":true}}"),
+        ] {
+            let (reply, failure) = exits(HookEvent::PreToolUse, 0, &printed, "");
+            assert_eq!((reply.decision, failure), (Some(HookDecision::Deny), None), "{printed}");
+        }
+        let text = "{\"name\":\"x\"}";
+        assert_eq!(exits(HookEvent::SessionStart, 0, text, "").0.context, text);
+        let passed_on = "{\"hook_event_name\":\"SessionStart\"}";
+        for (event, printed) in [(HookEvent::SessionStart, passed_on), (HookEvent::Stop, text)] {
+            assert_eq!(exits(event, 0, printed, ""), (HookVerdict::default(), None));
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_may_be_printed_to_stdout() {
+        for (stdout, stderr, expected) in [
+            ("no pushes", "", "no pushes"),
+            ("no pushes", " \n", "no pushes"),
+            ("{\"decision\":\"block\",\"reason\":\"why\"}", "", "why"),
+            (
+                "{\"hookSpecificOutput\":{\"permissionDecisionReason\":\"why\"},\"reason\":\"x\"}",
+                "",
+                "why",
+            ),
+            ("a log", "why", "why"),
+            ("", "", NO_REASON),
+        ] {
+            assert_eq!(exits(HookEvent::PreToolUse, 2, stdout, stderr).0.reason, expected);
+        }
+    }
+
+    #[test]
+    fn an_input_that_is_repeated_is_no_change() {
+        let input = json!({ "command": "ls" });
+        let output = json!({ "hookSpecificOutput": { "updatedInput": input } });
+        let mut reply = prints(HookEvent::PreToolUse, &output);
+        reply.forget_same_input(Some(&json!({ "command": "ls -l" })));
+        assert!(reply.updated_input.is_some());
+        reply.forget_same_input(Some(&input));
+        assert_eq!(reply.updated_input, None);
     }
 
     #[test]

@@ -134,7 +134,8 @@ pub async fn run_handlers(
         handlers.iter().map(|handler| handler.run(&input, site, cancel).boxed()).collect();
     let mut verdict = HookVerdict::default();
     let mut verdicts = stream::iter(runs).buffered(MAX_AT_ONCE);
-    while let Some(next) = verdicts.next().await {
+    while let Some(mut next) = verdicts.next().await {
+        next.forget_same_input(occasion.fields.get("tool_input"));
         verdict.add(next);
     }
     verdict

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::event::HookEvent;
 use crate::matcher::{Condition, Matcher};
 use crate::scripts::{HookAction, Script, named_scripts};
+use crate::translate::is_tool_name;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 
@@ -195,6 +196,12 @@ impl HandlerReader<'_> {
             HookGroup::deserialize(value).map_err(|error| format!("{error}. {RIGHT_FORM}"))?;
         let matcher = Matcher::parse(group.matcher.unwrap_or_default())
             .map_err(|error| format!("`matcher`: {}", text::one_line(&error)))?;
+        let rule = Condition::parse(&matcher.text);
+        let tool = rule.as_ref().and_then(Condition::tool_with_pattern);
+        if event.is_about_tool() && tool.is_some_and(is_tool_name) {
+            let what = "`matcher` is compared with the tool's name only, so none of its hooks runs";
+            self.note(&format!("{place}: {what}; write the rule as `if`"));
+        }
         for hook in &group.hooks {
             // Stop here: reading further handlers would also read the files that they name.
             if self.handlers.len() > MAX_HANDLERS {
@@ -326,6 +333,21 @@ mod tests {
         assert_eq!(handlers[0].time_limit, Duration::from_secs(600));
         assert_eq!(handlers[0].condition, None);
         assert!(problems.contains("`timeout` must be") && problems.contains("`if` is no rule"));
+    }
+
+    #[test]
+    fn a_matcher_that_is_a_rule_for_a_tool_is_reported() {
+        for (matcher, expected) in [
+            ("Bash(git commit*)", true),
+            ("exec(git )", true),
+            ("mcp__(a|b)", false),
+            ("(Edit|Write)", false),
+            ("Bash()", false),
+        ] {
+            let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
+            let (_, problems) = read(&json!({ "PreToolUse": [group] }));
+            assert_eq!(problems.contains("write the rule as `if`"), expected, "{matcher}");
+        }
     }
 
     #[test]

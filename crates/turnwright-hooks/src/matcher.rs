@@ -79,6 +79,11 @@ impl Condition {
         is_name.then(|| Condition { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
     }
 
+    /// Returns the tool of a condition that also has a pattern.
+    pub(crate) fn tool_with_pattern(&self) -> Option<&str> {
+        self.pattern.as_ref().map(|_| self.tool.as_str())
+    }
+
     /// Returns true if the condition holds for a call with one of these names and this input.
     pub(crate) fn holds(&self, names: &[String], input: &Value) -> bool {
         if !names.iter().any(|name| fits_wildcard(name, &self.tool)) {
@@ -94,8 +99,19 @@ impl Condition {
     }
 }
 
-/// Returns true if a command line, or one of the commands in it, matches.
+/// Returns true if a variable or a substitution names the program of one of the commands of a line.
+fn has_unknown_program(line: &str) -> bool {
+    line.split([';', '&', '|', '\n']).any(|command| {
+        let mut words = command.split_whitespace().skip_while(|word| is_before_command(word));
+        words.next().is_some_and(|word| word.trim_start_matches('"').starts_with(['$', '`']))
+    })
+}
+
+/// Returns true if a command line, or one of the commands in it, matches, or if that is not clear.
 fn fits_command(line: &str, pattern: &str) -> bool {
+    if has_unknown_program(line) {
+        return true;
+    }
     let parts = line.split(|char: char| ";&|\n(){}`".contains(char));
     let commands = parts.clone().flat_map(commands_in);
     let written = std::iter::once(line).chain(parts).map(|part| part.trim().to_owned());
@@ -193,6 +209,8 @@ mod tests {
             ("Bash(git push *)", json!({ "command": "sudo -u me git push" }), true),
             ("Bash(git push *)", json!({ "command": "timeout 5 /usr/bin/env git push" }), true),
             ("Bash(git push *)", json!({ "command": "bash -c \"git push -f\"" }), true),
+            ("Bash(git push *)", json!({ "command": "$TOOL git push" }), true),
+            ("Bash(git push *)", json!({ "command": "ls; \"$(which git)\" push" }), true),
             ("Bash(git push *)", json!({ "command": "echo $(date) $X ${Y}" }), false),
             ("Bash(git push *)", json!({ "command": "grep 'git push' README.md" }), false),
             ("Bash(git push *)", json!({ "command": "git status" }), false),

@@ -45,8 +45,10 @@ struct OpenedDocument<'a> {
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
 pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
-    let opened = if bytes.starts_with(b"%PDF-") {
-        Some(pdf::open(bytes)?)
+    // Some programs write a byte order mark or empty lines before the PDF.
+    let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let opened = if start.starts_with(b"%PDF-") {
+        Some(pdf::open(start)?)
     } else if bytes.starts_with(b"PK") {
         office::open(bytes)?
     } else {

@@ -166,6 +166,9 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
                 open = open.saturating_sub(usize::from(elements.contains(&name)));
                 writer.end(name);
             }
+            Token::String(words) if writer.in_formula => {
+                writer.formula.push_str(&String::from_utf8_lossy(&words));
+            }
             Token::String(words) if open > 0 => {
                 let words = String::from_utf8_lossy(&words);
                 let is_shared = writer.is_shared;
@@ -186,6 +189,10 @@ struct TextWriter {
     column: usize,
     /// True if the cell refers to a shared text.
     is_shared: bool,
+    /// The formula of the cell of a workbook, which is shown if its result is not stored.
+    formula: String,
+    in_formula: bool,
+    in_cell: bool,
     cell: Repeated,
     row: Repeated,
 }
@@ -234,7 +241,11 @@ impl TextWriter {
                 self.text.push_str(&"\t".repeat(missing));
                 self.column += missing;
                 self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+                self.cell = Repeated { start: self.text.len(), count: 1 };
+                self.formula.clear();
+                self.in_cell = true;
             }
+            b"f" => self.in_formula = self.in_cell && !tag.self_closing,
             _ => {}
         }
     }
@@ -243,7 +254,12 @@ impl TextWriter {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
+            b"f" => self.in_formula = false,
             b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
+                if self.in_cell && self.text.len() == self.cell.start && !self.formula.is_empty() {
+                    self.text.push_str(&format!("={}", self.formula));
+                }
+                self.in_cell = false;
                 self.text.push('\t');
                 self.table_cells = self.table_cells.saturating_sub(1);
                 self.column += 1;

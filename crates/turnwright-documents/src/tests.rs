@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use lopdf::{Document, EncryptionState, EncryptionVersion, Permissions};
+use lopdf::{Document, EncryptionState, EncryptionVersion, Object, Permissions, dictionary};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -303,6 +303,41 @@ fn sheets_and_slides_are_read_in_their_order() {
         ("ppt/slides/slide2.xml", &slide("begin")),
     ]);
     assert_eq!(text_of(&slides), "--- slide 1 ---\nbegin\n\n--- slide 2 ---\nend\n\n");
+}
+
+#[test]
+fn a_formula_is_shown_if_its_result_is_not_stored() {
+    let sheet = "<sheetData><row><c r=\"A1\"><f>SUM(B1:B9)</f><v></v></c>\
+                 <c r=\"B1\"><f>A1&amp;\"x\"</f></c>\
+                 <c r=\"C1\"><f>1+1</f><v>2</v></c><c r=\"D1\"><v>3</v></c></row></sheetData>";
+    let text = text_of(&workbook(sheet));
+    assert!(text.contains("\n=SUM(B1:B9)\t=A1&\"x\"\t2\t3\n"), "{text}");
+    let fraction = "<w:p><m:f><m:num><m:t>1</m:t></m:num><m:den><m:t>2</m:t></m:den></m:f></w:p>";
+    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "12\n\n");
+}
+
+#[test]
+fn fields_of_a_form_and_remarks_follow_the_text_of_their_page() {
+    let text = Object::string_literal::<&str>;
+    let mut document = Document::load_mem(&pdf(&["BT /F1 12 Tf (Form) Tj ET"])).unwrap();
+    let filled = dictionary! { "T" => text("Name"), "V" => lopdf::text_string("Zoë") };
+    let parent = document.add_object(filled);
+    let annotations = [
+        dictionary! { "Subtype" => "Widget", "Parent" => parent },
+        dictionary! { "Subtype" => "Widget", "T" => text("Name"), "V" => text("") },
+        dictionary! { "Subtype" => "Widget", "TU" => text("Agree?"), "T" => text("x"), "AS" => "Yes" },
+        dictionary! { "Subtype" => "Widget", "T" => text("x"), "AS" => "Off", "V" => "Yes" },
+        dictionary! { "Subtype" => "Link", "Contents" => text("no") },
+        dictionary! { "Subtype" => "Text", "T" => text("Me"), "Contents" => text("why?") },
+    ];
+    let all = annotations.map(Object::Dictionary).to_vec();
+    let page = document.page_iter().next().unwrap();
+    document.get_dictionary_mut(page).unwrap().set("Annots", all);
+    let mut bytes = b"\xef\xbb\xbf\r\n".to_vec();
+    document.save_to(&mut bytes).unwrap();
+    let expected =
+        "--- page 1 ---\nForm\n\n[fields and remarks]\nName: Zoë\nAgree?: Yes\nMe: why?\n\n";
+    assert_eq!(text_of(&bytes), expected);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! after the user's own, with the files that they import: `@docs/style.md` in a line of text stands for that file.
 //! They are untrusted data from the author of the project.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::files::{FileHead, read_head};
 
@@ -150,14 +150,22 @@ fn imported_paths(text: &str) -> Vec<&str> {
         }
     }
     found.extend(Some(text.trim_end()).filter(|text| is_link_text(text)));
+    found.retain(|path| is_relative(path));
     found.truncate(MAX_IMPORTS);
     found
+}
+
+/// Returns true for a path that starts at the folder of its text. On Windows, only looking at another one may connect
+/// to another machine.
+fn is_relative(path: &str) -> bool {
+    let first = Path::new(path).components().next();
+    !matches!(first, Some(Component::Prefix(_) | Component::RootDir))
 }
 
 /// Returns true if a text is that of a symbolic link, as git leaves it where it makes none: a path.
 fn is_link_text(text: &str) -> bool {
     let is_markdown = Path::new(text).extension().is_some_and(|ending| ending == "md");
-    is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['/', '~', '@'])
+    is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
 }
 
 fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
@@ -180,7 +188,7 @@ fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
             let path = path
                 .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
                 .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
-            if !path.is_empty() && !path.starts_with(['/', '~']) && !found.contains(&path) {
+            if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
                 found.push(path);
             }
         }
@@ -312,6 +320,19 @@ mod tests {
             &["ws/AGENTS.md CLAUDE.md", "ws/CLAUDE.md c", "ws/a/CLAUDE.md ../d.md\n"],
         );
         check(&[("ws/AGENTS.md", "../out.md"), ("out.md", "x")], &["ws/AGENTS.md ../out.md"]);
+    }
+
+    #[test]
+    fn no_import_is_looked_for_on_another_machine() {
+        let texts = ["@/a/b.md", "/a/b.md"];
+        #[cfg(windows)]
+        let shares = [r"@\\host\share\b.md", r"\\host\share\b.md", r"@C:\b.md", r"\b.md"];
+        #[cfg(unix)]
+        let shares: [&str; 0] = [];
+        for text in texts.into_iter().chain(shares) {
+            assert!(imported_paths(text).is_empty(), "{text}");
+        }
+        assert_eq!(imported_paths("@a.md @../b.md @./c.md"), ["a.md", "../b.md", "./c.md"]);
     }
 
     #[test]

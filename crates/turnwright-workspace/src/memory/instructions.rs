@@ -322,17 +322,13 @@ mod tests {
         check(&[("ws/AGENTS.md", "../out.md"), ("out.md", "x")], &["ws/AGENTS.md ../out.md"]);
     }
 
+    #[cfg(windows)]
     #[test]
-    fn no_import_is_looked_for_on_another_machine() {
-        let texts = ["@/a/b.md", "/a/b.md"];
-        #[cfg(windows)]
-        let shares = [r"@\\host\share\b.md", r"\\host\share\b.md", r"@C:\b.md", r"\b.md"];
-        #[cfg(unix)]
-        let shares: [&str; 0] = [];
-        for text in texts.into_iter().chain(shares) {
-            assert!(imported_paths(text).is_empty(), "{text}");
+    fn no_import_is_looked_for_on_another_machine_or_drive() {
+        for path in [r"\\host\share\b.md", "//host/share/b.md", r"C:\b.md", "C:b.md", r"\b.md"] {
+            assert!(imported_paths(path).is_empty(), "{path}");
+            assert!(imported_paths(&format!("@{path}")).is_empty(), "{path}");
         }
-        assert_eq!(imported_paths("@a.md @../b.md @./c.md"), ["a.md", "../b.md", "./c.md"]);
     }
 
     #[test]
@@ -380,7 +376,7 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 12] = [
+        let table: [(&str, &[&str]); 13] = [
             ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
             ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
@@ -391,6 +387,7 @@ mod tests {
             ("```\n@a\n~~~\n@b\n```\n@c", &["c"]),
             ("~~~\n@never closed", &[]),
             ("@/etc/passwd @~/.ssh/id_ed25519", &[]),
+            ("/etc/a.md", &[]),
             ("@../up.md @./here.md", &["../up.md", "./here.md"]),
             ("", &[]),
         ];

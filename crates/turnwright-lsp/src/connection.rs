@@ -237,7 +237,11 @@ mod tests {
             ("client/unregisterCapability", "unregisterations", "2", false),
         ] {
             let changes = json!({ name: [{ "id": id, "method": "textDocument/diagnostic" }] });
-            say(&mut output, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": changes })).await;
+            say(
+                &mut output,
+                &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": changes }),
+            )
+            .await;
             next(&mut frames).await;
             assert_eq!(connection.state.borrow().wants_pulls(), is_on, "{method} {id}");
         }

@@ -157,7 +157,10 @@ async fn initialize(
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
-        takes_compiler_requests: commands.into_iter().flatten().any(|name| name == COMPILER_COMMAND),
+        takes_compiler_requests: commands
+            .into_iter()
+            .flatten()
+            .any(|name| name == COMPILER_COMMAND),
     })
 }
 
@@ -482,9 +485,11 @@ mod tests {
         peer.next().await;
         let asking = server.errors(&path, "text", soon());
         let answering = async {
-            for errors in [json!([]), json!([{ "start": { "line": 2, "offset": 9 },
-                "end": { "line": 2, "offset": 13 }, "text": "no", "code": 2322, "category": "error" }])]
-            {
+            for errors in [
+                json!([]),
+                json!([{ "start": { "line": 2, "offset": 9 },
+                "end": { "line": 2, "offset": 13 }, "text": "no", "code": 2322, "category": "error" }]),
+            ] {
                 let request = peer.next().await;
                 assert_eq!(request["params"]["command"], COMPILER_COMMAND);
                 let result = json!({ "body": errors });

@@ -23,12 +23,8 @@ use turnwright_workspace::exec::Environment;
 pub const SERVERS_FILE: &str = ".mcp.json";
 
 /// The names that editors have for the project's folder.
-const FOLDER_NAMES: [&str; 4] = [
-    "${workspaceFolder}",
-    "${workspaceRoot}",
-    "${CLAUDE_PROJECT_DIR}",
-    "${CLAUDE_PROJECT_DIR:-.}",
-];
+const FOLDER_NAMES: [&str; 4] =
+    ["${workspaceFolder}", "${workspaceRoot}", "${CLAUDE_PROJECT_DIR}", "${CLAUDE_PROJECT_DIR:-.}"];
 /// The most servers of one file.
 const MAX_SERVERS: usize = 50;
 /// The longest name of a server, in bytes.

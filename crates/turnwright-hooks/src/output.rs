@@ -49,6 +49,9 @@ pub struct HookVerdict {
     pub problems: Vec<String>,
     /// The reason why the turn must end, if it must.
     pub stop: Option<String>,
+    /// True if a handler was waited for, so that files may have changed. Recordings do not have it.
+    #[serde(skip)]
+    pub has_run: bool,
 }
 
 impl HookVerdict {
@@ -85,6 +88,7 @@ impl HookVerdict {
         self.messages.extend(other.messages);
         self.problems.extend(other.problems);
         self.stop = self.stop.take().or(other.stop);
+        self.has_run |= other.has_run;
     }
 
     /// Adds a line to the text for the model.

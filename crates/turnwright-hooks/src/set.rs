@@ -116,7 +116,8 @@ impl Handler {
             verdict = HookVerdict { problems: verdict.problems, ..HookVerdict::default() };
         }
         if let Some(why) = failure {
-            let end = if blocks { "" } else { "; nothing was stopped because of that" };
+            let is_stopped = blocks || verdict.decision.is_some() || verdict.block.is_some();
+            let end = if is_stopped { "" } else { "; nothing was stopped because of that" };
             verdict.problems.insert(0, format!("{why}{end}"));
             if blocks {
                 verdict.refuse(self.event, why);

@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -86,7 +87,7 @@ async fn connect(
     hosts: &CommandHosts,
 ) -> Result<TcpStream, DialError> {
     let connected = match hosts.admit(target).await {
-        Ok(access) => (proxy.dial)(target.clone(), access).await,
+        Ok(access) => (proxy.dial)(target.clone(), access, Arc::clone(&proxy.lookups)).await,
         Err(why) => Err(DialError::Refused(why)),
     };
     connected.inspect_err(|error| {
@@ -280,7 +281,6 @@ async fn answer_socks(client: &mut TcpStream, code: u8) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::sync::Arc;
 
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
@@ -299,7 +299,7 @@ mod tests {
         let port = echo.local_addr().unwrap().port();
         let listener = TcpListener::bind(local).await.unwrap();
         let mut proxy = CommandProxy::new(listener, needs_token).unwrap();
-        proxy.dial = |target, _| {
+        proxy.dial = |target, _, _| {
             Box::pin(
                 async move { Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, target.port)).await?) },
             )

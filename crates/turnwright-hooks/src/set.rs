@@ -185,8 +185,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_guard_that_was_withheld_or_has_failed_has_not_run_once() {
-        let hook = json!({ "command": "/no/such/hook", "args": [], "once": true, "onFailure": "block" });
-        let set = set(&json!({ "PreToolUse": [{ "hooks": [hook] }] }));
+        let set = set(&json!({ "PreToolUse": [{ "hooks": [
+            { "command": "/no/such/hook", "args": [], "once": true, "onFailure": "block" },
+        ] }] }));
         let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
         for confines_all in [true, true, false, false] {
             let site = HookSite {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
 use crate::process::{Launch, ServerProcess};
-use crate::protocol::{DELETED, Encoding, Problem, errors_in, uri};
+use crate::protocol::{DELETED, Encoding, Problem, compiler_errors, errors_in, uri};
 use crate::report::DiagnosticSource;
 use crate::state::Document;
 use turnwright_rpc::RequestError;
@@ -36,6 +36,9 @@ const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 const MAX_WAIT: Duration = Duration::from_secs(60);
 pub(crate) const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
+const UNREADABLE: &str = "its answer cannot be read";
+/// The command with which servers for TypeScript pass a request on to the compiler.
+const COMPILER_COMMAND: &str = "typescript.tsserverRequest";
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub(crate) struct Server {
     encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
+    /// True if the server passes requests on to the TypeScript compiler.
+    takes_compiler_requests: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
@@ -145,12 +150,14 @@ async fn initialize(
     let capabilities = &answer["capabilities"];
     let sync = &capabilities["textDocumentSync"];
     let save = &sync["save"];
+    let commands = capabilities["executeCommandProvider"]["commands"].as_array();
     Ok(Server {
         spec: Arc::clone(spec),
         connection: Arc::clone(connection),
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
+        takes_compiler_requests: commands.into_iter().flatten().any(|name| name == COMPILER_COMMAND),
     })
 }
 
@@ -258,18 +265,36 @@ impl Server {
     async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
         self.loaded().await;
         let state = &self.connection.state;
-        let wants_pulls = state.borrow().wants_pulls;
-        if self.can_pull || wants_pulls {
-            let mut errors = self.pull(file).await?;
-            errors.extend(state.borrow().published(file, version).unwrap_or_default());
-            return Ok(errors);
+        if self.takes_compiler_requests {
+            return self.compiler_errors(file).await;
         }
         loop {
+            // A server may register for this at any time after its start.
+            let can_pull = self.can_pull || state.borrow().wants_pulls();
+            if can_pull {
+                let mut errors = self.pull(file).await?;
+                errors.extend(state.borrow().published(file, version).unwrap_or_default());
+                return Ok(errors);
+            }
             if let Some(errors) = state.borrow().published(file, version) {
                 return Ok(errors);
             }
             sleep(STATE_PAUSE).await;
         }
+    }
+
+    /// Asks the compiler behind a TypeScript server for the errors of a document. The server itself publishes nothing
+    /// for a text without errors if there were none before.
+    async fn compiler_errors(&self, file: &Path) -> Result<Vec<Problem>, String> {
+        let mut errors = Vec::new();
+        for request in ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"] {
+            let arguments = json!([request, { "file": uri(file) }]);
+            let params = json!({ "command": COMPILER_COMMAND, "arguments": arguments });
+            let asking = self.connection.request("workspace/executeCommand", params, MAX_WAIT);
+            let answer = asking.await.map_err(|error| shown_words(&error.to_string()))?;
+            errors.extend(compiler_errors(&answer["body"]).ok_or(UNREADABLE)?);
+        }
+        Ok(errors)
     }
 
     /// Asks the server for the errors of a document.
@@ -279,7 +304,7 @@ impl Server {
             match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
                 Ok(report) => {
                     let errors = errors_in(&report["items"]);
-                    return errors.ok_or_else(|| "its answer cannot be read".to_owned());
+                    return errors.ok_or_else(|| UNREADABLE.to_owned());
                 }
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
@@ -446,6 +471,30 @@ mod tests {
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
         assert!(server.errors(&path, "text", soon()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_compiler_behind_a_typescript_server_is_asked() {
+        let commands = json!({ "executeCommandProvider": { "commands": [COMPILER_COMMAND] } });
+        let (server, mut peer, _tasks) = started(&commands).await;
+        let path = file();
+        server.show(&path, "text");
+        peer.next().await;
+        let asking = server.errors(&path, "text", soon());
+        let answering = async {
+            for errors in [json!([]), json!([{ "start": { "line": 2, "offset": 9 },
+                "end": { "line": 2, "offset": 13 }, "text": "no", "code": 2322, "category": "error" }])]
+            {
+                let request = peer.next().await;
+                assert_eq!(request["params"]["command"], COMPILER_COMMAND);
+                let result = json!({ "body": errors });
+                peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            }
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        let found = errors.unwrap().remove(0);
+        assert_eq!((found.range.start.line, found.range.start.character), (1, 8));
+        assert_eq!((&*found.code, &*found.message), ("2322", "no"));
     }
 
     #[tokio::test]

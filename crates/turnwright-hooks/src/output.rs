@@ -49,6 +49,9 @@ pub struct HookVerdict {
     pub problems: Vec<String>,
     /// The reason why the turn must end, if it must.
     pub stop: Option<String>,
+    /// True if a handler was waited for, so that files may have changed. Recordings do not have it.
+    #[serde(skip)]
+    pub has_run: bool,
 }
 
 impl HookVerdict {
@@ -85,6 +88,7 @@ impl HookVerdict {
         self.messages.extend(other.messages);
         self.problems.extend(other.problems);
         self.stop = self.stop.take().or(other.stop);
+        self.has_run |= other.has_run;
     }
 
     /// Adds a line to the text for the model.
@@ -225,6 +229,7 @@ impl HookVerdict {
             return Ok(());
         }
         let output: HandlerOutput = serde_json::from_str(printed).map_err(|error| {
+            self.read_refusal(event, printed);
             format!("its output is no valid JSON, or has a wrong field ({error})")
         })?;
         let message = output.system_message.unwrap_or_default();
@@ -241,9 +246,34 @@ impl HookVerdict {
             _ => {}
         }
         if output.permission_decision.is_some() {
+            self.read_refusal(event, printed);
             return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
         }
         self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
+    }
+
+    /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
+    /// yes.
+    fn read_refusal(&mut self, event: HookEvent, printed: &str) {
+        let output: Value = serde_json::from_str(printed).unwrap_or_default();
+        let own = &output["hookSpecificOutput"];
+        let decisions = [
+            &output["decision"],
+            &output["permissionDecision"],
+            &own["permissionDecision"],
+            &own["decision"],
+            &own["decision"]["behavior"],
+        ];
+        let mut words = decisions.into_iter().filter_map(Value::as_str);
+        let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
+        let named = "permissionDecisionReason";
+        let reasons = [&output["reason"], &output[named], &own[named]];
+        let reason = reasons.into_iter().find_map(Value::as_str).map(str::to_owned);
+        if event.is_guarded() && refuses {
+            self.refuse(event, reason_in(reason));
+        } else if event == HookEvent::PreToolUse && words.any(|word| word == "ask") {
+            self.decide(Some(HookDecision::Ask), reason_in(reason));
+        }
     }
 
     fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
@@ -364,7 +394,7 @@ mod tests {
                 NO_REASON,
             ),
             (json!({ "hookSpecificOutput": { "permissionDecision": "defer" } }), None, ""),
-            (json!({ "permissionDecision": "deny" }), None, ""),
+            (json!({ "permissionDecision": "allow" }), None, ""),
             (json!({}), None, ""),
         ] {
             let reply = prints(HookEvent::PreToolUse, &output);
@@ -396,6 +426,33 @@ mod tests {
             let said: Vec<_> = failure.into_iter().chain(reply.problems).collect();
             assert!(said.concat().contains(problem), "{output}: {said:?}");
         }
+    }
+
+    #[test]
+    fn a_mistake_does_not_turn_a_refusal_into_a_yes() {
+        for (output, decision, reason) in [
+            (json!({ "permissionDecision": "deny", "reason": "r" }), Some(HookDecision::Deny), "r"),
+            (json!({ "permissionDecision": "ask" }), Some(HookDecision::Ask), NO_REASON),
+            (json!({ "decision": "block", "reason": 1 }), Some(HookDecision::Deny), NO_REASON),
+            (json!({ "decision": "approve", "reason": 1 }), None, ""),
+            (
+                json!({ "hookSpecificOutput": { "decision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "continue": "x", "hookSpecificOutput": { "permissionDecision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+        ] {
+            let (reply, failure) = exits(HookEvent::PreToolUse, 0, &output.to_string(), "");
+            assert_eq!((reply.decision, reply.reason.as_str()), (decision, reason), "{output}");
+            assert!(failure.is_some(), "{output}");
+        }
+        let wrong = json!({ "decision": "block", "reason": 1 });
+        let prompt = prints(HookEvent::UserPromptSubmit, &wrong);
+        assert_eq!(prompt.block.as_deref(), Some(NO_REASON));
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Handler {
         let fault = failure.as_ref().or(verdict.problems.first());
         let result = text::clip(fault.map_or("ok", String::as_str), MAX_RESULT_CHARS);
         *self.last.lock() = Some(result);
-        if !is_withheld && !(blocks && failure.is_some()) {
+        if !(is_withheld || blocks && failure.is_some()) {
             self.has_run.store(true, Ordering::Relaxed);
         }
         if self.in_background {

@@ -77,10 +77,8 @@ fn closed(environment: Environment, stop: CancellationToken) -> LanguageServers 
 #[tokio::test]
 async fn the_errors_of_other_files_may_depend_on_an_edit_until_it_is_compared() {
     let servers = closed(Environment::default(), CancellationToken::new());
-    let files = ["/w/a.go", "/w/b.go"].map(|path| FileBefore {
-        path: path.into(),
-        errors: ErrorsBefore::Known(Vec::new()),
-    });
+    let files = ["/w/a.go", "/w/b.go"]
+        .map(|path| FileBefore { path: path.into(), errors: ErrorsBefore::Known(Vec::new()) });
     for (file, is_noted) in files.iter().zip([false, true]) {
         servers.0.state.send_modify(|state| {
             state.edited.push(Edited { file: file.clone(), is_due: true });

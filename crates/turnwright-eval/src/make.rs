@@ -252,6 +252,11 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
             cwd: read::session(connection, id)?.cwd,
         })
     })?;
+    if let Some(why) = &facts.start.incomplete {
+        return Err(EvalError::unusable(format!(
+            "The start of this session is not complete: {why}. Give --commit."
+        )));
+    }
     if facts.start.commit.is_empty() {
         return Err(EvalError::unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
@@ -259,12 +264,7 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
             env!("CARGO_PKG_VERSION")
         )));
     }
-    match &facts.start.incomplete {
-        None => Ok(facts),
-        Some(why) => Err(EvalError::unusable(format!(
-            "The start of this session is not complete: {why}. Give --commit."
-        ))),
-    }
+    Ok(facts)
 }
 
 #[cfg(test)]

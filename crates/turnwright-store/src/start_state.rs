@@ -38,7 +38,13 @@ pub fn start_state(
     let query = "SELECT start FROM sessions WHERE key = ?";
     let text: Option<String> =
         connection.query_row(query, [session], |row| row.get(0)).optional()?.flatten();
-    Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
+    Ok(text.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| of_another_version())))
+}
+
+/// Stands for a state that was stored in a form that is not known.
+fn of_another_version() -> StartState {
+    let why = "another version of this program has stored it in its own form";
+    StartState { incomplete: Some(why.to_owned()), ..StartState::default() }
 }
 
 /// The first prompt of a session, as the user typed it.
@@ -73,5 +79,15 @@ mod tests {
             Ok((start_state(connection, key)?, first_prompt(connection, key)?))
         });
         assert_eq!(found.unwrap(), (Some(state), None));
+    }
+
+    #[test]
+    fn the_form_of_another_version_is_no_error() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE sessions (key INTEGER, start TEXT)").unwrap();
+        let old = r#"{"commit":"c","patch":"hash","untracked":[["a","hash"]],"incomplete":null}"#;
+        connection.execute("INSERT INTO sessions VALUES (1, ?)", [old]).unwrap();
+        assert_eq!(start_state(&connection, 1).unwrap(), Some(of_another_version()));
+        assert_eq!(start_state(&connection, 2).unwrap(), None);
     }
 }

@@ -32,11 +32,11 @@ const EVERYTHING: &[&str] = &["*"];
 /// The crates that each crate may depend on, as in the diagram of `ARCHITECTURE.md`.
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
-    ("turnwright-documents", &[]),
     ("turnwright-http", &[]),
     ("turnwright-rpc", &[]),
     ("turnwright-sandbox", &[]),
     ("turnwright-testing", &[]),
+    ("turnwright-documents", &["turnwright-types"]),
     ("turnwright-llm", &["turnwright-http", "turnwright-types"]),
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),

@@ -8,6 +8,7 @@ use html5gum::{StartTag, Token, Tokenizer};
 use zip::ZipArchive;
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
+use turnwright_types::text;
 
 /// The highest column to which a cell is aligned. Cells further right directly follow the one before them.
 const MAX_COLUMNS: usize = 256;
@@ -168,8 +169,9 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
             }
             Token::String(words) if open > 0 => {
                 let words = String::from_utf8_lossy(&words);
-                let is_shared = writer.is_shared;
-                writer.text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
+                let shown = if writer.is_shared { shared_text(shared, &words) } else { &words };
+                // One text may be as large as its file.
+                writer.text.push_str(text::prefix(shown, MAX_TEXT_BYTES));
             }
             _ => {}
         }

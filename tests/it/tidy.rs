@@ -36,11 +36,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-rpc", &[]),
     ("turnwright-sandbox", &[]),
     ("turnwright-testing", &[]),
-    ("turnwright-documents", &["turnwright-types"]),
     ("turnwright-llm", &["turnwright-http", "turnwright-types"]),
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),
     ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
+    ("turnwright-documents", &["turnwright-types", "turnwright-workspace"]),
     ("turnwright-proxy", &["turnwright-http", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-guard",

@@ -1,5 +1,5 @@
-//! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input and knows
-//! the entities of XML. It makes names lower case.
+//! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input, knows
+//! the entities of XML, and makes names lower case.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -213,7 +213,8 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
             }
             XmlPart::Text(words) if open > 0 => {
                 let words = String::from_utf8_lossy(words);
-                let shown: &str = if writer.is_shared { shared_text(shared, &words) } else { &words };
+                let shown: &str =
+                    if writer.is_shared { shared_text(shared, &words) } else { &words };
                 // One text may be as large as its file.
                 writer.text.push_str(text::prefix(shown, MAX_TEXT_BYTES));
             }

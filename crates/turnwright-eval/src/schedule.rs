@@ -163,7 +163,11 @@ fn missing_trials<'a>(
     let mut missing = Vec::new();
     for run in 1..=plan.runs {
         for start in starts {
-            for model in &plan.models {
+            for (index, model) in plan.models.iter().enumerate() {
+                // One that is named twice is the same.
+                if plan.models[..index].contains(model) {
+                    continue;
+                }
                 let trial = Trial { start, model, run, until };
                 let blank = trial.blank_line();
                 match lines.iter().find(|line| line.key() == blank.key()) {
@@ -245,7 +249,7 @@ mod tests {
         workplace.waits = [Duration::ZERO; 2];
         let mut plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
-            models: vec!["m".to_owned()],
+            models: vec!["m".to_owned(), "m".to_owned()],
             runs: 1,
             jobs: 1,
             out: place.join("out"),

@@ -26,7 +26,7 @@ pub struct Summary {
 /// The trials of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
-    /// The model and the settings that were changed for the run, with more if other columns of the folder have the same.
+    /// The model and the settings that were changed for the run, with more if other columns have the same.
     pub name: String,
     #[serde(flatten)]
     pub variant: Variant,

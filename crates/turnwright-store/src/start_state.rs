@@ -8,8 +8,8 @@ use crate::blobs::put_file_content;
 use crate::read::blob_by_hash;
 use turnwright_types::hash::sha256_hex;
 
-/// The state of a project in a git repository. Its column has the hash of the changes, which are a blob: all writes to a
-/// session's row would write them again.
+/// The state of a project in a git repository. Its column has the hash of the changes, which are a blob: writes to
+/// the session's row would write them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartState {
     /// The id of the commit.

@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_millis(200);
 const PLACES: &str = "rev-parse --show-toplevel HEAD --git-path index --git-path objects";
 /// Names the new files in the index, so that a patch has them, too.
 const ADD_NEW_FILES: &str = "add --intent-to-add .";
-/// Prints the files in the patch: the numbers of new and of old lines, which are dashes for a binary file, and the name.
+/// Prints the files in the patch: the numbers of new and old lines, which are dashes for a binary file, and the name.
 const CHANGED_FILES: &str = "diff --no-ext-diff --no-textconv --numstat --no-renames \
                              --ignore-submodules=dirty -z HEAD --";
 /// Prints a patch that `git apply` takes, whatever the user's settings of diffs are.

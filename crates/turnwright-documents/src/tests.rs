@@ -349,6 +349,26 @@ fn cells_of_a_notebook_are_read_with_their_outputs() {
 }
 
 #[test]
+fn a_text_is_cut_wherever_it_is_too_long() {
+    let long = "é".repeat(MAX_TEXT_BYTES / 2 + 9);
+    let book = format!(r#"{{"nbformat":4,"cells":[{{"source":"{long}"}},{{"source":"x"}}]}}"#);
+    let text = text_of(book.as_bytes());
+    assert!(text.ends_with("é\n\n[cut here: there is more text than 4 MiB]\n"));
+    assert!(text.len() < MAX_TEXT_BYTES + 99 && !text.contains("cell 2"));
+    let shared = "x".repeat(MAX_UNPACKED_BYTES / 2);
+    let strings = format!("<sst><si><t>{shared}</t></si></sst>");
+    let cells = "<c t=\"s\"><v>0</v></c>".repeat(99);
+    let workbook = archive(&[
+        ("xl/workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
+        ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"a.xml\"/>"),
+        ("xl/sharedStrings.xml", &strings),
+        ("xl/a.xml", &cells),
+    ]);
+    let text = text_of(&workbook);
+    assert!(text.ends_with("more text than 4 MiB]\n") && text.len() < MAX_TEXT_BYTES + 99);
+}
+
+#[test]
 fn other_files_are_no_documents() {
     for bytes in [&archive(&[("a.txt", "x")])[..], b"PK\x03\x04", b"{\"a\":1}", b"", b"text"] {
         assert_eq!(extract(bytes, None), Ok(None), "{bytes:?}");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -55,6 +56,8 @@ pub struct Handler {
     /// True if a failure counts as a refusal.
     pub(crate) blocks_on_failure: bool,
     pub(crate) runs_once: bool,
+    /// True once the handler has run. A run that was withheld, or whose failure refuses, does not count.
+    pub(crate) has_run: AtomicBool,
     /// True if the session does not wait for the handler.
     pub in_background: bool,
     /// The project files that the command names, as they were when the hook file was read.
@@ -259,6 +262,7 @@ impl HandlerReader<'_> {
             time_limit: event.time_limit(limit),
             blocks_on_failure: fields.on_failure.as_deref() == Some("block"),
             runs_once: fields.once == Some(true),
+            has_run: AtomicBool::new(false),
             in_background: fields.r#async == Some(true),
             scripts,
             last: Mutex::default(),

@@ -57,12 +57,11 @@ pub(crate) struct Condition {
 /// The fields of an input that a pattern is compared with.
 const COMPARED_FIELDS: [&str; 5] = ["command", "file_path", "path", "url", "pattern"];
 /// Keywords of the shell behind which a command follows.
-const KEYWORDS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "time", "until", "while"];
+const KEYWORDS: [&str; 8] = ["!", "do", "elif", "else", "if", "then", "until", "while"];
 /// Programs that run the command that follows them, behind options and other words or in quotes.
-const RUNNERS: [&str; 18] = [
-    "bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "nice", "nohup", "setsid",
-    "sh", "stdbuf", "sudo", "timeout", "unbuffer", "xargs", "zsh",
-];
+const RUNNERS: &str = "ash bash builtin busybox chroot chrt command coproc csh dash doas env eval exec fakeroot find \
+                       fish flock ionice ksh nice nohup parallel pkexec runuser script setsid sh stdbuf strace su \
+                       sudo systemd-run taskset time timeout trap unbuffer unshare watch xargs zsh";
 /// The most words of a part of a line at which a command may begin.
 const MAX_BEGINNINGS: usize = 32;
 
@@ -130,8 +129,11 @@ fn commands_in(part: &str) -> Vec<String> {
     let before = all.iter().take_while(|word| is_before_command(word)).count();
     let words = &all[before..];
     let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
-    // A value in quotes may have several words.
-    let is_unclear = RUNNERS.contains(&program) || before > 0 && part.contains(['"', '\'']);
+    // A value in quotes may have several words, and the target of a redirection may be one.
+    let is_redirected = words.first().is_some_and(|word| word.contains(['<', '>']));
+    let is_unclear = is_redirected
+        || RUNNERS.split_whitespace().any(|runner| runner == program)
+        || before > 0 && part.contains(['"', '\'']);
     let most = if is_unclear { MAX_BEGINNINGS } else { 1 };
     (0..words.len().min(most)).map(|first| words[first..].join(" ")).collect()
 }
@@ -211,6 +213,10 @@ mod tests {
             ("Bash(git push *)", json!({ "command": "bash -c \"git push -f\"" }), true),
             ("Bash(git push *)", json!({ "command": "$TOOL git push" }), true),
             ("Bash(git push *)", json!({ "command": "ls; \"$(which git)\" push" }), true),
+            ("Bash(git push *)", json!({ "command": "find . -name x -exec git push {} +" }), true),
+            ("Bash(git push *)", json!({ "command": "time -p git push" }), true),
+            ("Bash(git push *)", json!({ "command": "> log git push x" }), true),
+            ("Bash(git push *)", json!({ "command": "2>log git push x" }), true),
             ("Bash(git push *)", json!({ "command": "echo $(date) $X ${Y}" }), false),
             ("Bash(git push *)", json!({ "command": "grep 'git push' README.md" }), false),
             ("Bash(git push *)", json!({ "command": "git status" }), false),

@@ -27,9 +27,6 @@ const ANSWERS: [&str; 7] = [
     "suppressOutput",
     "systemMessage",
 ];
-/// The fields with the reason of a decision in the forms of other agents.
-const OTHER_REASONS: [&str; 4] =
-    ["permissionDecisionReason", "agent_message", "user_message", "userMessage"];
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -62,6 +59,9 @@ pub struct HookVerdict {
     pub problems: Vec<String>,
     /// The reason why the turn must end, if it must.
     pub stop: Option<String>,
+    /// True if a handler was waited for, so that files may have changed. Recordings do not have it.
+    #[serde(skip)]
+    pub has_run: bool,
 }
 
 impl HookVerdict {
@@ -98,6 +98,7 @@ impl HookVerdict {
         self.messages.extend(other.messages);
         self.problems.extend(other.problems);
         self.stop = self.stop.take().or(other.stop);
+        self.has_run |= other.has_run;
     }
 
     /// Forgets a changed input that is the same as before.
@@ -125,10 +126,9 @@ struct HandlerOutput {
     system_message: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
+    /// Often misplaced here.
+    permission_decision: Option<Value>,
     hook_specific_output: Option<EventOutput>,
-    /// Decisions in the forms of other agents are among these.
-    #[serde(flatten)]
-    others: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -203,13 +203,24 @@ fn is_data(printed: &str) -> bool {
 
 /// Returns the reason that a refusing handler has printed to stdout instead of stderr.
 fn printed_reason(printed: &str) -> String {
-    let fields = json_in(printed).and_then(|json| {
-        Deserializer::from_str(json).into_iter::<Value>().next().and_then(Result::ok)
-    });
-    let Some(fields) = fields else { return printed.to_owned() };
-    let own = &fields["hookSpecificOutput"]["permissionDecisionReason"];
-    let all = [own, &fields["reason"], &fields["stopReason"], &fields["systemMessage"]];
-    all.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
+    let json = json_in(printed).unwrap_or_default();
+    match Deserializer::from_str(json).into_iter::<Value>().next() {
+        Some(Ok(output)) => reason_of(&output).unwrap_or_default(),
+        _ => printed.to_owned(),
+    }
+}
+
+/// Returns the reason in an output, in whichever form.
+fn reason_of(output: &Value) -> Option<String> {
+    let named = "permissionDecisionReason";
+    let all = [
+        &output["reason"],
+        &output[named],
+        &output["hookSpecificOutput"][named],
+        &output["agent_message"],
+        &output["user_message"],
+    ];
+    all.into_iter().find_map(Value::as_str).map(str::to_owned)
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.
@@ -234,6 +245,10 @@ fn clean(text: &str, most: usize) -> Option<String> {
 fn reason_in(text: Option<String>) -> String {
     let reason = clean(&text.unwrap_or_default(), MAX_REASON_CHARS);
     reason.unwrap_or_else(|| NO_REASON.to_owned())
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    format!("its output is no valid JSON, or has a wrong field ({error})")
 }
 
 impl HookVerdict {
@@ -279,47 +294,67 @@ impl HookVerdict {
             }
             None => return Ok(()),
         };
-        let mut outputs = Deserializer::from_str(json).into_iter::<HandlerOutput>();
-        let first = outputs.next().transpose().map_err(|error| {
-            format!("its output is no valid JSON, or has a wrong field ({error})")
-        })?;
-        // Behind the last one is a log.
-        for output in first.into_iter().chain(outputs.map_while(Result::ok)) {
-            self.read_one(event, output)?;
+        let mut documents = Deserializer::from_str(json).into_iter::<Value>();
+        let first = documents.next().transpose().map_err(|error| unreadable(&error))?;
+        // Other text behind it is a log. Several outputs add up.
+        let all = first.into_iter().chain(documents.map_while(Result::ok));
+        for output in all.filter(Value::is_object) {
+            self.read_document(event, &output)?;
         }
         Ok(())
     }
 
-    /// Reads one output of a handler. Several of them add up.
-    fn read_one(&mut self, event: HookEvent, output: HandlerOutput) -> Result<(), String> {
+    /// Reads an output.
+    fn read_document(&mut self, event: HookEvent, document: &Value) -> Result<(), String> {
+        let output = HandlerOutput::deserialize(document).map_err(|error| {
+            self.read_refusal(event, document);
+            unreadable(&error)
+        })?;
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
             self.stop = Some(reason_in(output.stop_reason));
         }
-        let is_call = matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest);
-        let mut others = OTHER_REASONS.iter().filter_map(|name| output.others.get(*name)?.as_str());
-        let reason = reason_in(output.reason.or_else(|| others.next().map(str::to_owned)));
+        let reason = reason_in(output.reason);
         match output.decision.as_deref() {
-            Some("block" | "deny") => self.refuse(event, reason.clone()),
+            Some("block" | "deny") => self.refuse(event, reason),
             Some("approve" | "allow") if event == HookEvent::PreToolUse => {
-                self.decide(Some(HookDecision::Allow), reason.clone());
+                self.decide(Some(HookDecision::Allow), reason);
             }
-            Some("ask") if is_call => self.decide(Some(HookDecision::Ask), reason.clone()),
+            Some("ask") => self.read_refusal(event, document),
             _ => {}
         }
-        // Other agents read it here. Nothing becomes less strict by that.
-        for name in ["permissionDecision", "permission"] {
-            match output.others.get(name).and_then(Value::as_str) {
-                Some("deny") if is_call => self.refuse(event, reason.clone()),
-                Some("ask") if is_call => self.decide(Some(HookDecision::Ask), reason.clone()),
-                Some(_) if name == "permissionDecision" => {
-                    return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
-                }
-                _ => {}
-            }
+        if output.permission_decision.is_some() {
+            self.read_refusal(event, document);
+            return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
+        }
+        // This is where Cursor reads it. An allow there does not count.
+        if !document["permission"].is_null() {
+            self.read_refusal(event, document);
         }
         self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
+    }
+
+    /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
+    /// yes.
+    fn read_refusal(&mut self, event: HookEvent, output: &Value) {
+        let own = &output["hookSpecificOutput"];
+        let decisions = [
+            &output["decision"],
+            &output["permission"],
+            &output["permissionDecision"],
+            &own["permissionDecision"],
+            &own["decision"],
+            &own["decision"]["behavior"],
+        ];
+        let mut words = decisions.into_iter().filter_map(Value::as_str);
+        let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
+        let reason = reason_in(reason_of(output));
+        if event.is_guarded() && refuses {
+            self.refuse(event, reason);
+        } else if event == HookEvent::PreToolUse && words.any(|word| word == "ask") {
+            self.decide(Some(HookDecision::Ask), reason);
+        }
     }
 
     fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
@@ -446,11 +481,6 @@ mod tests {
                 "r",
             ),
             (
-                json!({ "permissionDecision": "deny", "permissionDecisionReason": "why" }),
-                Some(HookDecision::Deny),
-                "why",
-            ),
-            (
                 json!({ "permission": "deny", "agent_message": "why", "user_message": "x" }),
                 Some(HookDecision::Deny),
                 "why",
@@ -477,7 +507,7 @@ mod tests {
             ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "or has a wrong field"),
             ("{\"decision\":\"block\",\"reason\":1}", "or has a wrong field"),
             (
-                "{\"permissionDecision\":\"allow\"}",
+                "{\"permissionDecision\":\"deny\"}",
                 "`permissionDecision` belongs into `hookSpecificOutput`",
             ),
             (
@@ -489,6 +519,33 @@ mod tests {
             let said: Vec<_> = failure.into_iter().chain(reply.problems).collect();
             assert!(said.concat().contains(problem), "{output}: {said:?}");
         }
+    }
+
+    #[test]
+    fn a_mistake_does_not_turn_a_refusal_into_a_yes() {
+        for (output, decision, reason) in [
+            (json!({ "permissionDecision": "deny", "reason": "r" }), Some(HookDecision::Deny), "r"),
+            (json!({ "permissionDecision": "ask" }), Some(HookDecision::Ask), NO_REASON),
+            (json!({ "decision": "block", "reason": 1 }), Some(HookDecision::Deny), NO_REASON),
+            (json!({ "decision": "approve", "reason": 1 }), None, ""),
+            (
+                json!({ "hookSpecificOutput": { "decision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "continue": "x", "hookSpecificOutput": { "permissionDecision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+        ] {
+            let (reply, failure) = exits(HookEvent::PreToolUse, 0, &output.to_string(), "");
+            assert_eq!((reply.decision, reply.reason.as_str()), (decision, reason), "{output}");
+            assert!(failure.is_some(), "{output}");
+        }
+        let wrong = json!({ "decision": "block", "reason": 1 });
+        let prompt = prints(HookEvent::UserPromptSubmit, &wrong);
+        assert_eq!(prompt.block.as_deref(), Some(NO_REASON));
     }
 
     #[test]
@@ -519,7 +576,7 @@ mod tests {
             ("no pushes", " \n", "no pushes"),
             ("{\"decision\":\"block\",\"reason\":\"why\"}", "", "why"),
             (
-                "{\"hookSpecificOutput\":{\"permissionDecisionReason\":\"why\"},\"reason\":\"x\"}",
+                "{\"hookSpecificOutput\":{\"permissionDecisionReason\":\"why\"},\"systemMessage\":\"x\"}",
                 "",
                 "why",
             ),

@@ -113,6 +113,20 @@ pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     Some(found)
 }
 
+/// Does the same for diagnostics in the form of the TypeScript compiler, which counts from 1.
+pub(crate) fn compiler_errors(diagnostics: &Value) -> Option<Vec<Problem>> {
+    let position = |at: &Value| {
+        let number = |name| at[name].as_u64().unwrap_or(1).saturating_sub(1);
+        json!({ "line": number("line"), "character": number("offset") })
+    };
+    let all = diagnostics.as_array()?.iter().filter(|found| found["category"] == "error");
+    let converted = all.map(|found| {
+        let range = json!({ "start": position(&found["start"]), "end": position(&found["end"]) });
+        json!({ "range": range, "code": found["code"], "message": found["text"] })
+    });
+    errors_in(&converted.collect())
+}
+
 fn problem(diagnostic: &Value) -> Option<Problem> {
     let range = Range::deserialize(&diagnostic["range"]).ok()?;
     let said = &diagnostic["message"];
@@ -124,25 +138,6 @@ fn problem(diagnostic: &Value) -> Option<Problem> {
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
     Some(Problem { range, code, message })
-}
-
-/// Returns the errors among the diagnostics of `tsserver`; `None` if there is no list of diagnostics.
-pub(crate) fn tsserver_errors(diagnostics: &Value) -> Option<Vec<Problem>> {
-    let all = diagnostics.as_array()?.iter().filter(|found| found["category"] == "error");
-    let standard: Value = all
-        .map(|found| {
-            let [start, end] = ["start", "end"].map(|name| tsserver_position(&found[name]));
-            let range = json!({ "start": start, "end": end });
-            json!({ "range": range, "code": found["code"], "message": found["text"] })
-        })
-        .collect();
-    errors_in(&standard)
-}
-
-/// Converts a position of `tsserver`, which counts lines and columns from 1.
-fn tsserver_position(place: &Value) -> Value {
-    let [line, character] = ["line", "offset"].map(|name| place[name].as_u64().unwrap_or(1));
-    json!({ "line": line.saturating_sub(1), "character": character.saturating_sub(1) })
 }
 
 /// Returns the URI of a file.
@@ -283,6 +278,8 @@ pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const TEXT: &str = "a\u{e4}\u{1f600}b\r\nsecond\n";
@@ -336,22 +333,6 @@ mod tests {
         assert_eq!(errors_in(&flood).unwrap().len(), MAX_ERRORS);
         assert_eq!(errors_in(&json!([])), Some(Vec::new()));
         assert_eq!(errors_in(&Value::Null), None);
-    }
-
-    #[test]
-    fn tsserver_counts_from_1() {
-        let found = tsserver_errors(&json!([
-            { "start": { "line": 4, "offset": 31 }, "end": { "line": 4, "offset": 32 },
-              "text": "Type 'string' is\nno number.", "code": 2322, "category": "error" },
-            { "start": { "line": 1, "offset": 1 }, "end": { "line": 1, "offset": 2 },
-              "text": "unused", "code": 6133, "category": "suggestion" }
-        ]));
-        let start = Position { line: 3, character: 30 };
-        let end = Position { line: 3, character: 31 };
-        let message = "Type 'string' is no number.".to_owned();
-        let range = Range { start, end };
-        assert_eq!(found, Some(vec![Problem { range, code: "2322".to_owned(), message }]));
-        assert_eq!(tsserver_errors(&Value::Null), None);
     }
 
     #[cfg(unix)]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
 use crate::process::{Launch, ServerProcess};
-use crate::protocol::{DELETED, Encoding, Problem, errors_in, tsserver_errors, uri};
+use crate::protocol::{DELETED, Encoding, Problem, compiler_errors, errors_in, uri};
 use crate::report::DiagnosticSource;
 use crate::state::Document;
 use turnwright_rpc::RequestError;
@@ -34,11 +34,11 @@ const STATE_PAUSE: Duration = Duration::from_millis(20);
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// The command with which servers for TypeScript pass a request on to `tsserver`, and the requests for errors.
-const TSSERVER_COMMAND: &str = "typescript.tsserverRequest";
-const TSSERVER_REQUESTS: [&str; 2] = ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"];
 pub(crate) const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
+const UNREADABLE: &str = "its answer cannot be read";
+/// The command with which servers for TypeScript pass a request on to the compiler.
+const COMPILER_COMMAND: &str = "typescript.tsserverRequest";
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -62,7 +62,8 @@ pub(crate) struct Server {
     encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
-    has_tsserver: bool,
+    /// True if the server passes requests on to the TypeScript compiler.
+    takes_compiler_requests: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
@@ -156,7 +157,10 @@ async fn initialize(
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
-        has_tsserver: commands.is_some_and(|all| all.iter().any(|name| name == TSSERVER_COMMAND)),
+        takes_compiler_requests: commands
+            .into_iter()
+            .flatten()
+            .any(|name| name == COMPILER_COMMAND),
     })
 }
 
@@ -264,18 +268,19 @@ impl Server {
     async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
         self.loaded().await;
         let state = &self.connection.state;
-        let wants_pulls = state.borrow().wants_pulls;
-        if self.can_pull || wants_pulls {
-            let mut errors = self.pull(file).await?;
-            errors.extend(state.borrow().published(file, version).unwrap_or_default());
-            return Ok(errors);
-        }
-        if self.has_tsserver
-            && let Some(errors) = self.ask_tsserver(file).await
+        if self.takes_compiler_requests
+            && let Ok(errors) = self.compiler_errors(file).await
         {
             return Ok(errors);
         }
         loop {
+            // A server may register for this at any time after its start.
+            let can_pull = self.can_pull || state.borrow().wants_pulls();
+            if can_pull {
+                let mut errors = self.pull(file).await?;
+                errors.extend(state.borrow().published(file, version).unwrap_or_default());
+                return Ok(errors);
+            }
             if let Some(errors) = state.borrow().published(file, version) {
                 return Ok(errors);
             }
@@ -283,17 +288,19 @@ impl Server {
         }
     }
 
-    /// Asks `tsserver` for the errors of a document. Its servers publish nothing for a text without errors if the one
-    /// before had none either, and may publish part of the errors first. `None` if there is no answer.
-    async fn ask_tsserver(&self, file: &Path) -> Option<Vec<Problem>> {
+    /// Asks the compiler behind a TypeScript server for the errors of a document. The server itself publishes nothing
+    /// for a text without errors if there were none before.
+    async fn compiler_errors(&self, file: &Path) -> Result<Vec<Problem>, String> {
         let mut errors = Vec::new();
-        for request in TSSERVER_REQUESTS {
+        for request in ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"] {
+            // Not all of these servers take an address here.
             let arguments = json!([request, { "file": file.to_string_lossy() }]);
-            let params = json!({ "command": TSSERVER_COMMAND, "arguments": arguments });
+            let params = json!({ "command": COMPILER_COMMAND, "arguments": arguments });
             let asking = self.connection.request("workspace/executeCommand", params, MAX_WAIT);
-            errors.extend(tsserver_errors(&asking.await.ok()?["body"])?);
+            let answer = asking.await.map_err(|error| shown_words(&error.to_string()))?;
+            errors.extend(compiler_errors(&answer["body"]).ok_or(UNREADABLE)?);
         }
-        Some(errors)
+        Ok(errors)
     }
 
     /// Asks the server for the errors of a document.
@@ -303,7 +310,7 @@ impl Server {
             match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
                 Ok(report) => {
                     let errors = errors_in(&report["items"]);
-                    return errors.ok_or_else(|| "its answer cannot be read".to_owned());
+                    return errors.ok_or_else(|| UNREADABLE.to_owned());
                 }
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
@@ -473,37 +480,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tsserver_is_asked_because_it_does_not_publish_that_a_text_is_still_without_errors() {
-        let commands = json!({ "executeCommandProvider": { "commands": [TSSERVER_COMMAND] } });
+    async fn the_compiler_behind_a_typescript_server_is_asked() {
+        let commands = json!({ "executeCommandProvider": { "commands": [COMPILER_COMMAND] } });
         let (server, mut peer, _tasks) = started(&commands).await;
-        server.show(&file(), "text");
-        assert_eq!(peer.next().await["method"], "textDocument/didOpen");
         let path = file();
-        let place = json!({ "line": 2, "offset": 3 });
-        let error = json!({
-            "start": place, "end": place, "text": "m", "code": 2322, "category": "error"
-        });
-        for bodies in [[json!([]), json!([])], [json!([]), json!([error])]] {
-            let asking = server.errors(&path, "text", soon());
-            let answering = async {
-                for (wanted, body) in TSSERVER_REQUESTS.iter().zip(&bodies) {
-                    let request = peer.next().await;
-                    assert_eq!(request["params"]["arguments"][0], *wanted);
-                    let result = json!({ "success": true, "body": body });
-                    let id = &request["id"];
-                    peer.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
-                }
-            };
-            let (errors, ()) = tokio::join!(asking, answering);
-            let count = bodies[1].as_array().map(Vec::len);
-            assert_eq!(errors.ok().map(|errors| errors.len()), count);
-        }
-        // Without an answer, what is published counts.
+        server.show(&path, "text");
+        peer.next().await;
         let asking = server.errors(&path, "text", soon());
         let answering = async {
-            let request = peer.next().await;
-            let result = json!({ "success": false });
-            peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            for errors in [
+                json!([]),
+                json!([{ "start": { "line": 2, "offset": 9 },
+                "end": { "line": 2, "offset": 13 }, "text": "no", "code": 2322, "category": "error" }]),
+            ] {
+                let request = peer.next().await;
+                assert_eq!(request["params"]["command"], COMPILER_COMMAND);
+                let result = json!({ "body": errors });
+                peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            }
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        let found = errors.unwrap().remove(0);
+        assert_eq!((found.range.start.line, found.range.start.character), (1, 8));
+        assert_eq!((&*found.code, &*found.message), ("2322", "no"));
+        // What is published counts if the compiler does not answer.
+        let asking = server.errors(&path, "text", soon());
+        let answering = async {
+            let id = peer.next().await["id"].take();
+            peer.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "success": false } })).await;
             peer.publish(&Value::Null, "published").await;
         };
         let (errors, ()) = tokio::join!(asking, answering);

@@ -810,6 +810,16 @@ fn anything_else_is_a_bad_request() {
             404,
             r#"{"error":{"message":"This model is only supported in v1/responses and not in v1/chat/completions.","type":"invalid_request_error","param":"model","code":null}}"#,
         ),
+        (
+            "OpenAI",
+            404,
+            r#"{"error":{"message":"Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'.","param":"reasoning_effort"}}"#,
+        ),
+        (
+            "Azure",
+            404,
+            r#"{"error":{"message":"The chatCompletion operation does not work with the specified model, codex-mini."}}"#,
+        ),
         ("501", 501, ""),
         ("in a stream", 200, r#"{"error":{"type":"invalid_request_error","message":"No."}}"#),
         ("in a stream", 200, r#"{"error":"Unsupported value: 'stop'"}"#),

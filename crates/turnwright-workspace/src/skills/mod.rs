@@ -204,7 +204,8 @@ const MAX_ENTRIES: usize = 2_000;
 /// The most skills.
 const MAX_SKILLS: usize = 100;
 /// Why a folder was skipped when there were so many.
-const TOO_MANY: &str = "there are 100 skills already, and no more are looked for from here on";
+const TOO_MANY: &str =
+    "there are 100 skills already, so neither it nor anything after it is searched";
 /// How many bytes are read for the front matter.
 const FRONT_MATTER_BYTES: usize = 16 * 1024;
 /// The most characters of a description.

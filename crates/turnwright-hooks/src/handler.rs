@@ -218,6 +218,21 @@ impl HandlerReader<'_> {
         Ok(())
     }
 
+    /// Reads a time limit; `None` if the usual one holds. A round number of more than a thousand seconds is probably meant
+    /// in milliseconds, as in the files of other agents.
+    fn read_time_limit(&mut self, place: &str, seconds: f64) -> Option<Duration> {
+        if seconds.is_nan() || seconds <= 0.0 {
+            self.note(&format!("{place}: `timeout` must be above 0; the usual one holds"));
+            return None;
+        }
+        let limit = Duration::from_secs_f64(seconds.min(MAX_SECONDS));
+        if seconds >= 1_000.0 && seconds % 500.0 == 0.0 {
+            let minutes = limit.as_secs() / 60;
+            self.note(&format!("{place}: `timeout` is in seconds; {seconds} are {minutes} minutes"));
+        }
+        Some(limit)
+    }
+
     fn read_handler(
         &mut self,
         event: HookEvent,
@@ -230,11 +245,7 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
-        let seconds = fields.timeout.filter(|seconds| *seconds > 0.0);
-        if seconds.is_none() && fields.timeout.is_some() {
-            self.note(&format!("{place}: `timeout` must be above 0; the usual one holds"));
-        }
-        let limit = seconds.map(|seconds| Duration::from_secs_f64(seconds.min(MAX_SECONDS)));
+        let limit = fields.timeout.and_then(|seconds| self.read_time_limit(place, seconds));
         let condition = fields.r#if.as_deref().and_then(Condition::parse);
         if condition.is_none() && fields.r#if.is_some() {
             let what = "`if` is no rule such as Bash(git push *), so it always runs";
@@ -337,6 +348,19 @@ mod tests {
         assert_eq!(handlers[0].time_limit, Duration::from_secs(600));
         assert_eq!(handlers[0].condition, None);
         assert!(problems.contains("`timeout` must be") && problems.contains("`if` is no rule"));
+    }
+
+    #[test]
+    fn a_time_that_looks_like_milliseconds_is_reported() {
+        for (timeout, expected) in
+            [(5000, "5000 are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
+        {
+            let group = json!({ "hooks": [{ "command": "x", "timeout": timeout }] });
+            let (handlers, problems) = read(&json!({ "Stop": [group] }));
+            assert_eq!(handlers[0].time_limit, Duration::from_secs(timeout));
+            assert_eq!(problems.is_empty(), expected.is_empty(), "{problems}");
+            assert!(problems.ends_with(expected), "{problems}");
+        }
     }
 
     #[test]

@@ -183,30 +183,30 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
     (verdict, Some(failure))
 }
 
-/// Returns the JSON of a handler, which may follow lines of a log; `None` if there is none. Text for the model that
-/// happens to be JSON of another kind does not count.
-fn json_in(printed: &str) -> Option<&str> {
-    let later = printed.match_indices("\n{").map(|(at, _)| &printed[at + 1..]);
-    let first = Some(printed).filter(|text| text.starts_with('{'));
-    first.into_iter().chain(later).find(|text| {
-        let mut documents = Deserializer::from_str(text).into_iter::<Map<String, Value>>();
-        let document = documents.next().and_then(Result::ok);
-        document.is_some_and(|fields| ANSWERS.iter().any(|name| fields.contains_key(*name)))
-    })
+/// Returns the JSON objects in a text, each of which begins a line.
+fn documents(text: &str) -> impl Iterator<Item = Value> {
+    let later = text.match_indices("\n{").map(|(at, _)| &text[at + 1..]);
+    let lines = std::iter::once(text).filter(|text| text.starts_with('{')).chain(later);
+    lines.filter_map(|line| Deserializer::from_str(line).into_iter::<Value>().next()?.ok())
 }
 
-/// Returns true for JSON that is no answer but text for the model, such as a file that a handler prints.
-fn is_data(printed: &str) -> bool {
-    let fields = serde_json::from_str::<Map<String, Value>>(printed).unwrap_or_default();
-    !fields.is_empty() && !fields.contains_key("hook_event_name")
+/// Returns true for JSON that is meant for the agent.
+fn is_answer(document: &Value) -> bool {
+    ANSWERS.iter().any(|name| document.get(name).is_some())
+}
+
+/// Returns true for JSON that is text for the model, such as a file that a handler prints.
+fn is_data(document: &Value) -> bool {
+    let is_empty = document.as_object().is_none_or(Map::is_empty);
+    // Some handlers print their input again.
+    !is_empty && !is_answer(document) && document.get("hook_event_name").is_none()
 }
 
 /// Returns the reason that a refusing handler has printed to stdout instead of stderr.
 fn printed_reason(printed: &str) -> String {
-    let json = json_in(printed).unwrap_or_default();
-    match Deserializer::from_str(json).into_iter::<Value>().next() {
-        Some(Ok(output)) => reason_of(&output).unwrap_or_default(),
-        _ => printed.to_owned(),
+    match documents(printed).find(is_answer) {
+        Some(output) => reason_of(&output).unwrap_or_default(),
+        None => printed.to_owned(),
     }
 }
 
@@ -283,25 +283,29 @@ impl HookVerdict {
     /// # Errors
     /// Returns the reason, as a phrase, if a part of it cannot be used.
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
-        let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
-        let json = match json_in(printed) {
-            Some(json) => json,
-            // It is faulty, or asks for nothing.
-            None if printed.starts_with('{') && !(is_text && is_data(printed)) => printed,
-            None if is_text => {
-                self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
-                return Ok(());
+        let whole = serde_json::from_str::<Value>(printed);
+        let mut is_ignored = false;
+        if whole.is_err() {
+            // Text around JSON may have words of the model, so only a refusal counts.
+            for document in documents(printed) {
+                is_ignored |= is_answer(&document);
+                self.read_refusal(event, &document);
             }
-            None => return Ok(()),
-        };
-        let mut documents = Deserializer::from_str(json).into_iter::<Value>();
-        let first = documents.next().transpose().map_err(|error| unreadable(&error))?;
-        // Other text behind it is a log. Several outputs add up.
-        let all = first.into_iter().chain(documents.map_while(Result::ok));
-        for output in all.filter(Value::is_object) {
-            self.read_document(event, &output)?;
+            is_ignored &= self.decision.is_none() && self.block.is_none();
         }
-        Ok(())
+        let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
+        match whole {
+            Ok(output) if output.is_object() && !(is_text && is_data(&output)) => {
+                self.read_document(event, &output)
+            }
+            Err(error) if printed.starts_with('{') => Err(unreadable(&error)),
+            _ if is_text => {
+                self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
+                Ok(())
+            }
+            _ if is_ignored => Err("its JSON is behind other text, and was ignored".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// Reads an output.
@@ -366,12 +370,12 @@ impl HookVerdict {
             self.problems.extend(clean(&what, MAX_QUOTED_CHARS));
         }
         let context = own.additional_context.unwrap_or_default();
-        self.add_context(&clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default());
+        self.context = clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default();
         if event == HookEvent::PreToolUse {
             let decision = own.permission_decision.as_deref().map(parse_decision).transpose()?;
             self.decide(decision.flatten(), reason_in(own.permission_decision_reason));
-            let input = own.updated_input.map(|input| (Value::Object(input), String::new()));
-            self.updated_input = input.or(self.updated_input.take());
+            let input = own.updated_input.map(Value::Object);
+            self.updated_input = input.map(|input| (input, String::new()));
         }
         match own.decision {
             Some(answer) if event == HookEvent::PermissionRequest => self.read_answer(answer),
@@ -549,22 +553,35 @@ mod tests {
     }
 
     #[test]
-    fn json_between_the_lines_of_a_log_counts() {
-        let deny = json!({ "hookSpecificOutput": { "permissionDecision": "deny" } });
+    fn a_refusal_counts_between_the_lines_of_a_log_and_a_yes_does_not() {
+        let says = |word: &str| json!({ "hookSpecificOutput": { "permissionDecision": word } });
+        let (deny, allow) = (says("deny"), says("allow"));
         for printed in [
             format!("nvm: now using node v22\n{deny}\n"),
             format!("{{ no json\r\n{deny}"),
             format!("{deny}\ndone in 3 ms\n"),
             format!("{{\"suppressOutput\":true}}\n{deny}"),
-            format!("{deny}{{\"continue\":true}}"),
+            format!("{allow}\n{deny}"),
         ] {
-            let (reply, failure) = exits(HookEvent::PreToolUse, 0, &printed, "");
-            assert_eq!((reply.decision, failure), (Some(HookDecision::Deny), None), "{printed}");
+            let (reply, _) = exits(HookEvent::PreToolUse, 0, &printed, "");
+            assert_eq!(reply.decision, Some(HookDecision::Deny), "{printed}");
         }
-        let text = "{\"name\":\"x\"}";
-        assert_eq!(exits(HookEvent::SessionStart, 0, text, "").0.context, text);
+        let (reply, failure) = exits(HookEvent::PreToolUse, 0, &format!("a log\n{allow}"), "");
+        assert_eq!(reply, HookVerdict::default());
+        assert_eq!(failure.as_deref(), Some("its JSON is behind other text, and was ignored"));
+        let (reply, failure) = exits(HookEvent::PreToolUse, 0, &format!("{allow}\na log"), "");
+        assert!(reply == HookVerdict::default() && failure.is_some());
+    }
+
+    #[test]
+    fn json_that_is_no_answer_is_text_for_the_model() {
+        for text in ["{\"name\":\"x\"}", "a log\n{\"systemMessage\":\"x\"}"] {
+            assert_eq!(exits(HookEvent::SessionStart, 0, text, "").0.context, text);
+        }
         let passed_on = "{\"hook_event_name\":\"SessionStart\"}";
-        for (event, printed) in [(HookEvent::SessionStart, passed_on), (HookEvent::Stop, text)] {
+        for (event, printed) in
+            [(HookEvent::SessionStart, passed_on), (HookEvent::Stop, "{\"name\":\"x\"}")]
+        {
             assert_eq!(exits(event, 0, printed, ""), (HookVerdict::default(), None));
         }
     }

@@ -218,8 +218,8 @@ impl HandlerReader<'_> {
         Ok(())
     }
 
-    /// Reads a time limit; `None` if the usual one holds. A round number of more than a thousand seconds is probably meant
-    /// in milliseconds, as in the files of other agents.
+    /// Reads a time limit; `None` if the usual one holds. A round number of a thousand seconds or more is probably
+    /// meant in milliseconds, as in the files of other agents.
     fn read_time_limit(&mut self, place: &str, seconds: f64) -> Option<Duration> {
         if seconds.is_nan() || seconds <= 0.0 {
             self.note(&format!("{place}: `timeout` must be above 0; the usual one holds"));

@@ -185,7 +185,7 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
 
 /// Returns the JSON objects in a text, each of which begins a line.
 fn documents(text: &str) -> impl Iterator<Item = Value> {
-    let later = text.match_indices("\n{").map(|(at, _)| &text[at + 1..]);
+    let later = text.match_indices("\n{").map(move |(at, _)| &text[at + 1..]);
     let lines = std::iter::once(text).filter(|text| text.starts_with('{')).chain(later);
     lines.filter_map(|line| Deserializer::from_str(line).into_iter::<Value>().next()?.ok())
 }

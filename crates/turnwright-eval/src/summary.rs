@@ -138,10 +138,8 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
 
 /// Adds the version to the names that several columns have, and the hash of the settings if that is not enough.
 fn tell_apart(columns: &mut [Column]) {
-    let parts: [fn(&Variant) -> String; 2] = [
-        |variant| variant.version.clone(),
-        |variant| format!("settings {}", variant.settings),
-    ];
+    let parts: [fn(&Variant) -> String; 2] =
+        [|variant| variant.version.clone(), |variant| format!("settings {}", variant.settings)];
     for part in parts {
         let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
         for column in &mut *columns {

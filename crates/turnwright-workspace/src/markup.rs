@@ -12,9 +12,8 @@ pub fn read_markup(
     is_html: bool,
     handle: &mut dyn FnMut(&MarkupEvent<'_>) -> bool,
 ) -> bool {
-    let mut emitter = CallbackEmitter::new(|event: MarkupEvent<'_>, _: Span<()>| {
-        (!handle(&event)).then_some(())
-    });
+    let mut emitter =
+        CallbackEmitter::new(|event: MarkupEvent<'_>, _: Span<()>| (!handle(&event)).then_some(()));
     emitter.naively_switch_states(is_html);
     // It ends with the first value that is returned.
     Tokenizer::new_with_emitter(markup, emitter).next().is_none()

@@ -228,7 +228,8 @@ impl HandlerReader<'_> {
         let limit = Duration::from_secs_f64(seconds.min(MAX_SECONDS));
         if seconds >= 1_000.0 && seconds % 500.0 == 0.0 {
             let minutes = limit.as_secs() / 60;
-            self.note(&format!("{place}: `timeout` is in seconds; {seconds} are {minutes} minutes"));
+            let what = format!("{seconds} seconds are {minutes} minutes");
+            self.note(&format!("{place}: `timeout` is in seconds, and {what}"));
         }
         Some(limit)
     }
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_time_that_looks_like_milliseconds_is_reported() {
         for (timeout, expected) in
-            [(5000, "5000 are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
+            [(5000, "and 5000 seconds are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
         {
             let group = json!({ "hooks": [{ "command": "x", "timeout": timeout }] });
             let (handlers, problems) = read(&json!({ "Stop": [group] }));

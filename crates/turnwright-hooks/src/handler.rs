@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_time_that_looks_like_milliseconds_is_reported() {
         for (timeout, expected) in
-            [(5000, "and 5000 seconds are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
+            [(5000, "5000 seconds are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
         {
             let group = json!({ "hooks": [{ "command": "x", "timeout": timeout }] });
             let (handlers, problems) = read(&json!({ "Stop": [group] }));

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{copy, sink};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{LanguageServer, shown_words};
@@ -30,6 +31,8 @@ const IDLE_TIME: Duration = Duration::from_secs(600);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The pause before the state of a server is looked at again.
 const STATE_PAUSE: Duration = Duration::from_millis(20);
+/// The time that a server's last words may take to arrive.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(200);
 /// The error codes after which a request is repeated: content modified, and cancelled by the server.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
@@ -82,10 +85,7 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     let folders = json!([{ "uri": uri(&root), "name": name }]);
     let (connection, mut tasks) =
         connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders);
-    let mut stderr = pipes.stderr;
-    tasks.spawn(async move {
-        copy(&mut stderr, &mut sink()).await.ok();
-    });
+    tasks.spawn(keep_last_words(pipes.stderr, Arc::clone(&connection)));
     let working = async {
         let server = initialize(&spec, &connection, &root).await?;
         phase.send_replace(Phase::Ready(Arc::new(server)));
@@ -94,11 +94,15 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
             () = until_unused(&connection) => Ok(()),
         }
     };
-    let end = tokio::select! {
+    let result = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         why = process.ended() => Err(why),
         end = working => end,
+    };
+    let end = match result {
+        Ok(()) => Ok(()),
+        Err(why) => Err(with_last_words(why, &connection, tasks).await),
     };
     // Another process may take over from here on.
     phase.send_modify(|current| {
@@ -111,6 +115,29 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     // A server exits when its input is closed.
     connection.close();
     process.stop().await;
+}
+
+/// Reads the error output of a server to its end, and keeps the last line.
+async fn keep_last_words(mut stderr: impl AsyncRead + Unpin, connection: Arc<Connection>) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
+        let printed = String::from_utf8_lossy(&bytes[..count]);
+        if let Some(line) = printed.lines().rfind(|line| !line.trim().is_empty()) {
+            connection.state.send_modify(|state| state.last_words = shown_words(line));
+        }
+    }
+}
+
+/// Adds the last line that the server printed to the reason of its end.
+async fn with_last_words(why: String, connection: &Connection, mut tasks: JoinSet<()>) -> String {
+    connection.close();
+    let reading = async { while tasks.join_next().await.is_some() {} };
+    timeout(LAST_WORDS_TIME, reading).await.ok();
+    let state = connection.state.borrow();
+    if state.last_words.is_empty() {
+        return why;
+    }
+    format!("{why}. It printed: {}", state.last_words)
 }
 
 /// Waits until nobody has used the server for some time.
@@ -399,7 +426,7 @@ mod tests {
     }
 
     /// Returns an initialised server with these capabilities.
-    async fn started(capabilities: &Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
+    async fn started(capabilities: &Value) -> (Server, Peer, JoinSet<()>) {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
         let (connection, tasks) = connect(output, input, Value::Null, Value::Null);

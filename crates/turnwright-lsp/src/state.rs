@@ -55,6 +55,8 @@ pub(crate) struct ServerState {
     pull_registrations: Vec<String>,
     /// The time when the server was last used.
     pub(crate) used: Instant,
+    /// The last line that the server printed as an error.
+    pub(crate) last_words: String,
     started: Instant,
     /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
     running_tasks: Option<u32>,
@@ -68,6 +70,7 @@ impl ServerState {
             last_version: 0,
             pull_registrations: Vec::new(),
             used: Instant::now(),
+            last_words: String::new(),
             started: Instant::now(),
             running_tasks: None,
             is_quiescent: false,

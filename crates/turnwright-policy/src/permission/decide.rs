@@ -285,6 +285,7 @@ impl Decider<'_> {
                 self.add(Some(index), ruling);
             }
         }
+        self.hidden_commands(&script);
         let multiplies = shell::is_fork_bomb(&command.line)
             .then_some("starts itself again and again until the system stops");
         if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
@@ -310,6 +311,15 @@ impl Decider<'_> {
             self.add_file(target, ruling);
         }
         self.restricted_changes(&command.changes);
+    }
+
+    /// Rules that deny or ask also hold for what runners and aliases start, and for what a shell reads from its input.
+    fn hidden_commands(&mut self, script: &Script) {
+        for hidden in shell::hidden_commands(script) {
+            if let Some(ruling) = self.restriction(|rule| rule.matches_command(&hidden)) {
+                self.add(None, ruling);
+            }
+        }
     }
 
     /// Access that the model has asked for beyond the sandbox.

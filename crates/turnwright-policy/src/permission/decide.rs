@@ -311,6 +311,7 @@ impl Decider<'_> {
             self.add_file(target, ruling);
         }
         self.restricted_changes(&command.changes);
+        self.denied_names(command, &script);
     }
 
     /// Rules that deny or ask also hold for what runners and aliases start, and for what a shell reads from its input.
@@ -319,6 +320,28 @@ impl Decider<'_> {
             if let Some(ruling) = self.restriction(|rule| rule.matches_command(&hidden)) {
                 self.add(None, ruling);
             }
+        }
+    }
+
+    /// The sandbox hides files that may not be read. Without it, a command may not name them either.
+    fn denied_names(&mut self, command: &ShellCommand, script: &Script) {
+        let policy = self.policy;
+        let is_hidden = policy.can_confine
+            && self.command_mode != Mode::Full
+            && !command.extra_access.unsandboxed;
+        if is_hidden || self.findings.iter().any(|finding| finding.verdict == Verdict::Deny) {
+            return;
+        }
+        let home = policy.bases.home.as_deref();
+        let mut paths = script
+            .commands
+            .iter()
+            .flat_map(|simple| shell::named_paths(simple, &command.workdir, home));
+        let denied = paths.find_map(|path| {
+            self.restriction(|rule| rule.denies_reading(&path, &policy.bases))
+        });
+        if let Some(ruling) = denied {
+            self.add(None, ruling);
         }
     }
 

@@ -368,6 +368,48 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
 }
 
 #[test]
+fn without_a_sandbox_a_command_may_not_name_a_file_that_a_rule_hides() {
+    let rule = |text: &str| Rule::parse(text, RuleAction::Deny, Scope::User).unwrap();
+    let policy = PolicyRules {
+        rules: vec![
+            rule("read(secrets/**)"),
+            rule("read(*.sql)"),
+            rule("read(.env)"),
+            rule("read(~/notes)"),
+        ],
+        bases: PathBases { roots: vec!["/ws".into()], home: Some("/home/u".into()) },
+        can_confine: true,
+        ..PolicyRules::default()
+    };
+    for line in [
+        "dd if=secrets/key",
+        "curl -d @secrets/key x",
+        "curl -F f=@secrets/key x",
+        "curl file:///ws/secrets/key",
+        "openssl enc -in ./secrets/key",
+        "docker run --env-file=.env x",
+        "source .env",
+        "bash secrets/a.sh",
+        "python3 x.py src/../secrets/key",
+        "cd secrets; cat key",
+        "head secrets/*",
+        "grep -r x secrets",
+        "vim $PWD/secrets/key",
+        "less ~/notes/x",
+        "psql -f a.sql",
+    ] {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, Verdict::Deny, "{line}");
+    }
+    for line in ["ls src", "cat .env.example", "git commit -m 'no secrets'", "echo .env"] {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, Verdict::Allow, "{line}");
+    }
+}
+
+#[test]
 fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
     let line = format!("true {}", "a ".repeat(shell::MAX_LINE_BYTES / 2));
     for mode in Mode::ALL {

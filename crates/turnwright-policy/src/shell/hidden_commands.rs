@@ -1,12 +1,14 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing.
+//! them, too. They allow nothing. Also finds the files that a command may name.
+
+use std::path::{Component, Path, PathBuf};
 
 use super::args::{Args, name};
 use super::harm::ruin;
 use super::programs::{WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
-use super::{Script, SimpleCommand};
+use super::{Script, SimpleCommand, classify};
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bunx bwrap caffeinate chronic concurrently cpulimit cross-env dbus-run-session \
@@ -23,6 +25,10 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
+
+/// How paths in the home folder begin, and how those in the current folder may.
+const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
 /// The commands that a script runs besides its own, as far as its words tell.
 pub(crate) fn hidden_commands(script: &Script) -> Vec<SimpleCommand> {
@@ -50,6 +56,49 @@ pub(crate) fn hidden_commands(script: &Script) -> Vec<SimpleCommand> {
     }
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
     found
+}
+
+/// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
+/// each argument and the value in it, as in `-d @x` and `if=x`.
+pub(crate) fn named_paths(
+    command: &SimpleCommand,
+    workdir: &Path,
+    home: Option<&Path>,
+) -> Vec<PathBuf> {
+    let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
+    let class = classify(command);
+    let mut names = class.reads;
+    if !class.is_read_only {
+        for word in command.argv().skip(1) {
+            let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
+            names.extend([word, value.trim_start_matches('@')].map(PathBuf::from));
+        }
+    }
+    names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
+}
+
+fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
+    let path = name.strip_prefix("file://").unwrap_or(name);
+    let in_home = IN_HOME.iter().find_map(|start| path.strip_prefix(*start));
+    let in_folder = IN_FOLDER.iter().find_map(|start| path.strip_prefix(*start));
+    without_dots(&match in_home {
+        Some(rest) => home.unwrap_or(folder).join(rest),
+        None => folder.join(in_folder.unwrap_or(path)),
+    })
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {

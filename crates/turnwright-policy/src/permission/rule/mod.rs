@@ -164,6 +164,15 @@ impl Rule {
         }
     }
 
+    /// True if the rule denies reading this file, or all that is in this folder.
+    pub(crate) fn denies_reading(&self, path: &Path, bases: &PathBases) -> bool {
+        let Pattern::Read(glob) = &self.pattern else { return false };
+        let is_denied = self.action == RuleAction::Deny && !glob.is_everything();
+        is_denied
+            && (glob.matches(path, bases)
+                || glob.literal_paths(bases).iter().any(|named| named == path))
+    }
+
     /// True if the rule is about this path, or the name that commands have for it.
     pub(crate) fn matches_target(
         &self,

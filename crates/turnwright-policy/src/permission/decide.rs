@@ -323,26 +323,35 @@ impl Decider<'_> {
         }
     }
 
-    /// The sandbox hides files that may not be read. Without it, a command may not name them either.
+    /// The sandbox hides files that may not be read, and its proxy refuses hosts. Without them, a command may not name
+    /// them either.
     fn denied_names(&mut self, command: &ShellCommand, script: &Script) {
-        let policy = self.policy;
-        let is_hidden = policy.can_confine
+        let access = &command.extra_access;
+        let has_sandbox = self.policy.can_confine
             && self.command_mode != Mode::Full
-            && !command.extra_access.unsandboxed;
-        if is_hidden || self.findings.iter().any(|finding| finding.verdict == Verdict::Deny) {
-            return;
-        }
-        let home = policy.bases.home.as_deref();
-        let mut paths = script
-            .commands
-            .iter()
-            .flat_map(|simple| shell::named_paths(simple, &command.workdir, home));
-        let denied = paths.find_map(|path| {
-            self.restriction(|rule| rule.denies_reading(&path, &policy.bases))
-        });
-        if let Some(ruling) = denied {
+            && !access.unsandboxed;
+        let has_proxy = has_sandbox && !self.policy.has_network && !access.network;
+        let is_denied = self.findings.iter().any(|finding| finding.verdict == Verdict::Deny);
+        let file = (!has_sandbox && !is_denied).then(|| self.denied_file(command, script));
+        let host = (!has_proxy && !is_denied).then(|| self.denied_host(script));
+        if let Some(ruling) = file.flatten().or(host.flatten()) {
             self.add(None, ruling);
         }
+    }
+
+    fn denied_file(&self, command: &ShellCommand, script: &Script) -> Option<Ruling> {
+        let bases = &self.policy.bases;
+        let mut named = script.commands.iter().flat_map(|simple| {
+            shell::named_paths(simple, &command.workdir, bases.home.as_deref())
+        });
+        named.find_map(|path| self.restriction(|rule| rule.denies_reading(&path, bases)))
+    }
+
+    fn denied_host(&self, script: &Script) -> Option<Ruling> {
+        let mut named = script.commands.iter().flat_map(shell::named_hosts);
+        named.find_map(|host| {
+            self.restriction(|rule| rule.action == RuleAction::Deny && rule.matches_host(&host))
+        })
     }
 
     /// Access that the model has asked for beyond the sandbox.

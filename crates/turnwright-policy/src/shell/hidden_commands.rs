@@ -1,12 +1,13 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing. Also finds the files that a command may name.
+//! them, too. They allow nothing. Also finds the files and hosts that a command
+//! may name.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::args::{Args, name};
 use super::harm::ruin;
-use super::programs::{WordList, is_in};
+use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
 use super::{Script, SimpleCommand, classify};
 
@@ -69,12 +70,25 @@ pub(crate) fn named_paths(
     let class = classify(command);
     let mut names = class.reads;
     if !class.is_read_only {
-        for word in command.argv().skip(1) {
-            let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
-            names.extend([word, value.trim_start_matches('@')].map(PathBuf::from));
-        }
+        names.extend(words_and_values(command).map(PathBuf::from));
     }
     names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
+}
+
+/// The hosts that the words of a command may name, in lower case.
+pub(crate) fn named_hosts(command: &SimpleCommand) -> Vec<String> {
+    if classify(command).is_read_only {
+        return Vec::new();
+    }
+    words_and_values(command).filter_map(programs::host).map(str::to_lowercase).collect()
+}
+
+/// The arguments of a command and the values in them.
+fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
+    command.argv().skip(1).flat_map(|word| {
+        let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
+        [word, value.trim_start_matches('@')]
+    })
 }
 
 fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {

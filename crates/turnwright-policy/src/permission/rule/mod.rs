@@ -470,7 +470,8 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
     let mut commands = script.commands.iter();
     if rule.action != RuleAction::Allow {
         return rule.pattern.is_every_command()
-            || commands.any(|command| rule.matches_command(command));
+            || commands.any(|command| rule.matches_command(command))
+            || shell::hidden_commands(script).iter().any(|command| rule.matches_command(command));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
     let writes = script
@@ -646,6 +647,7 @@ mod tests {
             ("allow exec(cargo test)", "cargo test && rm x", "", false),
             ("allow exec(cargo)", "", "cargo build", false),
             ("deny exec(git push)", "git push|git -C x push|ls && git push", "git status", true),
+            ("deny exec(git push)", "uv run git push|npx -c 'git push'", "echo git push", true),
             ("deny exec(git push)", "git status", "", false),
             ("allow edit(/src/**)", "src/a.rs|/ws/src/b", "Cargo.toml|~/src/x|/etc/src/x", true),
             ("allow edit(/src/**)", "src", "", false),

@@ -327,9 +327,8 @@ impl Decider<'_> {
     /// them either.
     fn denied_names(&mut self, command: &ShellCommand, script: &Script) {
         let access = &command.extra_access;
-        let has_sandbox = self.policy.can_confine
-            && self.command_mode != Mode::Full
-            && !access.unsandboxed;
+        let has_sandbox =
+            self.policy.can_confine && self.command_mode != Mode::Full && !access.unsandboxed;
         let has_proxy = has_sandbox && !self.policy.has_network && !access.network;
         let is_denied = self.findings.iter().any(|finding| finding.verdict == Verdict::Deny);
         let file = (!has_sandbox && !is_denied).then(|| self.denied_file(command, script));
@@ -341,9 +340,10 @@ impl Decider<'_> {
 
     fn denied_file(&self, command: &ShellCommand, script: &Script) -> Option<Ruling> {
         let bases = &self.policy.bases;
-        let mut named = script.commands.iter().flat_map(|simple| {
-            shell::named_paths(simple, &command.workdir, bases.home.as_deref())
-        });
+        let mut named = script
+            .commands
+            .iter()
+            .flat_map(|simple| shell::named_paths(simple, &command.workdir, bases.home.as_deref()));
         named.find_map(|path| self.restriction(|rule| rule.denies_reading(&path, bases)))
     }
 

@@ -19,8 +19,7 @@ const RUNNERS: WordList = "arch bunx bwrap caffeinate chronic concurrently cpuli
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
     hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList =
-    "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
+const RUNNING_WORDS: WordList = "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
 const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
@@ -144,9 +143,10 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
 
 fn lines_among(program: &str, words: Args<'_>) -> impl Iterator<Item = String> {
     let takes_lines = is_in(LINE_RUNNERS, program);
-    let lines = words.iter().enumerate().filter(move |(at, _)| {
-        takes_lines || *at > 0 && is_in(LINE_OPTIONS, &words[at - 1].text)
-    });
+    let lines = words
+        .iter()
+        .enumerate()
+        .filter(move |(at, _)| takes_lines || *at > 0 && is_in(LINE_OPTIONS, &words[at - 1].text));
     lines.map(|(_, word)| word.text.clone())
 }
 

@@ -312,7 +312,10 @@ pub fn run() -> ExitCode {
         return document::run(pages.as_deref());
     }
     #[cfg(unix)]
-    turnwright_workspace::exec::ignore_file_size_signal();
+    {
+        turnwright_workspace::exec::ignore_file_size_signal();
+        turnwright_workspace::exec::raise_file_limit();
+    }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = turnwright_config::take_environment(&user_file.key_variables());

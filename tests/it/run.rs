@@ -285,7 +285,7 @@ fn the_limit_of_open_files_is_raised() {
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     let messages = desk.messages(1);
     assert!(!messages.contains("limit=256"), "{messages}");
-    assert_eq!(messages.matches("limit=").count(), 2, "{messages}");
+    assert!(messages.matches("limit=").count() > 1, "{messages}");
 }
 
 #[test]

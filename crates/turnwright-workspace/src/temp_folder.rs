@@ -111,7 +111,7 @@ impl PrivateTempFolder {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let folder = builder.tempdir_in(place)?;
         let lock = open(folder.path())?;
-        lock_now(&lock)?;
+        lock_own(&lock)?;
         let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
         let path = place.join(name.replacen(NEW_PREFIX, PREFIX, 1));
         fs::rename(folder.path(), &path)?;
@@ -146,7 +146,7 @@ impl PrivateTempFolder {
             made => {
                 made?;
                 let lock = open(&self.path)?;
-                lock_now(&lock)?;
+                lock_own(&lock)?;
                 *self.lock.lock() = lock;
                 Ok(())
             }
@@ -221,6 +221,16 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 
 #[cfg(unix)]
 pub(crate) use turnwright_types::private_file::lock_now;
+
+/// Locks a folder of this process. Where the file system locks no folders, as with NFS and some Lustre, nobody else can
+/// lock it and take it for an abandoned one.
+#[cfg(unix)]
+fn lock_own(folder: &fs::File) -> io::Result<()> {
+    lock_now(folder).or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    })
+}
 
 /// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]
@@ -300,6 +310,19 @@ mod tests {
         std::os::unix::fs::symlink(place.path(), folder.path()).unwrap();
         folder.make_again().unwrap_err();
         fs::remove_file(folder.path()).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_folder_that_cannot_be_locked_is_used_all_the_same() {
+        use rustix::fs::{Mode, OFlags};
+        let place = tempfile::tempdir().unwrap();
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let unlockable = rustix::fs::open(place.path(), path, Mode::empty()).unwrap();
+        lock_own(&unlockable.into()).unwrap();
+        let [first, second] = [(); 2].map(|()| open(place.path()).unwrap());
+        lock_own(&first).unwrap();
+        assert_eq!(lock_own(&second).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

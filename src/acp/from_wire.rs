@@ -8,21 +8,35 @@ use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{read_picture, usual_base64};
 
+/// The variable with the name of the WSL distribution in which this program runs.
+#[cfg(target_os = "linux")]
+const DISTRIBUTION: &str = "WSL_DISTRO_NAME";
 /// The hosts by which Windows names the files of a WSL distribution.
+#[cfg(target_os = "linux")]
 const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 
 /// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
 /// of the distribution, or with a drive.
+#[cfg(target_os = "linux")]
 pub(super) fn folder(path: PathBuf) -> PathBuf {
-    if !cfg!(target_os = "linux") {
-        return path;
-    }
+    folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    path
+}
+
+/// The same in this distribution, if it is known. The files of another one are not here.
+#[cfg(target_os = "linux")]
+fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
     let foreign = path.to_str().filter(|text| !text.starts_with('/') || text.starts_with("//"));
     let Some(slashed) = foreign.map(|text| text.replace('\\', "/")) else { return path };
     if let Some((host, share)) = slashed.strip_prefix("//").and_then(|rest| rest.split_once('/')) {
         let is_wsl = WSL_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known));
-        let inside = share.split_once('/').map_or("", |(_, inside)| inside);
-        return if is_wsl { format!("/{inside}").into() } else { path };
+        let (name, inside) = share.split_once('/').unwrap_or((share, ""));
+        let is_here = distribution.is_none_or(|own| own.eq_ignore_ascii_case(name));
+        return if is_wsl && is_here { format!("/{inside}").into() } else { path };
     }
     match slashed.split_once(':') {
         Some((drive, rest)) if is_drive(drive) && (rest.is_empty() || rest.starts_with('/')) => {
@@ -45,6 +59,7 @@ fn file_uri(uri: String) -> String {
     if meant == Path::new(&named) { uri } else { format!("file://{}", meant.display()) }
 }
 
+#[cfg(target_os = "linux")]
 fn is_drive(name: &str) -> bool {
     matches!(name.as_bytes(), [letter] if letter.is_ascii_alphabetic())
 }
@@ -164,7 +179,15 @@ mod tests {
             ("", ""),
         ];
         for (sent, expected) in table {
-            assert_eq!(folder(sent.into()), PathBuf::from(expected), "{sent}");
+            assert_eq!(folder_in(sent.into(), None), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_another_wsl_distribution_is_not_one_of_this() {
+        let sent = r"\\wsl.localhost\Debian\home\me";
+        for (own, expected) in [("debian", "/home/me"), ("Ubuntu", sent)] {
+            assert_eq!(folder_in(sent.into(), Some(own)), PathBuf::from(expected), "{own}");
         }
     }
 

@@ -76,7 +76,7 @@ impl ToldSessions {
     /// Refuses a request that would do something to the session of a helper. No capability of a child allows any.
     ///
     /// # Errors
-    /// If the request names such a session and does more than read it.
+    /// If the request names such a session and does more than read or cancel it.
     pub(super) fn check_request(&self, method: &str, params: &Params) -> Result<(), Error> {
         if self.0.lock().helpers.is_empty() || FOR_HELPERS.contains(&method) {
             return Ok(());

@@ -159,7 +159,7 @@ impl ToolEnv {
         }
         let names: Vec<_> = awaited.iter().map(|handler| handler.name.clone()).collect();
         let mut running = self.run_handlers(awaited, occasion, cancel);
-        let verdict = match tokio::time::timeout(PATIENCE, &mut running).await {
+        let mut verdict = match tokio::time::timeout(PATIENCE, &mut running).await {
             Ok(verdict) => verdict,
             Err(_) => {
                 let waits = format!("Waiting for the hook {}", names.join(", "));
@@ -173,6 +173,7 @@ impl ToolEnv {
             let place = place_of(occasion);
             answers.record_answer(AnswerKind::View, HOOKS, &place, &|| json!(verdict));
         }
+        verdict.has_run = true;
         verdict
     }
 

@@ -161,8 +161,8 @@ impl ReachedLimit {
 pub(super) struct SpendingMeter {
     began: Instant,
     limits: SpendingLimits,
-    /// The work that the limits of the turn are for.
-    scope: LimitScope,
+    /// The resources whose limit is one of the goal, and not of the turn.
+    of_goal: [bool; Resource::ALL.len()],
     before: Amounts,
     /// The limits of which the user or the model was told, each with the part of it.
     told: Vec<(ReachedLimit, f64)>,
@@ -179,7 +179,7 @@ impl SpendingMeter {
         let mut meter = SpendingMeter {
             began: Instant::now(),
             limits,
-            scope: LimitScope::Turn,
+            of_goal: [false; Resource::ALL.len()],
             before,
             told: Vec::new(),
             shared,
@@ -196,10 +196,12 @@ impl SpendingMeter {
 
     /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
     pub(super) fn limit_goal(&mut self, limits: &[(String, f64)]) {
-        self.scope = LimitScope::Goal;
         self.limits.set("turn_requests", f64::INFINITY);
         for (name, number) in limits {
             self.limits.set(&format!("turn_{name}"), *number);
+            if let Some(at) = Resource::NAMES.iter().position(|known| known == name) {
+                self.of_goal[at] = true;
+            }
         }
     }
 
@@ -242,13 +244,14 @@ impl SpendingMeter {
 
     /// The limits of which at least this share is used up.
     fn used_beyond(&self, share: f64, now: Amounts) -> impl Iterator<Item = ReachedLimit> {
-        let SpendingMeter { limits, scope, before, .. } = *self;
+        let SpendingMeter { limits, of_goal, before, .. } = *self;
         [true, false].into_iter().flat_map(move |is_session| {
             Resource::ALL.into_iter().filter_map(move |resource| {
                 let at = resource as usize;
                 let (scope, amount, used) = if is_session {
                     (LimitScope::Session, limits.session[at], now[at])
                 } else {
+                    let scope = if of_goal[at] { LimitScope::Goal } else { LimitScope::Turn };
                     (scope, limits.turn[at], now[at] - before[at])
                 };
                 let is_used = amount.is_finite() && used >= amount * share;
@@ -521,6 +524,19 @@ mod tests {
         let mut later = SpendingMeter::new(session, &history(14, 0, 1.6, 10));
         let now = amounts(&before.spent, Some(1.7), Duration::ZERO);
         assert_eq!(later.take_hint(now), None);
+    }
+
+    #[test]
+    fn only_the_limits_of_a_goal_are_named_after_it() {
+        let mut limits = SpendingLimits::new(true);
+        limits.set("turn_cost", 1.0);
+        let mut meter = SpendingMeter::new(limits, &history(0, 0, 0.0, 0));
+        meter.limit_goal(&[("tokens".to_owned(), 1000.0)]);
+        for (tokens, cost, expected) in [(0, 1.0, "limits.turn_cost"), (1000, 0.0, "--budget")] {
+            let used = history(0, tokens, cost, 0);
+            let reached = meter.reached(amounts(&used.spent, used.cost, Duration::ZERO));
+            assert_eq!(reached.map(ReachedLimit::setting).as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! runs in the sandbox for that, where it can change nothing of the project, and only once in a session.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,13 +24,14 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 /// The most bytes of the changes.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 const GRACE: Duration = Duration::from_millis(200);
-/// Prints the top folder, the commit, and the places of the index and of the objects, a line each.
-const PLACES: &str =
-    "rev-parse --show-toplevel HEAD --path-format=absolute --git-path index --git-path objects";
+/// Prints the top folder, the commit, and the places of the index and of the objects, a line each. The last two may be
+/// relative.
+const PLACES: &str = "rev-parse --show-toplevel HEAD --git-path index --git-path objects";
 /// Names the new files in the index, so that a patch has them, too.
 const ADD_NEW_FILES: &str = "add --intent-to-add .";
-/// Prints the names of the files in the patch.
-const CHANGED_FILES: &str = "diff --name-only --no-renames --ignore-submodules=dirty -z HEAD --";
+/// Prints the files in the patch: the numbers of new and old lines, which are dashes for a binary file, and the name.
+const CHANGED_FILES: &str = "diff --no-ext-diff --no-textconv --numstat --no-renames \
+                             --ignore-submodules=dirty -z HEAD --";
 /// Prints a patch that `git apply` takes, whatever the user's settings of diffs are.
 const DIFF: &str = "diff --no-ext-diff --no-textconv --binary --no-color --no-renames --unified=3 \
                     --src-prefix=a/ --dst-prefix=b/ --ignore-submodules=dirty HEAD --";
@@ -85,26 +87,35 @@ async fn read_start(
         return Err("the repository is in a folder with an unusual name".to_owned());
     };
     commit.clone_into(&mut state.commit);
-    let original = PathBuf::from(index);
+    let original = git.workdir.join(index);
     let copy = spare.join("index");
-    git.workdir = PathBuf::from(top);
     git.environment = git
         .environment
         .with("GIT_INDEX_FILE", &copy)
         .with("GIT_OBJECT_DIRECTORY", spare)
-        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
-    let copied = spawn_blocking(move || std::fs::copy(original, copy)).await;
-    copied.ok().and_then(Result::ok).ok_or("the index of git cannot be read")?;
-    run_git(&git, ADD_NEW_FILES).await?;
-    let names = run_git(&git, CHANGED_FILES).await?;
-    if names.split('\0').any(|name| is_secret_path(Path::new(name))) {
-        return Err("a file that may hold secrets was changed".to_owned());
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", git.workdir.join(objects));
+    git.workdir = PathBuf::from(top);
+    // Reading a FIFO could block for ever.
+    let copying =
+        spawn_blocking(move || original.is_file() && std::fs::copy(original, copy).is_ok());
+    if !copying.await.unwrap_or(false) {
+        return Err("the index of git cannot be read".to_owned());
     }
-    if names.is_empty() {
+    run_git(&git, ADD_NEW_FILES).await?;
+    let listed = run_git(&git, CHANGED_FILES).await?;
+    if listed.is_empty() {
         return Ok(());
     }
+    let mut names = listed.split('\0').filter_map(|file| file.splitn(3, '\t').nth(2));
+    if names.any(|name| is_secret_path(Path::new(name))) {
+        return Err("a file that may hold secrets was changed".to_owned());
+    }
+    let binary_names = listed.split('\0').filter_map(|file| file.strip_prefix("-\t-\t"));
+    let binary: Vec<_> = binary_names.map(|name| git.workdir.join(name)).collect();
     let changes = run_git(&git, DIFF).await?;
-    if adds_key(&changes) {
+    // A patch has binary files in another form.
+    let looking = spawn_blocking(move || binary.iter().any(|path| may_hold_key(path)));
+    if adds_key(&changes) || looking.await.unwrap_or(true) {
         return Err("a change seems to hold a key".to_owned());
     }
     state.changes = changes;
@@ -158,8 +169,24 @@ async fn read_bounded(stream: impl AsyncRead + Unpin) -> Vec<u8> {
 /// Returns true if a patch adds lines that look like a key.
 fn adds_key(patch: &str) -> bool {
     let added: Vec<_> = patch.lines().filter_map(|line| line.strip_prefix('+')).collect();
-    let text = added.join("\n");
-    !redact::secrets(&text).is_empty() || find_secret(&text).is_some()
+    has_key(&added.join("\n"))
+}
+
+/// Returns true if a binary file has what looks like a key, or if that is not known. A removed file has none.
+fn may_hold_key(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Err(error) => error.kind() != ErrorKind::NotFound,
+        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_BYTES => true,
+        Ok(_) => std::fs::read(path).map_or(true, |mut bytes| {
+            // A text with two bytes for each character is binary, too.
+            bytes.retain(|byte| *byte != 0);
+            has_key(&String::from_utf8_lossy(&bytes))
+        }),
+    }
+}
+
+fn has_key(text: &str) -> bool {
+    !redact::secrets(text).is_empty() || find_secret(text).is_some()
 }
 
 #[cfg(test)]
@@ -176,5 +203,22 @@ mod tests {
         ] {
             assert_eq!(adds_key(&patch), expected, "{patch}");
         }
+    }
+
+    #[test]
+    fn a_key_in_a_binary_file_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = format!("token sk-ant-api03-{}", "a1B2".repeat(12));
+        let wide: Vec<u8> = key.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (name, bytes, expected) in [
+            ("plain", &b"\0\x01token"[..], false),
+            ("table", [b"\0\x01".as_slice(), key.as_bytes()].concat().as_slice(), true),
+            ("wide", wide.as_slice(), true),
+        ] {
+            let path = folder.path().join(name);
+            turnwright_types::private_file::write(&path, bytes).unwrap();
+            assert_eq!(may_hold_key(&path), expected, "{name}");
+        }
+        assert!(!may_hold_key(&folder.path().join("removed")) && may_hold_key(folder.path()));
     }
 }

@@ -393,6 +393,10 @@ fn a_check_that_proves_nothing_is_refused() {
     let ended = lab.run(&["eval", "new", "late"]);
     assert_eq!(ended.status, Some(2));
     assert!(ended.stderr.contains("the check did not end within 1 s; "), "{}", ended.stderr);
+    fs::remove_file(lab.project.join("evals/late/solution.patch")).unwrap();
+    let ended = lab.run(&["eval", "new", "late"]);
+    let told = "At the start it gives: the check did not end within 1 s; ";
+    assert!(ended.stdout.contains(told), "{}{}", ended.stdout, ended.stderr);
     let ended = lab.run(&["eval", "new", "fix"]);
     let proven = "The check of fix fails at the start and passes with the solution.\n";
     assert_eq!((ended.status, &*ended.stdout), (Some(0), proven), "{}", ended.stderr);

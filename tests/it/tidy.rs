@@ -32,7 +32,6 @@ const EVERYTHING: &[&str] = &["*"];
 /// The crates that each crate may depend on, as in the diagram of `ARCHITECTURE.md`.
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
-    ("turnwright-documents", &[]),
     ("turnwright-http", &[]),
     ("turnwright-rpc", &[]),
     ("turnwright-sandbox", &[]),
@@ -41,6 +40,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),
     ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
+    ("turnwright-documents", &["turnwright-types", "turnwright-workspace"]),
     ("turnwright-proxy", &["turnwright-http", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-guard",

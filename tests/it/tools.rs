@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::command_lines::{run_on, then, touch, wait_for_file};
 
-use crate::agent::{TestAgent, assert_gone, calls, says};
+use crate::agent::{TestAgent, assert_gone, calls, says, writes};
 
 /// The tool calls in the history that a model request contains. Requests are numbered from 0.
 fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
@@ -119,4 +119,24 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
     assert_eq!(agent.turn("what happened?"), "end_turn");
     assert_eq!(cards::results(&agent, 1).len(), 2);
     assert!(!agent.path("second").exists());
+}
+
+#[test]
+fn a_call_is_planned_again_only_if_a_hook_has_run_for_it() {
+    for (matcher, plans) in [("Bash", 1), ("Write", 2)] {
+        let settings = format!(
+            "mode = 'auto-edit'\n[hooks]\n\
+             PreToolUse = [{{ matcher = '{matcher}', hooks = [{{ command = 'exit 0' }}] }}]\n"
+        );
+        let mut agent = TestAgent::builder()
+            .own_file("config/config.toml", &settings)
+            .variable("TURNWRIGHT_LOG", "turnwright::plan=trace")
+            .noisy()
+            .model(json!([writes("a.txt", "a"), says("Done.")]))
+            .start();
+        assert_eq!(agent.turn("write"), "end_turn");
+        assert!(agent.path("a.txt").exists());
+        let (_, stderr) = agent.close();
+        assert_eq!(stderr.matches("turnwright::plan").count(), plans, "{matcher}: {stderr}");
+    }
 }

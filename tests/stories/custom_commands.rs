@@ -85,25 +85,6 @@ fn a_command_becomes_its_text_with_the_arguments_and_runs_nothing_by_itself() {
 }
 
 #[test]
-fn the_users_own_commands_for_claude_code_come_before_those_of_the_project() {
-    let home = turnwright_testing::temporary_folder();
-    let commands = home.path().join(".claude/commands");
-    fs::create_dir_all(&commands).unwrap();
-    fs::write(commands.join("deploy.md"), "Deploy my way.").unwrap();
-    fs::write(commands.join("mine.md"), "Not this one.").unwrap();
-    let mut agent = with_commands()
-        .variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home.path().to_str().unwrap())
-        .model(json!([says("One."), says("Two.")]))
-        .start();
-    assert_eq!(agent.turn("/deploy"), "end_turn");
-    let prompt = last_prompt(&agent, 0);
-    assert!(prompt.contains("the user's ") && prompt.contains("Deploy my way."), "{prompt}");
-    assert_eq!(agent.turn("/mine"), "end_turn");
-    let prompt = last_prompt(&agent, 1);
-    assert!(prompt.contains("Mine.") && !prompt.contains("Not this one."), "{prompt}");
-}
-
-#[test]
 fn a_command_that_was_written_during_the_session_is_found_and_announced() {
     let mut agent = with_commands().model(json!([says("One."), says("Two.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");

@@ -394,6 +394,25 @@ fn a_cancel_ends_hooks_and_all_that_they_have_started() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_cancel_starts_no_hooks_for_further_files() {
+    let hooks = json!({ "PreToolUse": [{ "hooks": [
+        { "command": "echo run >> HOOKS/runs.txt", "async": true },
+        { "command": "sleep 73914202" },
+    ] }] });
+    let patch = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: b.txt\n+b\n*** End Patch";
+    let replies = json!([calls("apply_patch", &json!({ "patch": patch })), says("Never.")]);
+    let mut agent = start(AUTO_EDIT, &hooks, &[("runs.txt", "")], &replies);
+    let prompt = agent.prompt("go");
+    eventually("the hook", || is_alive("73914202"));
+    eventually("the log", || kept(&agent, "runs.txt") == "run\n");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&prompt), "cancelled");
+    assert_gone("73914202");
+    assert_eq!(kept(&agent, "runs.txt"), "run\n");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_hook_that_takes_long_is_named_while_it_runs() {
     let hooks = json!({ "UserPromptSubmit": group("", "sleep 1.2") });
     let mut agent = start(AUTO_EDIT, &hooks, &[], &json!([says("Hello.")]));

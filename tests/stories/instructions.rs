@@ -56,6 +56,17 @@ fn a_project_without_instructions_adds_nothing_to_the_prompt() {
     assert_eq!(user_text(&agent, 0).matches("<context>").count(), 1, "{}", user_text(&agent, 0));
 }
 
+#[test]
+fn text_that_nobody_sees_in_instructions_does_not_reach_the_model() {
+    let mut agent = TestAgent::builder()
+        .model(three())
+        .file("AGENTS.md", "Use\u{e0072}\u{e006d} tabs\u{e0100}. ❤\u{fe0f}\n")
+        .start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let first = user_text(&agent, 0);
+    assert!(first.contains("Use tabs. ❤\u{fe0f}\n"), "{first}");
+}
+
 // Windows has no FIFOs, and lets only administrators make symbolic links.
 #[cfg(unix)]
 #[test]

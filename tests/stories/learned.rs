@@ -156,17 +156,19 @@ fn a_refused_effort_is_no_longer_offered() {
 fn a_gateway_without_the_api_that_it_asks_for_is_asked_without_the_effort() {
     const REFUSAL: &str = "Function tools with reasoning_effort are not supported for gpt-5.5 in \
                            /v1/chat/completions. Please use /v1/responses instead.";
-    let provider = Provider::answering(|body| {
-        if body.get("input").is_some() {
-            return Answer::Fails(404, json!("404 page not found"));
-        }
-        if body.get("reasoning_effort").is_some() { refuses(REFUSAL) } else { says("Hello.") }
-    });
-    let mut agent = configured(&settings(&provider)).start();
-    crate::provider::set(&mut agent, "thought_level", "high");
-    assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(agent.turn("again"), "end_turn");
-    assert_eq!(agent.text(), "Hello.Hello.");
+    for status in [404, 403, 501] {
+        let provider = Provider::answering(move |body| {
+            if body.get("input").is_some() {
+                return Answer::Fails(status, json!("no such page"));
+            }
+            if body.get("reasoning_effort").is_some() { refuses(REFUSAL) } else { says("Hello.") }
+        });
+        let mut agent = configured(&settings(&provider)).start();
+        crate::provider::set(&mut agent, "thought_level", "high");
+        assert_eq!(agent.turn("hi"), "end_turn", "{status}");
+        assert_eq!(agent.turn("again"), "end_turn", "{status}");
+        assert_eq!(agent.text(), "Hello.Hello.", "{status}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
 fn r_rem_8_an_initialize_that_is_refused_opens_no_connection() {
     let served = serve(&json!([]));
     let answer =
-        served.http.post(None, &request(1, "initialize", &json!({ "protocolVersion": "x" })));
+        served.http.post(None, &request(1, "initialize", &json!({ "protocolVersion": [] })));
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert!(answer.body.contains("\"error\""), "{}", answer.body);
     assert_eq!(answer.header("acp-connection-id"), None);

@@ -108,7 +108,7 @@ fn r_turn_12_an_instruction_to_continue_that_was_refused_is_removed() {
 
 #[test]
 fn r_turn_12_after_reasoning_without_an_answer_the_model_is_asked_for_one_once() {
-    let nudge = "had only reasoning";
+    let nudge = "was only reasoning";
     let thinks = json!([{ "thought": "Hm." }, { "finish": "stop" }]);
     let mut agent = start(json!([thinks, says("Now."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");

@@ -223,13 +223,26 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
     }
     let (_, result) = attempt(&mut agent, TOOL, &json!({ "query": "none" }));
     assert!(result.contains("[exa has no results for \"none\"]"), "{result}");
-    assert_eq!(server.requests().len(), 13);
+    // The one with too many searches was repeated once.
+    assert_eq!(server.requests().len(), 14);
     let last = cards::ids(&agent).len() - 1;
     assert_eq!(cards::card(&agent, last)["status"], "completed");
     assert!((0..last).all(|number| cards::card(&agent, number)["status"] == "failed"));
     let forbidden = service("403 Forbidden", &json!({}));
     let (_, result) = cards::run(searching("searxng", &forbidden), TOOL, &query());
     assert!(result.contains("add `json` to `search.formats`"), "{result}");
+}
+
+#[test]
+fn a_search_that_came_too_soon_is_repeated() {
+    let server = RawServer::reading(|number, _, stream| {
+        let status = if number == 0 { "429 Too Many Requests" } else { "200 OK" };
+        let head = format!("{status}\r\ncontent-type: application/json");
+        answer(stream, &head, &json!({ "results": [{ "url": URL, "title": TITLE }] }).to_string());
+    });
+    let (_, result) = cards::run(searching("exa", &server), TOOL, &query());
+    assert!(result.contains(TITLE), "{result}");
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub fn has_variable(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
-/// A variable that a program of ours has set for this process, which needs nothing else of the environment.
+/// A variable that a program of ours or the system has set for this process. Nothing else of the environment is read.
 #[cfg(unix)]
 pub fn own_variable(name: &str) -> Option<String> {
     read_variable(name)?.into_string().ok()

@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use turnwright_types::text;
+
 /// The most pages, slides, sheets or cells that are read at once.
 const MAX_PARTS: usize = 20;
 /// The most bytes of text that are read at once.
@@ -45,8 +47,10 @@ struct OpenedDocument<'a> {
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
 pub fn extract(bytes: &[u8], pages: Option<&str>) -> Result<Option<DocumentText>, String> {
-    let opened = if bytes.starts_with(b"%PDF-") {
-        Some(pdf::open(bytes)?)
+    // Some programs write a byte order mark or empty lines before the PDF.
+    let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let opened = if start.starts_with(b"%PDF-") {
+        Some(pdf::open(start)?)
     } else if bytes.starts_with(b"PK") {
         office::open(bytes)?
     } else {
@@ -82,11 +86,12 @@ fn read(
             text.push_str(&format!("--- {} ---\n", heading.trim_end()));
         }
         text.push_str(part(number - 1).trim_end());
-        text.push_str("\n\n");
         if text.len() > MAX_TEXT_BYTES {
-            text.push_str("[cut here: there is more text than 4 MiB]\n");
+            text.truncate(text::prefix(&text, MAX_TEXT_BYTES).len());
+            text.push_str("\n\n[cut here: there is more text than 4 MiB]\n");
             break;
         }
+        text.push_str("\n\n");
     }
     let mut shown = String::new();
     for line in text.lines() {

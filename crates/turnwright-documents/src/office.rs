@@ -1,13 +1,14 @@
-//! Office files, which are archives of XML. An HTML tokenizer reads the XML, because the program already contains one
-//! that accepts any input and knows the entities of XML. The tokenizer makes names lower case.
+//! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input, knows
+//! the entities of XML, and makes names lower case.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
-use html5gum::{StartTag, Token, Tokenizer};
 use zip::ZipArchive;
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
+use turnwright_types::text;
+use turnwright_workspace::markup::{MarkupEvent, read_markup};
 
 /// The highest column to which a cell is aligned. Cells further right directly follow the one before them.
 const MAX_COLUMNS: usize = 256;
@@ -95,26 +96,71 @@ fn listed_parts(
 ) -> Result<Vec<(String, String)>, String> {
     let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
     let mut paths = BTreeMap::new();
-    for tag in start_tags(&relations) {
-        if let (Some(id), Some(target)) = (attribute(&tag, b"id"), attribute(&tag, b"target")) {
+    read_xml(&relations, &mut |part| {
+        if let XmlPart::Start(tag) = part
+            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
+        {
             let path = target.strip_prefix('/').map(str::to_owned);
             paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
         }
-    }
-    let list = read(archive, &format!("{folder}/{main}.xml"))?;
-    let listed = start_tags(&list).filter(|tag| local_name(&tag.name) == element);
-    let found = listed.filter_map(|tag| {
-        let path = paths.get(&attribute(&tag, b":id")?)?.clone();
-        Some((attribute(&tag, b"name").unwrap_or_default(), path))
+        true
     });
-    Ok(found.collect())
+    let list = read(archive, &format!("{folder}/{main}.xml"))?;
+    let mut found = Vec::new();
+    read_xml(&list, &mut |part| {
+        if let XmlPart::Start(tag) = part
+            && local_name(&tag.name) == element
+            && let Some(path) = attribute(tag, b":id").and_then(|id| paths.get(&id))
+        {
+            found.push((attribute(tag, b"name").unwrap_or_default(), path.clone()));
+        }
+        true
+    });
+    Ok(found)
 }
 
-fn start_tags(xml: &[u8]) -> impl Iterator<Item = StartTag<()>> {
-    Tokenizer::new(xml).flatten().filter_map(|token| match token {
-        Token::StartTag(tag) => Some(tag),
-        _ => None,
-    })
+/// A part of an XML file.
+enum XmlPart<'a> {
+    Start(&'a StartTag),
+    /// The end of an element of this name.
+    End(&'a [u8]),
+    Text(&'a [u8]),
+}
+
+#[derive(Default)]
+struct StartTag {
+    name: Vec<u8>,
+    /// The names and values.
+    attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    self_closing: bool,
+}
+
+/// Passes the parts of an XML file to a function, until that returns false.
+fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
+    let mut tag = StartTag::default();
+    read_markup(xml, false, &mut |event| {
+        match event {
+            MarkupEvent::OpenStartTag { name } => {
+                tag = StartTag { name: name.to_vec(), ..StartTag::default() };
+            }
+            MarkupEvent::AttributeName { name } => {
+                tag.attributes.push((name.to_vec(), Vec::new()));
+            }
+            MarkupEvent::AttributeValue { value } => {
+                if let Some((_, last)) = tag.attributes.last_mut() {
+                    *last = value.to_vec();
+                }
+            }
+            MarkupEvent::CloseStartTag { self_closing } => {
+                tag.self_closing = *self_closing;
+                return handle(XmlPart::Start(&tag));
+            }
+            MarkupEvent::EndTag { name } => return handle(XmlPart::End(name)),
+            MarkupEvent::String { value } => return handle(XmlPart::Text(value)),
+            _ => {}
+        }
+        true
+    });
 }
 
 /// Removes the namespace prefix from a name.
@@ -131,13 +177,13 @@ fn is_left_out(name: &[u8]) -> bool {
 }
 
 /// Returns the value of the first attribute whose name has this ending.
-fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
+fn attribute(tag: &StartTag, end: &[u8]) -> Option<String> {
     let (_, value) = tag.attributes.iter().find(|(name, _)| name.ends_with(end))?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Returns the number in an attribute, such as that of equal cells; 1 if there is none.
-fn count_in(tag: &StartTag<()>, name: &[u8]) -> usize {
+fn count_in(tag: &StartTag, name: &[u8]) -> usize {
     let number = attribute(tag, name).and_then(|number| number.parse::<usize>().ok());
     number.unwrap_or(1).min(MAX_COPIES)
 }
@@ -148,32 +194,38 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut writer = TextWriter::default();
     let mut open = 0_usize;
     let mut hidden = 0_usize;
-    for token in Tokenizer::new(xml).flatten() {
-        match token {
-            _ if writer.text.len() > MAX_TEXT_BYTES => break,
-            Token::StartTag(tag) if is_left_out(&tag.name) => {
+    read_xml(xml, &mut |part| {
+        match part {
+            XmlPart::Start(tag) if is_left_out(&tag.name) => {
                 hidden += usize::from(!tag.self_closing);
             }
-            Token::EndTag(tag) if is_left_out(&tag.name) => hidden = hidden.saturating_sub(1),
+            XmlPart::End(name) if is_left_out(name) => hidden = hidden.saturating_sub(1),
             _ if hidden > 0 => {}
-            Token::StartTag(tag) => {
+            XmlPart::Start(tag) => {
                 let name = local_name(&tag.name);
                 open += usize::from(!tag.self_closing && elements.contains(&name));
-                writer.begin(name, &tag);
+                writer.begin(name, tag);
             }
-            Token::EndTag(tag) => {
-                let name = local_name(&tag.name);
-                open = open.saturating_sub(usize::from(elements.contains(&name)));
-                writer.end(name);
+            XmlPart::End(name) => {
+                let local = local_name(name);
+                open = open.saturating_sub(usize::from(elements.contains(&local)));
+                writer.end(local);
             }
-            Token::String(words) if open > 0 => {
-                let words = String::from_utf8_lossy(&words);
-                let is_shared = writer.is_shared;
-                writer.text.push_str(if is_shared { shared_text(shared, &words) } else { &words });
+            XmlPart::Text(words) if writer.in_formula => {
+                let words = String::from_utf8_lossy(words);
+                writer.formula.push_str(text::prefix(&words, MAX_TEXT_BYTES));
             }
-            _ => {}
+            XmlPart::Text(words) if open > 0 => {
+                let words = String::from_utf8_lossy(words);
+                let shown: &str =
+                    if writer.is_shared { shared_text(shared, &words) } else { &words };
+                // One text may be as large as its file.
+                writer.text.push_str(text::prefix(shown, MAX_TEXT_BYTES));
+            }
+            XmlPart::Text(_) => {}
         }
-    }
+        writer.text.len() <= MAX_TEXT_BYTES
+    });
     writer.text
 }
 
@@ -186,6 +238,10 @@ struct TextWriter {
     column: usize,
     /// True if the cell refers to a shared text.
     is_shared: bool,
+    /// The formula of the cell of a workbook, which is shown if its result is not stored.
+    formula: String,
+    in_formula: bool,
+    in_cell: bool,
     cell: Repeated,
     row: Repeated,
 }
@@ -211,7 +267,7 @@ impl Repeated {
 }
 
 impl TextWriter {
-    fn begin(&mut self, name: &[u8], tag: &StartTag<()>) {
+    fn begin(&mut self, name: &[u8], tag: &StartTag) {
         let start = self.text.len();
         match name {
             b"tab" | b"ptab" => self.text.push('\t'),
@@ -234,7 +290,11 @@ impl TextWriter {
                 self.text.push_str(&"\t".repeat(missing));
                 self.column += missing;
                 self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+                self.cell = Repeated { start: self.text.len(), count: 1 };
+                self.formula.clear();
+                self.in_cell = true;
             }
+            b"f" => self.in_formula = self.in_cell && !tag.self_closing,
             _ => {}
         }
     }
@@ -243,7 +303,12 @@ impl TextWriter {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
+            b"f" => self.in_formula = false,
             b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
+                if self.in_cell && self.text.len() == self.cell.start && !self.formula.is_empty() {
+                    self.text.push_str(&format!("={}", self.formula));
+                }
+                self.in_cell = false;
                 self.text.push('\t');
                 self.table_cells = self.table_cells.saturating_sub(1);
                 self.column += 1;
@@ -272,7 +337,7 @@ fn shared_text<'a>(shared: &[&'a str], index: &str) -> &'a str {
 }
 
 /// Returns the index of a cell's column, such as 27 for `AB12`; 0 if the cell has no reference.
-fn column_of(cell: &StartTag<()>) -> usize {
+fn column_of(cell: &StartTag) -> usize {
     let place = attribute(cell, b"r").unwrap_or_default();
     let letters = place.bytes().take_while(u8::is_ascii_uppercase);
     let number = letters.fold(0_usize, |sum, letter| {

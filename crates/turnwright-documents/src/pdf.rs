@@ -1,12 +1,14 @@
 //! Reads the text of PDF pages in the order in which each page draws it. The position of the next text shows where
 //! words and lines end. This is the only file that uses `lopdf`.
 
-use std::array;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::{array, iter};
 
 use lopdf::content::Content;
-use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream};
+use lopdf::{
+    Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream, decode_text_string,
+};
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
@@ -19,6 +21,9 @@ const UNREADABLE: &str =
 
 /// The deepest nesting of forms, which are pages within pages.
 const MAX_FORM_DEPTH: usize = 4;
+/// The most fields and remarks of a page, and the most fields above a field.
+const MAX_ANNOTATIONS: usize = 1_000;
+const MAX_PARENTS: usize = 8;
 /// The gaps that mark a new paragraph, a new line and a new word, relative to the text's height.
 const PARAGRAPH_GAP: f32 = 1.9;
 const LINE_GAP: f32 = 0.5;
@@ -63,11 +68,53 @@ fn page_text(document: &Document, page: ObjectId) -> String {
         has_picture: false,
     };
     reader.run(&content, &resources, 0);
-    match reader.text.trim() {
+    let text = match reader.text.trim() {
         "" if reader.has_picture => PICTURE.to_owned(),
         "" => "[an empty page]".to_owned(),
         text if text.contains('\u{fffd}') => format!("{text}{UNREADABLE}"),
         text => text.to_owned(),
+    };
+    let all = document.get_page_annotations(page).unwrap_or_default();
+    let lines = all.into_iter().take(MAX_ANNOTATIONS).filter_map(|one| annotation(document, one));
+    let filled: String = lines.collect();
+    if filled.is_empty() { text } else { format!("{text}\n\n[fields and remarks]\n{filled}") }
+}
+
+/// Returns a line for a form's field that is filled in, and for a remark. Neither is drawn by the page itself.
+fn annotation(document: &Document, annotation: &Dictionary) -> Option<String> {
+    let subtype = annotation.get_deref(b"Subtype", document).and_then(Object::as_name);
+    let value = match subtype.unwrap_or_default() {
+        b"Link" | b"Popup" => None,
+        b"Widget" => field_value(document, annotation),
+        _ => decode_text_string(annotation.get_deref(b"Contents", document).ok()?).ok(),
+    };
+    let value = value?.replace(['\r', '\n'], " ");
+    let described = inherited(document, annotation, b"TU");
+    let name = described.or_else(|| inherited(document, annotation, b"T"));
+    let name = name.and_then(|name| decode_text_string(name).ok()).unwrap_or_default();
+    (!value.trim().is_empty()).then(|| format!("{}: {}\n", name.trim(), value.trim()))
+}
+
+/// Returns an entry of a field, or of the fields above it.
+fn inherited<'a>(document: &'a Document, field: &'a Dictionary, key: &[u8]) -> Option<&'a Object> {
+    let fields = iter::successors(Some(field), |below| {
+        below.get_deref(b"Parent", document).and_then(Object::as_dict).ok()
+    });
+    fields.take(MAX_PARENTS).find_map(|field| field.get_deref(key, document).ok())
+}
+
+/// Returns the value of a field, or the state of one button of it; `None` if it is empty or switched off.
+fn field_value(document: &Document, field: &Dictionary) -> Option<String> {
+    let state = field.get_deref(b"AS", document).ok();
+    match state.or_else(|| inherited(document, field, b"V"))? {
+        Object::Name(state) if state.as_slice() != b"Off" => {
+            Some(String::from_utf8_lossy(state).into_owned())
+        }
+        Object::Array(chosen) => {
+            let texts = chosen.iter().filter_map(|text| decode_text_string(text).ok());
+            Some(texts.collect::<Vec<_>>().join(", "))
+        }
+        text => decode_text_string(text).ok(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use lopdf::{Document, EncryptionState, EncryptionVersion, Permissions};
+use lopdf::{Document, EncryptionState, EncryptionVersion, Object, Permissions, dictionary};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -306,11 +306,66 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
+fn a_formula_is_shown_if_its_result_is_not_stored() {
+    let sheet = "<sheetData><row><c r=\"A1\"><f>SUM(B1:B9)</f><v></v></c>\
+                 <c r=\"B1\"><f>A1&amp;\"x\"</f></c>\
+                 <c r=\"C1\"><f>1+1</f><v>2</v></c><c r=\"D1\"><v>3</v></c></row></sheetData>";
+    let text = text_of(&workbook(sheet));
+    assert!(text.contains("\n=SUM(B1:B9)\t=A1&\"x\"\t2\t3\n"), "{text}");
+    let fraction = "<w:p><m:f><m:num><m:t>1</m:t></m:num><m:den><m:t>2</m:t></m:den></m:f></w:p>";
+    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "12\n\n");
+}
+
+#[test]
+fn fields_of_a_form_and_remarks_follow_the_text_of_their_page() {
+    let text = Object::string_literal::<&str>;
+    let mut document = Document::load_mem(&pdf(&["BT /F1 12 Tf (Form) Tj ET"])).unwrap();
+    let filled = dictionary! { "T" => text("Name"), "V" => lopdf::text_string("Zoë") };
+    let parent = document.add_object(filled);
+    let annotations = [
+        dictionary! { "Subtype" => "Widget", "Parent" => parent },
+        dictionary! { "Subtype" => "Widget", "T" => text("Name"), "V" => text("") },
+        dictionary! { "Subtype" => "Widget", "TU" => text("Agree?"), "T" => text("x"), "AS" => "Yes" },
+        dictionary! { "Subtype" => "Widget", "T" => text("x"), "AS" => "Off", "V" => "Yes" },
+        dictionary! { "Subtype" => "Link", "Contents" => text("no") },
+        dictionary! { "Subtype" => "Text", "T" => text("Me"), "Contents" => text("why?") },
+    ];
+    let all = annotations.map(Object::Dictionary).to_vec();
+    let page = document.page_iter().next().unwrap();
+    document.get_dictionary_mut(page).unwrap().set("Annots", all);
+    let mut bytes = b"\xef\xbb\xbf\r\n".to_vec();
+    document.save_to(&mut bytes).unwrap();
+    let expected =
+        "--- page 1 ---\nForm\n\n[fields and remarks]\nName: Zoë\nAgree?: Yes\nMe: why?\n\n";
+    assert_eq!(text_of(&bytes), expected);
+}
+
+#[test]
 fn cells_of_a_notebook_are_read_with_their_outputs() {
     let notebook = br#"{"nbformat":4,"cells":[{"cell_type":"code","source":["a\n","b"],"outputs":[
         {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
     let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
     assert_eq!(text_of(notebook), expected);
+}
+
+#[test]
+fn a_text_is_cut_wherever_it_is_too_long() {
+    let long = "é".repeat(MAX_TEXT_BYTES / 2 + 9);
+    let book = format!(r#"{{"nbformat":4,"cells":[{{"source":"{long}"}},{{"source":"x"}}]}}"#);
+    let text = text_of(book.as_bytes());
+    assert!(text.ends_with("é\n\n[cut here: there is more text than 4 MiB]\n"));
+    assert!(text.len() < MAX_TEXT_BYTES + 99 && !text.contains("cell 2"));
+    let shared = "x".repeat(MAX_UNPACKED_BYTES / 2);
+    let strings = format!("<sst><si><t>{shared}</t></si></sst>");
+    let cells = "<c t=\"s\"><v>0</v></c>".repeat(99);
+    let workbook = archive(&[
+        ("xl/workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
+        ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"a.xml\"/>"),
+        ("xl/sharedStrings.xml", &strings),
+        ("xl/a.xml", &cells),
+    ]);
+    let text = text_of(&workbook);
+    assert!(text.ends_with("more text than 4 MiB]\n") && text.len() < MAX_TEXT_BYTES + 99);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, first_prompt, start_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::error_text::as_sentence;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::ids::SessionId;
@@ -115,13 +116,16 @@ async fn check_task(
 ) -> Result<String, EvalError> {
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
-    if answer_of_check(&start, None).await?.is_none() {
+    let Some(why) = answer_of_check(&start, None).await? else {
         return Err(EvalError::unusable(format!(
             "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution."
         )));
-    }
+    };
     let Some(solution) = task.patch(SOLUTION) else {
-        return Ok(format!("{name} has no {SOLUTION}, so it is not known if the check can pass."));
+        // The check may not end, or need what is not there.
+        return Ok(as_sentence(format!(
+            "{name} has no {SOLUTION}, so it is not known if the check can pass. At the start it gives: {why}"
+        )));
     };
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
@@ -252,6 +256,11 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
             cwd: read::session(connection, id)?.cwd,
         })
     })?;
+    if let Some(why) = &facts.start.incomplete {
+        return Err(EvalError::unusable(format!(
+            "The start of this session is not complete: {why}. Give --commit."
+        )));
+    }
     if facts.start.commit.is_empty() {
         return Err(EvalError::unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
@@ -259,12 +268,7 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
             env!("CARGO_PKG_VERSION")
         )));
     }
-    match &facts.start.incomplete {
-        None => Ok(facts),
-        Some(why) => Err(EvalError::unusable(format!(
-            "The start of this session is not complete: {why}. Give --commit."
-        ))),
-    }
+    Ok(facts)
 }
 
 #[cfg(test)]

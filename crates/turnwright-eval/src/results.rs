@@ -116,20 +116,16 @@ impl ResultsFolder {
     }
 }
 
-/// Reads the results of a folder.
+/// Reads the results of a folder. A damaged line is left out, and costs only its own trial, which is made again.
 pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
-    let file = folder.join(LINES);
-    let text = match private_file::read(&file, MAX_BYTES) {
+    let text = match private_file::read(&folder.join(LINES), MAX_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = format!("{} has no results of `turnwright eval run`.", folder.display());
             return Err(EvalError::unusable(text));
         }
         read => read?,
     };
-    let lines: Result<Vec<TrialLine>, _> = text.lines().map(serde_json::from_str).collect();
-    lines.map_err(|error| {
-        EvalError::unusable(format!("{} is damaged: {error}. Name another folder.", file.display()))
-    })
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// A new folder for results in the folder of the tasks, named after the day. Git ignores it.
@@ -196,9 +192,23 @@ pub(crate) mod tests {
         results.add(changed.clone()).unwrap();
         let last = [line("b", "m", 1, Outcome::Failed), changed];
         assert_eq!(read_lines(&folder).unwrap(), last);
-        fs::write(folder.join(LINES), "{\"task\":").unwrap();
-        let error = read_lines(&folder).unwrap_err().to_string();
-        assert!(error.contains("trials.jsonl is damaged: "), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_line_costs_only_its_own_trial() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("results");
+        let mut results = ResultsFolder::open(&folder).unwrap();
+        for name in ["a", "b", "c"] {
+            results.add(line(name, "m", 1, Outcome::Passed)).unwrap();
+        }
+        drop(results);
+        let text = fs::read_to_string(folder.join(LINES)).unwrap();
+        fs::write(folder.join(LINES), text.replace("\"task\":\"b\"", "\"task\":\"b")).unwrap();
+        let mut results = ResultsFolder::open(&folder).unwrap();
+        assert_eq!(results.lines, ["a", "c"].map(|name| line(name, "m", 1, Outcome::Passed)));
+        results.add(line("b", "m", 1, Outcome::Failed)).unwrap();
+        assert_eq!(read_lines(&folder).unwrap().len(), 3);
     }
 
     #[test]

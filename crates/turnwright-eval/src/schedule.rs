@@ -109,7 +109,7 @@ pub async fn run(
         starts.push(Start::prepare(task, &plan.out.join(".starts"), workplace).await?);
     }
     let mut progress = Progress::default();
-    let missing = missing_trials(plan, &starts, &results.lines, &mut progress);
+    let missing = missing_trials(plan, &starts, until, &results.lines, &mut progress);
     report(&progress.text(begun.elapsed()));
     let mut waiting = missing.into_iter();
     let mut running = FuturesUnordered::new();
@@ -156,14 +156,19 @@ pub async fn run(
 fn missing_trials<'a>(
     plan: &'a RunPlan,
     starts: &'a [Start<'a>],
+    until: Option<Instant>,
     lines: &[TrialLine],
     progress: &mut Progress,
 ) -> Vec<Trial<'a>> {
     let mut missing = Vec::new();
     for run in 1..=plan.runs {
         for start in starts {
-            for model in &plan.models {
-                let trial = Trial { start, model, run };
+            for (index, model) in plan.models.iter().enumerate() {
+                // One that is named twice is the same.
+                if plan.models[..index].contains(model) {
+                    continue;
+                }
+                let trial = Trial { start, model, run, until };
                 let blank = trial.blank_line();
                 match lines.iter().find(|line| line.key() == blank.key()) {
                     Some(line) if line.outcome != Outcome::Invalid => progress.add(line),
@@ -242,9 +247,9 @@ mod tests {
         let mut workplace = made.unwrap();
         workplace.program = place.join("agent");
         workplace.waits = [Duration::ZERO; 2];
-        let plan = RunPlan {
+        let mut plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
-            models: vec!["m".to_owned()],
+            models: vec!["m".to_owned(), "m".to_owned()],
             runs: 1,
             jobs: 1,
             out: place.join("out"),
@@ -257,5 +262,11 @@ mod tests {
         assert_eq!(end, RunEnd::Complete);
         assert_eq!(last, "1 of 1 · look · m · 1: invalid: network: m");
         assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
+        // Nor is it repeated after the time for the run.
+        plan.out = place.join("second");
+        plan.max_time = Some(Duration::from_secs(600));
+        workplace.waits = [Duration::from_secs(3600); 2];
+        run(&plan, &workplace, &mut |_| {}).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(4));
     }
 }

@@ -26,7 +26,7 @@ pub struct Summary {
 /// The trials of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
-    /// The model, and the settings that were changed for the run.
+    /// The model and the settings that were changed for the run, with more if other columns have the same.
     pub name: String,
     #[serde(flatten)]
     pub variant: Variant,
@@ -83,8 +83,9 @@ impl Summary {
             by_variant.entry(&line.variant).or_default().push(line);
         }
         let of_variants = by_variant.into_iter();
-        let columns: Vec<_> =
+        let mut columns: Vec<_> =
             of_variants.map(|(variant, lines)| column_of(variant, &lines)).collect();
+        tell_apart(&mut columns);
         // More pairs would be a table of their own, and one of them would be told apart by chance.
         let comparisons = match &columns[..] {
             [first, others @ ..] if others.len() < MAX_COMPARED => {
@@ -133,6 +134,20 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
             .map(|(key, _, value)| (key, median(counted.clone().filter_map(|line| value(line))))),
     );
     column
+}
+
+/// Adds the version to the names that several columns have, and the hash of the settings if that is not enough.
+fn tell_apart(columns: &mut [Column]) {
+    let parts: [fn(&Variant) -> String; 2] =
+        [|variant| variant.version.clone(), |variant| format!("settings {}", variant.settings)];
+    for part in parts {
+        let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+        for column in &mut *columns {
+            if names.iter().filter(|name| **name == column.name).count() > 1 {
+                column.name += &format!(" · {}", part(&column.variant));
+            }
+        }
+    }
 }
 
 /// The comparison of two columns.
@@ -270,6 +285,11 @@ mod tests {
         assert_eq!(column.served, ["m-served"]);
     }
 
+    /// The names of the columns of these lines.
+    fn names(lines: &[TrialLine]) -> Vec<String> {
+        Summary::of(lines).columns.into_iter().map(|column| column.name).collect()
+    }
+
     #[test]
     fn columns_of_one_model_are_told_apart() {
         let mut all = lines("m", &[("a", "p")]);
@@ -277,10 +297,19 @@ mod tests {
         other.variant.set = vec!["verify=off".to_owned()];
         other.variant.settings = "t".to_owned();
         all.push(other);
-        let summary = Summary::of(&all);
-        assert!(summary.comparisons[0].verdict.starts_with("Cannot tell: "));
-        let names: Vec<_> = summary.columns.into_iter().map(|column| column.name).collect();
-        assert_eq!(names, ["m", "m · verify=off"]);
+        assert!(Summary::of(&all).comparisons[0].verdict.starts_with("Cannot tell: "));
+        assert_eq!(names(&all), ["m", "m · verify=off"]);
+    }
+
+    #[test]
+    fn versions_and_settings_are_named_where_columns_differ_in_nothing_else() {
+        let mut all = lines("m", &[("a", "ppp")]);
+        all[1].variant.version = "0.1.0+2".to_owned();
+        all[2].variant.settings = "t".to_owned();
+        let first = ["m · 0.1.0+1 · settings s", "m · 0.1.0+1 · settings t", "m · 0.1.0+2"];
+        assert_eq!(names(&all), first);
+        assert_eq!(names(&all[..2]), ["m · 0.1.0+1", "m · 0.1.0+2"]);
+        assert_eq!(names(&all[..1]), ["m"]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) model: &'a str,
     /// Its number, from 1.
     pub(crate) run: u32,
+    /// The end of the time for the whole run. The trial is not made again after it.
+    pub(crate) until: Option<Instant>,
 }
 
 impl Trial<'_> {
@@ -40,7 +42,8 @@ impl Trial<'_> {
         let workplace = self.start.workplace;
         let mut line = self.attempt().await?;
         for wait in workplace.waits {
-            if line.outcome != Outcome::Invalid {
+            let is_too_late = self.until.is_some_and(|until| Instant::now() + wait >= until);
+            if line.outcome != Outcome::Invalid || is_too_late {
                 break;
             }
             tokio::select! {

@@ -65,13 +65,14 @@ pub struct Workplace {
 }
 
 impl Workplace {
-    /// Reads what a trial is given. `changed` are settings as `KEY=VALUE`.
+    /// Reads what a trial is given. `changed` are settings as `KEY=VALUE`; the limits of the flags are further ones.
     pub fn new(
         config: &Config,
         project: PathBuf,
-        changed: Vec<String>,
+        mut changed: Vec<String>,
         stop: CancellationToken,
     ) -> Result<Workplace, EvalError> {
+        changed.extend(config.flags.limits.iter().map(limit_setting));
         let program = std::env::current_exe()?;
         let hash = sha256_hex(&fs::read(&program)?);
         let (settings, has_network) = trial_settings(config, &changed)?;
@@ -197,6 +198,12 @@ fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool),
     Ok((private_file::read(copy.user_file_path(), MAX_SETTINGS_BYTES)?, has_network))
 }
 
+/// The setting that does the same as a limit of the flags.
+fn limit_setting((name, most): &(String, f64)) -> String {
+    let section = if name == "max_turn_requests" { "" } else { "limits." };
+    format!("{section}{name}={most}")
+}
+
 /// The places with secrets that a command finds by the user's home, which is not that of a trial, and the project: the
 /// tree of a trial is all that the agent may see of it.
 fn hidden_places(config: &Config, project: &Path) -> Vec<PathBuf> {
@@ -249,6 +256,17 @@ mod tests {
         assert!(changed.contains("network = \"on\"") && has_network, "{changed}");
         assert_eq!(fs::read_to_string(config.user_file_path()).unwrap(), "");
         assert!(trial_settings(&config, &["verify".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn limits_of_the_flags_are_settings_of_the_trials() {
+        let home = tempfile::tempdir().unwrap();
+        let limits = [("max_turn_requests", 7.0), ("turn_tokens", 500_000.0), ("turn_cost", 0.5)];
+        let changes = limits.map(|(name, most)| limit_setting(&(name.to_owned(), most)));
+        let (changed, _) = trial_settings(&config(home.path(), "").unwrap(), &changes).unwrap();
+        for line in ["max_turn_requests = 7", "turn_tokens = 500000", "turn_cost = 0.5"] {
+            assert!(changed.contains(line), "{changed}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) struct ProtectedSnapshot {
     judge: Arc<EnvironmentJudge>,
 }
 
-/// The ends of the paths that tell that a virtual environment of Python was made or changed.
+/// The ends of paths which show that a virtual environment of Python was made or changed.
 const ENVIRONMENT_FILES: [&str; 2] = ["/pyvenv.cfg", "/bin/activate"];
 
 /// The changes that were made to protected paths.
@@ -473,8 +473,8 @@ impl ProtectedChanges {
         let is_of_environment =
             files.any(|file| self.restored.iter().any(|change| change.ends_with(file)));
         let hint = if is_of_environment {
-            "Virtual environments are made, and packages installed, only by lines that do nothing else, such as \
-             `python3 -m venv .venv`: call exec for that alone, and again for what uses it."
+            "A command line may make a virtual environment or install packages only if it does nothing else, such \
+             as `python3 -m venv .venv`: run that with one call of exec, and what uses it with the next."
         } else {
             "Other programs run what is there. If the change is wanted, make it with the file tools, or call \
              again with the path as \"escalate\"; the user is asked."

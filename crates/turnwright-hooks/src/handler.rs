@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::event::HookEvent;
 use crate::matcher::{Condition, Matcher};
 use crate::scripts::{HookAction, Script, named_scripts};
+use crate::translate::is_tool_name;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 
@@ -54,6 +56,8 @@ pub struct Handler {
     /// True if a failure counts as a refusal.
     pub(crate) blocks_on_failure: bool,
     pub(crate) runs_once: bool,
+    /// True once the handler has run. A run that was withheld, or whose failure refuses, does not count.
+    pub(crate) has_run: AtomicBool,
     /// True if the session does not wait for the handler.
     pub in_background: bool,
     /// The project files that the command names, as they were when the hook file was read.
@@ -195,6 +199,12 @@ impl HandlerReader<'_> {
             HookGroup::deserialize(value).map_err(|error| format!("{error}. {RIGHT_FORM}"))?;
         let matcher = Matcher::parse(group.matcher.unwrap_or_default())
             .map_err(|error| format!("`matcher`: {}", text::one_line(&error)))?;
+        let rule = Condition::parse(&matcher.text);
+        let tool = rule.as_ref().and_then(Condition::tool_with_pattern);
+        if event.is_about_tool() && tool.is_some_and(is_tool_name) {
+            let what = "`matcher` is compared with the tool's name only, so none of its hooks runs";
+            self.note(&format!("{place}: {what}; write the rule as `if`"));
+        }
         for hook in &group.hooks {
             // Stop here: reading further handlers would also read the files that they name.
             if self.handlers.len() > MAX_HANDLERS {
@@ -206,6 +216,22 @@ impl HandlerReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads a time limit; `None` if the usual one holds. A round number of a thousand seconds or more is probably
+    /// meant in milliseconds, as in the files of other agents.
+    fn read_time_limit(&mut self, place: &str, seconds: f64) -> Option<Duration> {
+        if seconds.is_nan() || seconds <= 0.0 {
+            self.note(&format!("{place}: `timeout` must be above 0; the usual one holds"));
+            return None;
+        }
+        let limit = Duration::from_secs_f64(seconds.min(MAX_SECONDS));
+        if seconds >= 1_000.0 && seconds % 500.0 == 0.0 {
+            let minutes = limit.as_secs() / 60;
+            let what = format!("{seconds} seconds are {minutes} minutes");
+            self.note(&format!("{place}: `timeout` is in seconds, and {what}"));
+        }
+        Some(limit)
     }
 
     fn read_handler(
@@ -220,11 +246,7 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
-        let seconds = fields.timeout.filter(|seconds| *seconds > 0.0);
-        if seconds.is_none() && fields.timeout.is_some() {
-            self.note(&format!("{place}: `timeout` must be above 0; the usual one holds"));
-        }
-        let limit = seconds.map(|seconds| Duration::from_secs_f64(seconds.min(MAX_SECONDS)));
+        let limit = fields.timeout.and_then(|seconds| self.read_time_limit(place, seconds));
         let condition = fields.r#if.as_deref().and_then(Condition::parse);
         if condition.is_none() && fields.r#if.is_some() {
             let what = "`if` is no rule such as Bash(git push *), so it always runs";
@@ -252,6 +274,7 @@ impl HandlerReader<'_> {
             time_limit: event.time_limit(limit),
             blocks_on_failure: fields.on_failure.as_deref() == Some("block"),
             runs_once: fields.once == Some(true),
+            has_run: AtomicBool::new(false),
             in_background: fields.r#async == Some(true),
             scripts,
             last: Mutex::default(),
@@ -326,6 +349,34 @@ mod tests {
         assert_eq!(handlers[0].time_limit, Duration::from_secs(600));
         assert_eq!(handlers[0].condition, None);
         assert!(problems.contains("`timeout` must be") && problems.contains("`if` is no rule"));
+    }
+
+    #[test]
+    fn a_time_that_looks_like_milliseconds_is_reported() {
+        for (timeout, expected) in
+            [(5000, "5000 seconds are 83 minutes"), (30_000, "500 minutes"), (1800, ""), (600, "")]
+        {
+            let group = json!({ "hooks": [{ "command": "x", "timeout": timeout }] });
+            let (handlers, problems) = read(&json!({ "Stop": [group] }));
+            assert_eq!(handlers[0].time_limit, Duration::from_secs(timeout));
+            assert_eq!(problems.is_empty(), expected.is_empty(), "{problems}");
+            assert!(problems.ends_with(expected), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_matcher_that_is_a_rule_for_a_tool_is_reported() {
+        for (matcher, expected) in [
+            ("Bash(git commit*)", true),
+            ("exec(git )", true),
+            ("mcp__(a|b)", false),
+            ("(Edit|Write)", false),
+            ("Bash()", false),
+        ] {
+            let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
+            let (_, problems) = read(&json!({ "PreToolUse": [group] }));
+            assert_eq!(problems.contains("write the rule as `if`"), expected, "{matcher}");
+        }
     }
 
     #[test]

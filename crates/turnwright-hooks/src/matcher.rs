@@ -57,12 +57,14 @@ pub(crate) struct Condition {
 /// The fields of an input that a pattern is compared with.
 const COMPARED_FIELDS: [&str; 5] = ["command", "file_path", "path", "url", "pattern"];
 /// Keywords of the shell behind which a command follows.
-const KEYWORDS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "time", "until", "while"];
+const KEYWORDS: [&str; 8] = ["!", "do", "elif", "else", "if", "then", "until", "while"];
 /// Programs that run the command that follows them, behind options and other words or in quotes.
-const RUNNERS: [&str; 18] = [
-    "bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "nice", "nohup", "setsid",
-    "sh", "stdbuf", "sudo", "timeout", "unbuffer", "xargs", "zsh",
-];
+const RUNNERS: &str = "ash aws-vault bash builtin bun bundle bunx busybox caffeinate chronic chroot chrt command \
+                       conda coproc cross-env csh dash devbox direnv doas doppler dotenv dotenvx entr env eval exec \
+                       fakeroot find firejail fish flock hatch hyperfine ionice ksh mise nice nix nix-shell nohup npm \
+                       npx op parallel pdm pipenv pixi pkexec pnpm poetry runuser rustup rye script setsid sg sh \
+                       stdbuf strace su sudo systemd-run taskset time timeout tmux trap unbuffer unshare uv volta \
+                       watch watchexec xargs xvfb-run yarn zsh";
 /// The most words of a part of a line at which a command may begin.
 const MAX_BEGINNINGS: usize = 32;
 
@@ -77,6 +79,11 @@ impl Condition {
         let is_name = !tool.is_empty() && !tool.contains(char::is_whitespace);
         let pattern = pattern.filter(|pattern| !pattern.is_empty() && *pattern != "*");
         is_name.then(|| Condition { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
+    }
+
+    /// Returns the tool of a condition that also has a pattern.
+    pub(crate) fn tool_with_pattern(&self) -> Option<&str> {
+        self.pattern.as_ref().map(|_| self.tool.as_str())
     }
 
     /// Returns true if the condition holds for a call with one of these names and this input.
@@ -94,11 +101,23 @@ impl Condition {
     }
 }
 
-/// Returns true if a command line, or one of the commands in it, matches.
+/// Returns true if a variable or a substitution names the program of one of the commands of a line.
+fn has_unknown_program(line: &str) -> bool {
+    line.split([';', '&', '|', '\n']).any(|command| {
+        let mut words = command.split_whitespace().skip_while(|word| is_before_command(word));
+        words.next().is_some_and(|word| word.trim_start_matches('"').starts_with(['$', '`']))
+    })
+}
+
+/// Returns true if a command line, or one of the commands in it, matches, or if that is not clear.
 fn fits_command(line: &str, pattern: &str) -> bool {
+    let line = &line.replace("\\\n", " ");
+    if has_unknown_program(line) {
+        return true;
+    }
     let parts = line.split(|char: char| ";&|\n(){}`".contains(char));
     let commands = parts.clone().flat_map(commands_in);
-    let written = std::iter::once(line).chain(parts).map(|part| part.trim().to_owned());
+    let written = std::iter::once(line.as_str()).chain(parts).map(|part| part.trim().to_owned());
     written.chain(commands).filter(|text| !text.is_empty()).any(|text| {
         fits_wildcard(&text, pattern)
             || fits_wildcard(&text, &format!("*/{}", pattern.trim_start_matches(['/', '.'])))
@@ -114,10 +133,29 @@ fn commands_in(part: &str) -> Vec<String> {
     let before = all.iter().take_while(|word| is_before_command(word)).count();
     let words = &all[before..];
     let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
-    // A value in quotes may have several words.
-    let is_unclear = RUNNERS.contains(&program) || before > 0 && part.contains(['"', '\'']);
+    // A value in quotes may have several words, and the target of a redirection may be one.
+    let is_redirected = words.first().is_some_and(|word| word.contains(['<', '>']));
+    let is_unclear = is_redirected
+        || RUNNERS.split_whitespace().any(|runner| runner == program)
+        || before > 0 && part.contains(['"', '\'']);
     let most = if is_unclear { MAX_BEGINNINGS } else { 1 };
-    (0..words.len().min(most)).map(|first| words[first..].join(" ")).collect()
+    let commands = (0..words.len().min(most)).map(|first| &words[first..]);
+    let forms = commands.flat_map(|command| {
+        let short = [(1, 1), (2, 1), (2, 2)].map(|widths| without_options(command, widths));
+        std::iter::once(command.join(" ")).chain(short)
+    });
+    forms.collect()
+}
+
+/// Returns a command without the options in front of its subcommand, such as those of `git -C x push`: with so many words
+/// for an option of one letter, and for any other.
+fn without_options(command: &[&str], (letter, long): (usize, usize)) -> String {
+    let (program, rest) = command.split_at(1);
+    let mut at = 0;
+    while let Some(option) = rest.get(at).filter(|word| word.starts_with('-')) {
+        at += if option.len() == 2 { letter } else { long };
+    }
+    [program, rest.get(at..).unwrap_or_default()].concat().join(" ")
 }
 
 /// Returns true for a keyword of the shell behind which a command follows, and for an assignment.
@@ -193,6 +231,22 @@ mod tests {
             ("Bash(git push *)", json!({ "command": "sudo -u me git push" }), true),
             ("Bash(git push *)", json!({ "command": "timeout 5 /usr/bin/env git push" }), true),
             ("Bash(git push *)", json!({ "command": "bash -c \"git push -f\"" }), true),
+            ("Bash(git push *)", json!({ "command": "$TOOL git push" }), true),
+            ("Bash(git push *)", json!({ "command": "ls; \"$(which git)\" push" }), true),
+            ("Bash(git push *)", json!({ "command": "find . -name x -exec git push {} +" }), true),
+            ("Bash(git push *)", json!({ "command": "time -p git push" }), true),
+            ("Bash(git push *)", json!({ "command": "> log git push x" }), true),
+            ("Bash(git push *)", json!({ "command": "2>log git push x" }), true),
+            ("Bash(git push *)", json!({ "command": "git -C ../other push" }), true),
+            ("Bash(git push *)", json!({ "command": "git --no-pager -c a=b push -f" }), true),
+            ("Bash(git push *)", json!({ "command": "git --git-dir x push" }), true),
+            ("Bash(git push *)", json!({ "command": "git \\\n  push origin" }), true),
+            ("Bash(git push *)", json!({ "command": "uv run git push" }), true),
+            ("Bash(git push *)", json!({ "command": "mise exec -- git -C x push" }), true),
+            ("Bash(git push *)", json!({ "command": "npx -c 'git push'" }), true),
+            ("Bash(kubectl delete *)", json!({ "command": "kubectl -n x delete pod y" }), true),
+            ("Bash(git push *)", json!({ "command": "git -C x" }), false),
+            ("Bash(git push *)", json!({ "command": "git log -n push" }), false),
             ("Bash(git push *)", json!({ "command": "echo $(date) $X ${Y}" }), false),
             ("Bash(git push *)", json!({ "command": "grep 'git push' README.md" }), false),
             ("Bash(git push *)", json!({ "command": "git status" }), false),

@@ -1,7 +1,7 @@
 //! Reads the reply of one handler from its exit code and its output.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Deserializer, Map, Value};
 
 use crate::event::HookEvent;
 use crate::run::HandlerExit;
@@ -17,6 +17,16 @@ const MAX_REASON_CHARS: usize = 2_000;
 const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
+/// Fields of which a handler's JSON has at least one.
+const ANSWERS: [&str; 7] = [
+    "continue",
+    "decision",
+    "hookSpecificOutput",
+    "permission",
+    "permissionDecision",
+    "suppressOutput",
+    "systemMessage",
+];
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -49,6 +59,9 @@ pub struct HookVerdict {
     pub problems: Vec<String>,
     /// The reason why the turn must end, if it must.
     pub stop: Option<String>,
+    /// True if a handler was waited for, so that files may have changed. Recordings do not have it.
+    #[serde(skip)]
+    pub has_run: bool,
 }
 
 impl HookVerdict {
@@ -85,6 +98,12 @@ impl HookVerdict {
         self.messages.extend(other.messages);
         self.problems.extend(other.problems);
         self.stop = self.stop.take().or(other.stop);
+        self.has_run |= other.has_run;
+    }
+
+    /// Forgets a changed input that is the same as before.
+    pub(crate) fn forget_same_input(&mut self, before: Option<&Value>) {
+        self.updated_input = self.updated_input.take().filter(|(input, _)| before != Some(input));
     }
 
     /// Adds a line to the text for the model.
@@ -146,7 +165,9 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
             return (verdict, failure);
         }
         Some(REFUSES) => {
-            verdict.refuse(event, reason_in(Some(exit.stderr.clone())));
+            let said = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
+            let reason = said.unwrap_or_else(|| printed_reason(&exit.stdout));
+            verdict.refuse(event, reason_in(Some(reason)));
             return (verdict, None);
         }
         Some(127) => "its program was not found (exit 127)".to_owned(),
@@ -160,6 +181,46 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         None => how,
     };
     (verdict, Some(failure))
+}
+
+/// Returns the JSON objects in a text, each of which begins a line.
+fn documents(text: &str) -> impl Iterator<Item = Value> {
+    let later = text.match_indices("\n{").map(move |(at, _)| &text[at + 1..]);
+    let lines = std::iter::once(text).filter(|text| text.starts_with('{')).chain(later);
+    lines.filter_map(|line| Deserializer::from_str(line).into_iter::<Value>().next()?.ok())
+}
+
+/// Returns true for JSON that is meant for the agent.
+fn is_answer(document: &Value) -> bool {
+    ANSWERS.iter().any(|name| document.get(name).is_some())
+}
+
+/// Returns true for JSON that is text for the model, such as a file that a handler prints.
+fn is_data(document: &Value) -> bool {
+    let is_empty = document.as_object().is_none_or(Map::is_empty);
+    // Some handlers print their input again.
+    !is_empty && !is_answer(document) && document.get("hook_event_name").is_none()
+}
+
+/// Returns the reason that a refusing handler has printed to stdout instead of stderr.
+fn printed_reason(printed: &str) -> String {
+    match documents(printed).find(is_answer) {
+        Some(output) => reason_of(&output).unwrap_or_default(),
+        None => printed.to_owned(),
+    }
+}
+
+/// Returns the reason in an output, in whichever form.
+fn reason_of(output: &Value) -> Option<String> {
+    let named = "permissionDecisionReason";
+    let all = [
+        &output["reason"],
+        &output[named],
+        &output["hookSpecificOutput"][named],
+        &output["agent_message"],
+        &output["user_message"],
+    ];
+    all.into_iter().find_map(Value::as_str).map(str::to_owned)
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.
@@ -184,6 +245,10 @@ fn clean(text: &str, most: usize) -> Option<String> {
 fn reason_in(text: Option<String>) -> String {
     let reason = clean(&text.unwrap_or_default(), MAX_REASON_CHARS);
     reason.unwrap_or_else(|| NO_REASON.to_owned())
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    format!("its output is no valid JSON, or has a wrong field ({error})")
 }
 
 impl HookVerdict {
@@ -218,14 +283,36 @@ impl HookVerdict {
     /// # Errors
     /// Returns the reason, as a phrase, if a part of it cannot be used.
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
-        if !printed.starts_with('{') {
-            if matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart) {
-                self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
+        let whole = serde_json::from_str::<Value>(printed);
+        let mut is_ignored = false;
+        if whole.is_err() {
+            // Text around JSON may have words of the model, so only a refusal counts.
+            for document in documents(printed) {
+                is_ignored |= is_answer(&document);
+                self.read_refusal(event, &document);
             }
-            return Ok(());
+            is_ignored &= self.decision.is_none() && self.block.is_none();
         }
-        let output: HandlerOutput = serde_json::from_str(printed).map_err(|error| {
-            format!("its output is no valid JSON, or has a wrong field ({error})")
+        let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
+        match whole {
+            Ok(output) if output.is_object() && !(is_text && is_data(&output)) => {
+                self.read_document(event, &output)
+            }
+            Err(error) if printed.starts_with('{') => Err(unreadable(&error)),
+            _ if is_text => {
+                self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
+                Ok(())
+            }
+            _ if is_ignored => Err("its JSON is behind other text, and was ignored".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads an output.
+    fn read_document(&mut self, event: HookEvent, document: &Value) -> Result<(), String> {
+        let output = HandlerOutput::deserialize(document).map_err(|error| {
+            self.read_refusal(event, document);
+            unreadable(&error)
         })?;
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
@@ -238,12 +325,40 @@ impl HookVerdict {
             Some("approve" | "allow") if event == HookEvent::PreToolUse => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
+            Some("ask") => self.read_refusal(event, document),
             _ => {}
         }
         if output.permission_decision.is_some() {
+            self.read_refusal(event, document);
             return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
         }
+        // This is where Cursor reads it. An allow there does not count.
+        if !document["permission"].is_null() {
+            self.read_refusal(event, document);
+        }
         self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
+    }
+
+    /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
+    /// yes.
+    fn read_refusal(&mut self, event: HookEvent, output: &Value) {
+        let own = &output["hookSpecificOutput"];
+        let decisions = [
+            &output["decision"],
+            &output["permission"],
+            &output["permissionDecision"],
+            &own["permissionDecision"],
+            &own["decision"],
+            &own["decision"]["behavior"],
+        ];
+        let mut words = decisions.into_iter().filter_map(Value::as_str);
+        let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
+        let reason = reason_in(reason_of(output));
+        if event.is_guarded() && refuses {
+            self.refuse(event, reason);
+        } else if event == HookEvent::PreToolUse && words.any(|word| word == "ask") {
+            self.decide(Some(HookDecision::Ask), reason);
+        }
     }
 
     fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
@@ -364,7 +479,19 @@ mod tests {
                 NO_REASON,
             ),
             (json!({ "hookSpecificOutput": { "permissionDecision": "defer" } }), None, ""),
-            (json!({ "permissionDecision": "deny" }), None, ""),
+            (
+                json!({ "decision": "approve", "reason": "r", "permission": "deny" }),
+                Some(HookDecision::Deny),
+                "r",
+            ),
+            (
+                json!({ "permission": "deny", "agent_message": "why", "user_message": "x" }),
+                Some(HookDecision::Deny),
+                "why",
+            ),
+            (json!({ "decision": "ask", "reason": "r" }), Some(HookDecision::Ask), "r"),
+            (json!({ "permissionDecision": "allow" }), None, ""),
+            (json!({ "permission": "allow" }), None, ""),
             (json!({}), None, ""),
         ] {
             let reply = prints(HookEvent::PreToolUse, &output);
@@ -396,6 +523,96 @@ mod tests {
             let said: Vec<_> = failure.into_iter().chain(reply.problems).collect();
             assert!(said.concat().contains(problem), "{output}: {said:?}");
         }
+    }
+
+    #[test]
+    fn a_mistake_does_not_turn_a_refusal_into_a_yes() {
+        for (output, decision, reason) in [
+            (json!({ "permissionDecision": "deny", "reason": "r" }), Some(HookDecision::Deny), "r"),
+            (json!({ "permissionDecision": "ask" }), Some(HookDecision::Ask), NO_REASON),
+            (json!({ "decision": "block", "reason": 1 }), Some(HookDecision::Deny), NO_REASON),
+            (json!({ "decision": "approve", "reason": 1 }), None, ""),
+            (
+                json!({ "hookSpecificOutput": { "decision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "continue": "x", "hookSpecificOutput": { "permissionDecision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+        ] {
+            let (reply, failure) = exits(HookEvent::PreToolUse, 0, &output.to_string(), "");
+            assert_eq!((reply.decision, reply.reason.as_str()), (decision, reason), "{output}");
+            assert!(failure.is_some(), "{output}");
+        }
+        let wrong = json!({ "decision": "block", "reason": 1 });
+        let prompt = prints(HookEvent::UserPromptSubmit, &wrong);
+        assert_eq!(prompt.block.as_deref(), Some(NO_REASON));
+    }
+
+    #[test]
+    fn a_refusal_counts_between_the_lines_of_a_log_and_a_yes_does_not() {
+        let says = |word: &str| json!({ "hookSpecificOutput": { "permissionDecision": word } });
+        let (deny, allow) = (says("deny"), says("allow"));
+        for printed in [
+            format!("nvm: now using node v22\n{deny}\n"),
+            format!("{{ no json\r\n{deny}"),
+            format!("{deny}\ndone in 3 ms\n"),
+            format!("{{\"suppressOutput\":true}}\n{deny}"),
+            format!("{allow}\n{deny}"),
+        ] {
+            let (reply, _) = exits(HookEvent::PreToolUse, 0, &printed, "");
+            assert_eq!(reply.decision, Some(HookDecision::Deny), "{printed}");
+        }
+        let (reply, failure) = exits(HookEvent::PreToolUse, 0, &format!("a log\n{allow}"), "");
+        assert_eq!(reply, HookVerdict::default());
+        assert_eq!(failure.as_deref(), Some("its JSON is behind other text, and was ignored"));
+        let (reply, failure) = exits(HookEvent::PreToolUse, 0, &format!("{allow}\na log"), "");
+        assert!(reply == HookVerdict::default() && failure.is_some());
+    }
+
+    #[test]
+    fn json_that_is_no_answer_is_text_for_the_model() {
+        for text in ["{\"name\":\"x\"}", "a log\n{\"systemMessage\":\"x\"}"] {
+            assert_eq!(exits(HookEvent::SessionStart, 0, text, "").0.context, text);
+        }
+        let passed_on = "{\"hook_event_name\":\"SessionStart\"}";
+        for (event, printed) in
+            [(HookEvent::SessionStart, passed_on), (HookEvent::Stop, "{\"name\":\"x\"}")]
+        {
+            assert_eq!(exits(event, 0, printed, ""), (HookVerdict::default(), None));
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_may_be_printed_to_stdout() {
+        for (stdout, stderr, expected) in [
+            ("no pushes", "", "no pushes"),
+            ("no pushes", " \n", "no pushes"),
+            ("{\"decision\":\"block\",\"reason\":\"why\"}", "", "why"),
+            (
+                "{\"hookSpecificOutput\":{\"permissionDecisionReason\":\"why\"},\"systemMessage\":\"x\"}",
+                "",
+                "why",
+            ),
+            ("a log", "why", "why"),
+            ("", "", NO_REASON),
+        ] {
+            assert_eq!(exits(HookEvent::PreToolUse, 2, stdout, stderr).0.reason, expected);
+        }
+    }
+
+    #[test]
+    fn an_input_that_is_repeated_is_no_change() {
+        let input = json!({ "command": "ls" });
+        let output = json!({ "hookSpecificOutput": { "updatedInput": input } });
+        let mut reply = prints(HookEvent::PreToolUse, &output);
+        reply.forget_same_input(Some(&json!({ "command": "ls -l" })));
+        assert!(reply.updated_input.is_some());
+        reply.forget_same_input(Some(&input));
+        assert_eq!(reply.updated_input, None);
     }
 
     #[test]

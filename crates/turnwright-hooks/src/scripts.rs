@@ -11,6 +11,8 @@ const PROJECT_VARIABLES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_
 /// The characters that end only a word of a command line. Those in `COMMAND_ENDS` also end the command.
 const WORD_ENDS: &str = " \t<>=";
 const COMMAND_ENDS: &str = "\n;&|()`";
+/// The characters between the parts of a path, on one system or another.
+const SEPARATORS: [char; 2] = ['/', '\\'];
 /// Programs that never run a file. A line of only such programs, named without a path, runs none of the files it names.
 const READERS: [&str; 14] = [
     "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test",
@@ -85,9 +87,9 @@ fn digest(path: &Path, project: &Path) -> Option<String> {
 pub(crate) fn named_scripts(action: &HookAction, project: &Path) -> Vec<Script> {
     let mut commands = Vec::new();
     match action {
-        HookAction::Line(line) | HookAction::PowerShell(line) => {
-            split_line(line, 0, &mut commands);
-        }
+        HookAction::Line(line) => split_line(line, 0, &mut commands),
+        // There a backslash escapes nothing and separates the parts of a path.
+        HookAction::PowerShell(line) => split_line(&line.replace('\\', "/"), 0, &mut commands),
         HookAction::Program(words) => {
             commands.push(words.clone());
             for word in words {
@@ -103,8 +105,9 @@ pub(crate) fn named_scripts(action: &HookAction, project: &Path) -> Vec<Script> 
     let ends: Vec<_> = words.iter().filter_map(|&word| after_variable(word, &words)).collect();
     words.extend(ends);
     // A slash at the beginning also follows a variable or a command substitution, as in `$(pwd)/a.sh`.
-    let absolute: Vec<_> = words.iter().copied().filter(|word| word.starts_with('/')).collect();
-    words.extend(absolute.iter().map(|word| word.trim_start_matches('/')));
+    let absolute: Vec<_> =
+        words.iter().copied().filter(|word| word.starts_with(SEPARATORS)).collect();
+    words.extend(absolute.iter().map(|word| word.trim_start_matches(SEPARATORS)));
     let folders = folders_meant(&words, project);
     let names = words.into_iter().flat_map(files_meant);
     let mut found: Vec<PathBuf> = Vec::new();
@@ -130,7 +133,8 @@ fn after_variable<'a>(word: &'a str, words: &[&str]) -> Option<&'a str> {
         parts
     } else {
         let at = word.rfind('$')?;
-        let end = word[at + 1..].trim_start_matches(is_of_name);
+        // PowerShell has `$env:NAME`.
+        let end = word[at + 1..].trim_start_matches(|char: char| is_of_name(char) || char == ':');
         (&word[at..word.len() - end.len()], end)
     };
     // An expression such as `${PWD:-$(pwd)}` is split at the parentheses.
@@ -284,6 +288,24 @@ mod tests {
             let names: Vec<_> = found.iter().map(|script| script.name.as_str()).collect();
             assert_eq!(names, expected, "{line}");
             assert!(found.iter().all(|script| script.sha256.is_some()), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_powershell_line_are_found() {
+        let base = tempfile::tempdir().unwrap();
+        let project = real_path(base.path()).unwrap();
+        fs::create_dir(project.join("hooks")).unwrap();
+        fs::write(project.join("hooks/a.ps1"), "x").unwrap();
+        for line in [
+            r"hooks\a.ps1",
+            r"& .\hooks\a.ps1",
+            r#"& "$env:CLAUDE_PROJECT_DIR\hooks\a.ps1""#,
+            r#"& "${Env:CLAUDE_PROJECT_DIR}/hooks/a.ps1""#,
+        ] {
+            let found = named_scripts(&HookAction::PowerShell(line.to_owned()), &project);
+            let names: Vec<_> = found.iter().map(|script| script.name.as_str()).collect();
+            assert_eq!(names, ["hooks/a.ps1"], "{line}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! verdict.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -80,7 +81,7 @@ impl Handler {
         self.event == occasion.event
             && self.matcher.fits(&occasion.subjects)
             && self.condition.as_ref().is_none_or(|rule| rule.holds(&occasion.subjects, input))
-            && !(self.runs_once && self.last.lock().is_some())
+            && !(self.runs_once && self.has_run.load(Ordering::Relaxed))
     }
 
     fn is_same(&self, other: &Handler) -> bool {
@@ -93,11 +94,13 @@ impl Handler {
     /// user by a file that its command then names.
     async fn run(&self, input: &str, site: &HookSite, cancel: &CancellationToken) -> HookVerdict {
         let mut blocks = self.blocks_on_failure;
+        let mut is_withheld = false;
         let (mut verdict, failure) = match run_handler(self, input, site, cancel).await {
             Ok(exit) => read_reply(self.event, &exit),
             Err(NoExit::Cancelled) => return HookVerdict::default(),
             Err(NoExit::Failed(why)) => (HookVerdict::default(), Some(why)),
             Err(NoExit::Withheld(why)) => {
+                is_withheld = true;
                 blocks |= self.scope == HookScope::User && self.event.is_guarded();
                 (HookVerdict::default(), Some(why))
             }
@@ -105,12 +108,16 @@ impl Handler {
         let fault = failure.as_ref().or(verdict.problems.first());
         let result = text::clip(fault.map_or("ok", String::as_str), MAX_RESULT_CHARS);
         *self.last.lock() = Some(result);
+        if !(is_withheld || blocks && failure.is_some()) {
+            self.has_run.store(true, Ordering::Relaxed);
+        }
         if self.in_background {
             blocks = false;
             verdict = HookVerdict { problems: verdict.problems, ..HookVerdict::default() };
         }
         if let Some(why) = failure {
-            let end = if blocks { "" } else { "; nothing was stopped because of that" };
+            let is_stopped = blocks || verdict.decision.is_some() || verdict.block.is_some();
+            let end = if is_stopped { "" } else { "; nothing was stopped because of that" };
             verdict.problems.insert(0, format!("{why}{end}"));
             if blocks {
                 verdict.refuse(self.event, why);
@@ -134,7 +141,8 @@ pub async fn run_handlers(
         handlers.iter().map(|handler| handler.run(&input, site, cancel).boxed()).collect();
     let mut verdict = HookVerdict::default();
     let mut verdicts = stream::iter(runs).buffered(MAX_AT_ONCE);
-    while let Some(next) = verdicts.next().await {
+    while let Some(mut next) = verdicts.next().await {
+        next.forget_same_input(occasion.fields.get("tool_input"));
         verdict.add(next);
     }
     verdict
@@ -146,6 +154,7 @@ mod tests {
 
     use super::*;
     use crate::handler::read_handlers;
+    use crate::output::HookDecision;
 
     fn set(events: &Value) -> HookSet {
         let nowhere = Path::new("/nowhere");
@@ -173,5 +182,26 @@ mod tests {
         assert_eq!(names(HookEvent::PreToolUse, Some("Write")), ["y", "x", "z"]);
         assert_eq!(names(HookEvent::Stop, None), ["s"]);
         assert!(set.has(HookEvent::Stop) && !set.has(HookEvent::SessionStart));
+    }
+
+    #[tokio::test]
+    async fn a_guard_that_was_withheld_or_has_failed_has_not_run_once() {
+        let set = set(&json!({ "PreToolUse": [{ "hooks": [
+            { "command": "/no/such/hook", "args": [], "once": true, "onFailure": "block" },
+        ] }] }));
+        let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
+        for confines_all in [true, true, false, false] {
+            let site = HookSite {
+                project: "/nowhere".into(),
+                environment: Arc::default(),
+                fields: json!({}),
+                sandbox: None,
+                confines_all,
+            };
+            let handlers = set.choose(&occasion);
+            let cancel = CancellationToken::new();
+            let verdict = run_handlers(&handlers, &occasion, &site, &cancel).await;
+            assert_eq!(verdict.decision, Some(HookDecision::Deny), "{verdict:?}");
+        }
     }
 }

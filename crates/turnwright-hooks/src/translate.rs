@@ -49,6 +49,11 @@ const NAMES: [(&str, &[&str]); 16] = [
     ("plan", &["TodoWrite"]),
 ];
 
+/// Returns true if this is a name of one of the agent's tools.
+pub(crate) fn is_tool_name(text: &str) -> bool {
+    NAMES.iter().any(|(name, names)| *name == text || names.contains(&text))
+}
+
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
     let is_input = tool.name == "exec_output" && argument(tool.arguments, &["input"]).is_some();

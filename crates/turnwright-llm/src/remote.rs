@@ -192,7 +192,7 @@ impl RemoteModel {
             tried.push(quirks);
             let error = match refusal.take() {
                 // A gateway may not have the protocol that its provider asks for.
-                Some(first) if failure.kind() == ErrorKind::UrlNotFound => {
+                Some(first) if protocol != self.protocol && lacks_protocol(&failure) => {
                     adaptation = QuirkPatch::NONE;
                     first
                 }
@@ -393,6 +393,12 @@ impl RemoteModel {
             has_started: false,
         }))
     }
+}
+
+/// Returns true if a server that has accepted the key refuses another protocol as such.
+fn lacks_protocol(error: &LlmError) -> bool {
+    let kinds = [ErrorKind::UrlNotFound, ErrorKind::ModelNotFound, ErrorKind::Auth];
+    kinds.contains(&error.kind()) || error.status() == Some(501)
 }
 
 /// Learns from the first error of a reply, because some servers refuse a request within the stream.

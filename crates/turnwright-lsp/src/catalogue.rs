@@ -40,6 +40,9 @@ pub struct LanguageServer {
     /// The files that mark the root of a project.
     #[serde(default)]
     markers: Vec<String>,
+    /// The files that mark projects of another tool for the same language, which need another server.
+    #[serde(default)]
+    foreign_markers: Vec<String>,
     /// True if the server is of no use without a project.
     #[serde(default)]
     needs_marker: bool,
@@ -94,10 +97,18 @@ impl LanguageServer {
     /// none. Blocks.
     pub(crate) fn root(&self, file: &Path, folder: &Path) -> Option<PathBuf> {
         let inner = file.ancestors().skip(1).take_while(|place| place.starts_with(folder));
-        let marked = inner
-            .filter(|place| self.markers.iter().any(|marker| place.join(marker).is_file()))
-            .last();
+        let marked = inner.filter(|place| has_one(place, &self.markers)).last();
         marked.or((!self.needs_marker).then_some(folder)).map(Path::to_path_buf)
+    }
+
+    /// Returns true if the file belongs to a project of another tool, in which the server would report wrong errors: the
+    /// nearest marked folder has such a marker, and not the server's first one. Blocks.
+    pub(crate) fn is_foreign(&self, file: &Path) -> bool {
+        let first = self.markers.get(..1).unwrap_or_default();
+        let mut places = file.ancestors().skip(1);
+        let nearest = places
+            .find(|place| has_one(place, &self.foreign_markers) || has_one(place, &self.markers));
+        nearest.is_some_and(|place| has_one(place, &self.foreign_markers) && !has_one(place, first))
     }
 
     /// Returns true if a path suggests that the server is useful in its folder, by its language or as a marker.
@@ -111,6 +122,11 @@ impl LanguageServer {
         let words = std::iter::once(&self.command).chain(&self.arguments);
         escape_hidden_line(&words.map(String::as_str).collect::<Vec<_>>().join(" "))
     }
+}
+
+/// Returns true if a folder has one of these files. Blocks.
+fn has_one(folder: &Path, names: &[String]) -> bool {
+    names.iter().any(|name| folder.join(name).is_file())
 }
 
 /// Returns the built-in servers. For each file, the first one that is installed and works is used. Their settings
@@ -206,6 +222,27 @@ mod tests {
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         assert_eq!(server.root(&file, &folder), Some(folder.clone()));
         assert_eq!(known_servers()[3].root(&folder.join("in/a.py"), &folder), Some(folder));
+    }
+
+    #[test]
+    fn a_file_of_a_deno_project_is_not_one_for_servers_that_do_not_know_deno() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        fs::create_dir_all(base.join("supabase/functions")).unwrap();
+        let file = base.join("supabase/functions/a.ts");
+        let server = known_servers().iter().find(|known| known.name == "vtsls").unwrap();
+        for (created, expected) in [
+            ("package.json", false),
+            ("supabase/deno.jsonc", true),
+            ("supabase/package.json", true),
+            ("supabase/tsconfig.json", false),
+            ("supabase/functions/deno.json", true),
+        ] {
+            fs::write(base.join(created), "").unwrap();
+            assert_eq!(server.is_foreign(&file), expected, "{created}");
+        }
+        assert!(!server.is_foreign(&base.join("a.ts")));
+        assert!(!known_servers()[0].is_foreign(&file));
     }
 
     #[test]

@@ -161,9 +161,8 @@ impl Connection {
     }
 
     fn register(&self, registrations: &Value, is_on: bool) -> Value {
-        let mut all = registrations.as_array().into_iter().flatten();
-        if all.any(|registration| registration["method"] == "textDocument/diagnostic") {
-            self.state.send_modify(|state| state.wants_pulls = is_on);
+        for registration in registrations.as_array().into_iter().flatten() {
+            self.state.send_modify(|state| state.register(registration, is_on));
         }
         Value::Null
     }
@@ -230,7 +229,22 @@ mod tests {
             let response = json!({ "jsonrpc": "2.0", "id": "a", "result": expected });
             assert_eq!(answer, response, "{method}");
         }
-        assert!(connection.state.borrow().wants_pulls);
+        assert!(connection.state.borrow().wants_pulls());
+        // As pyright does it, a newer registration replaces the first one, which is withdrawn afterwards.
+        for (method, name, id, is_on) in [
+            ("client/registerCapability", "registrations", "2", true),
+            ("client/unregisterCapability", "unregisterations", "1", true),
+            ("client/unregisterCapability", "unregisterations", "2", false),
+        ] {
+            let changes = json!({ name: [{ "id": id, "method": "textDocument/diagnostic" }] });
+            say(
+                &mut output,
+                &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": changes }),
+            )
+            .await;
+            next(&mut frames).await;
+            assert_eq!(connection.state.borrow().wants_pulls(), is_on, "{method} {id}");
+        }
         say(&mut output, &json!({ "jsonrpc": "2.0", "id": 7, "method": "x/unknown" })).await;
         assert_eq!(next(&mut frames).await["error"]["code"], -32601);
     }

@@ -123,7 +123,10 @@ impl LanguageServers {
 
     /// Reports the effect of an edit on the errors of a file; `None` if there is no server for it.
     pub async fn finish_edit(&self, before: &FileBefore, deadline: Instant) -> Option<FileReport> {
-        self.report(before, true, deadline).await
+        let report = self.report(before, true, deadline).await;
+        // To compare them, the server was shown the old text and then the new one.
+        self.note_changed(&[before.path.as_path()]);
+        report
     }
 
     /// Reports the errors that the turn has caused in all files that were edited since the last review. No error is
@@ -211,17 +214,23 @@ impl LanguageServers {
         if events.is_empty() {
             return;
         }
-        self.0.state.send_modify(|state| {
-            let mut edited = state.edited.iter();
-            if edited.any(|edited| changes.iter().any(|change| change.path != edited.file.path)) {
-                state.changed = Some(Instant::now());
-            }
-        });
+        let paths: Vec<_> = changes.iter().map(|change| change.path.as_path()).collect();
+        self.note_changed(&paths);
         for started in &self.0.state.borrow().started {
             if let Phase::Ready(server) = &*started.phase.borrow() {
                 server.note_events(&events);
             }
         }
+    }
+
+    /// Notes that files have changed on which other edited files may depend.
+    fn note_changed(&self, paths: &[&Path]) {
+        self.0.state.send_modify(|state| {
+            let mut edited = state.edited.iter();
+            if edited.any(|edited| paths.iter().any(|path| *path != edited.file.path)) {
+                state.changed = Some(Instant::now());
+            }
+        });
     }
 
     /// Returns true if there is a server that can be asked for places. One that was ended as unused also counts,
@@ -324,7 +333,7 @@ impl LanguageServers {
     /// Does the same. Blocks.
     fn find_server(&self, file: &Path) -> Option<Started> {
         let specs = self.0.site.configured.iter().chain(known_servers());
-        for spec in specs.filter(|spec| spec.language(file).is_some()) {
+        for spec in specs.filter(|spec| spec.language(file).is_some() && !spec.is_foreign(file)) {
             let mut restarts = 0;
             if let Some(known) = self.find_started(spec, file) {
                 restarts = match &*known.phase.borrow() {

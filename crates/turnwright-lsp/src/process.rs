@@ -92,7 +92,7 @@ impl LanguageSite {
             environment = environment.with(name, temp_path.clone());
         }
         if spec.language(Path::new("a.py")).is_some() {
-            environment = with_virtual_environment(environment, &workdir);
+            environment = with_virtual_environment(environment, file, &workdir);
         }
         for (name, value) in &spec.environment {
             environment = environment.with(name, value);
@@ -122,10 +122,11 @@ fn folder_name(server: &str) -> String {
     chars.map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
-/// Activates the virtual environment of a project in Python, unless the user has activated one: pyright asks the first
-/// `python3` in `PATH` for its packages. Blocks.
-fn with_virtual_environment(environment: Environment, root: &Path) -> Environment {
-    let mut folders = [".venv", "venv"].into_iter().map(|name| root.join(name));
+/// Activates the virtual environment of a file in Python that is nearest to it in its project, unless the user has
+/// activated one: pyright asks the first `python3` in `PATH` for its packages. Blocks.
+fn with_virtual_environment(environment: Environment, file: &Path, root: &Path) -> Environment {
+    let places = file.ancestors().skip(1).take_while(|place| place.starts_with(root));
+    let mut folders = places.flat_map(|place| [".venv", "venv"].map(|name| place.join(name)));
     let found = folders.find(|folder| folder.join("pyvenv.cfg").is_file());
     let Some(folder) = found.filter(|_| environment.get("VIRTUAL_ENV").is_none()) else {
         return environment;
@@ -188,17 +189,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let usual = Environment::default().with("PATH", "/usr/bin:/bin");
-        let none = with_virtual_environment(usual.clone(), root);
+        let file = root.join("svc/app/main.py");
+        let none = with_virtual_environment(usual.clone(), &file, root);
         assert_eq!((none.get("PATH"), none.get("VIRTUAL_ENV")), (usual.get("PATH"), None));
         let own = root.join(".venv");
         std::fs::create_dir(&own).unwrap();
         std::fs::write(own.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
-        let found = with_virtual_environment(usual.clone(), root);
+        let found = with_virtual_environment(usual.clone(), &file, root);
         let expected = OsString::from(format!("{}/bin:/usr/bin:/bin", own.display()));
         assert_eq!(found.get("PATH"), Some(expected.as_os_str()));
         assert_eq!(found.get("VIRTUAL_ENV"), Some(own.as_os_str()));
         let active = usual.clone().with("VIRTUAL_ENV", "/other");
-        assert_eq!(with_virtual_environment(active, root).get("PATH"), usual.get("PATH"));
+        let kept = with_virtual_environment(active, &file, root);
+        assert_eq!(kept.get("PATH"), usual.get("PATH"));
+        // A part of the project may have packages of its own.
+        let nearest = root.join("svc/venv");
+        std::fs::create_dir_all(&nearest).unwrap();
+        std::fs::write(nearest.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        let found = with_virtual_environment(usual, &file, root);
+        assert_eq!(found.get("VIRTUAL_ENV"), Some(nearest.as_os_str()));
     }
 
     #[test]

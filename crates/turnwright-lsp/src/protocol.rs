@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use turnwright_types::text;
@@ -111,6 +111,20 @@ pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     found.sort();
     found.dedup();
     Some(found)
+}
+
+/// Does the same for diagnostics in the form of the TypeScript compiler, which counts from 1.
+pub(crate) fn compiler_errors(diagnostics: &Value) -> Option<Vec<Problem>> {
+    let position = |at: &Value| {
+        let number = |name| at[name].as_u64().unwrap_or(1).saturating_sub(1);
+        json!({ "line": number("line"), "character": number("offset") })
+    };
+    let all = diagnostics.as_array()?.iter().filter(|found| found["category"] == "error");
+    let converted = all.map(|found| {
+        let range = json!({ "start": position(&found["start"]), "end": position(&found["end"]) });
+        json!({ "range": range, "code": found["code"], "message": found["text"] })
+    });
+    errors_in(&converted.collect())
 }
 
 fn problem(diagnostic: &Value) -> Option<Problem> {

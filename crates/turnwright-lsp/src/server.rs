@@ -8,15 +8,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{copy, sink};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
 use crate::process::{Launch, ServerProcess};
-use crate::protocol::{DELETED, Encoding, Problem, errors_in, uri};
+use crate::protocol::{DELETED, Encoding, Problem, compiler_errors, errors_in, uri};
 use crate::report::DiagnosticSource;
 use crate::state::Document;
 use turnwright_rpc::RequestError;
@@ -30,12 +31,17 @@ const IDLE_TIME: Duration = Duration::from_secs(600);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The pause before the state of a server is looked at again.
 const STATE_PAUSE: Duration = Duration::from_millis(20);
+/// The time that a server's last words may take to arrive.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(200);
 /// The error codes after which a request is repeated: content modified, and cancelled by the server.
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 pub(crate) const LOADING: &str = "it is still loading the project";
 const TOO_LATE: &str = "it has not answered in time";
+const UNREADABLE: &str = "its answer cannot be read";
+/// The command with which servers for TypeScript pass a request on to the compiler.
+const COMPILER_COMMAND: &str = "typescript.tsserverRequest";
 
 /// The state of a server.
 #[derive(Clone, Debug)]
@@ -59,6 +65,8 @@ pub(crate) struct Server {
     encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
+    /// True if the server passes requests on to the TypeScript compiler.
+    takes_compiler_requests: bool,
 }
 
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
@@ -77,10 +85,7 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     let folders = json!([{ "uri": uri(&root), "name": name }]);
     let (connection, mut tasks) =
         connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders);
-    let mut stderr = pipes.stderr;
-    tasks.spawn(async move {
-        copy(&mut stderr, &mut sink()).await.ok();
-    });
+    tasks.spawn(keep_last_words(pipes.stderr, Arc::clone(&connection)));
     let working = async {
         let server = initialize(&spec, &connection, &root).await?;
         phase.send_replace(Phase::Ready(Arc::new(server)));
@@ -89,11 +94,15 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
             () = until_unused(&connection) => Ok(()),
         }
     };
-    let end = tokio::select! {
+    let result = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         why = process.ended() => Err(why),
         end = working => end,
+    };
+    let end = match result {
+        Ok(()) => Ok(()),
+        Err(why) => Err(with_last_words(why, &connection, tasks).await),
     };
     // Another process may take over from here on.
     phase.send_modify(|current| {
@@ -106,6 +115,29 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     // A server exits when its input is closed.
     connection.close();
     process.stop().await;
+}
+
+/// Reads the error output of a server to its end, and keeps the last line.
+async fn keep_last_words(mut stderr: impl AsyncRead + Unpin, connection: Arc<Connection>) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
+        let printed = String::from_utf8_lossy(&bytes[..count]);
+        if let Some(line) = printed.lines().rfind(|line| !line.trim().is_empty()) {
+            connection.state.send_modify(|state| state.last_words = shown_words(line));
+        }
+    }
+}
+
+/// Adds the last line that the server printed to the reason of its end.
+async fn with_last_words(why: String, connection: &Connection, mut tasks: JoinSet<()>) -> String {
+    connection.close();
+    let reading = async { while tasks.join_next().await.is_some() {} };
+    timeout(LAST_WORDS_TIME, reading).await.ok();
+    let state = connection.state.borrow();
+    if state.last_words.is_empty() {
+        return why;
+    }
+    format!("{why}. It printed: {}", state.last_words)
 }
 
 /// Waits until nobody has used the server for some time.
@@ -145,12 +177,17 @@ async fn initialize(
     let capabilities = &answer["capabilities"];
     let sync = &capabilities["textDocumentSync"];
     let save = &sync["save"];
+    let commands = capabilities["executeCommandProvider"]["commands"].as_array();
     Ok(Server {
         spec: Arc::clone(spec),
         connection: Arc::clone(connection),
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
+        takes_compiler_requests: commands
+            .into_iter()
+            .flatten()
+            .any(|name| name == COMPILER_COMMAND),
     })
 }
 
@@ -258,18 +295,39 @@ impl Server {
     async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
         self.loaded().await;
         let state = &self.connection.state;
-        let wants_pulls = state.borrow().wants_pulls;
-        if self.can_pull || wants_pulls {
-            let mut errors = self.pull(file).await?;
-            errors.extend(state.borrow().published(file, version).unwrap_or_default());
+        if self.takes_compiler_requests
+            && let Ok(errors) = self.compiler_errors(file).await
+        {
             return Ok(errors);
         }
         loop {
+            // A server may register for this at any time after its start.
+            let can_pull = self.can_pull || state.borrow().wants_pulls();
+            if can_pull {
+                let mut errors = self.pull(file).await?;
+                errors.extend(state.borrow().published(file, version).unwrap_or_default());
+                return Ok(errors);
+            }
             if let Some(errors) = state.borrow().published(file, version) {
                 return Ok(errors);
             }
             sleep(STATE_PAUSE).await;
         }
+    }
+
+    /// Asks the compiler behind a TypeScript server for the errors of a document. The server itself publishes nothing
+    /// for a text without errors if there were none before.
+    async fn compiler_errors(&self, file: &Path) -> Result<Vec<Problem>, String> {
+        let mut errors = Vec::new();
+        for request in ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"] {
+            // Not all of these servers take an address here.
+            let arguments = json!([request, { "file": file.to_string_lossy() }]);
+            let params = json!({ "command": COMPILER_COMMAND, "arguments": arguments });
+            let asking = self.connection.request("workspace/executeCommand", params, MAX_WAIT);
+            let answer = asking.await.map_err(|error| shown_words(&error.to_string()))?;
+            errors.extend(compiler_errors(&answer["body"]).ok_or(UNREADABLE)?);
+        }
+        Ok(errors)
     }
 
     /// Asks the server for the errors of a document.
@@ -279,7 +337,7 @@ impl Server {
             match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
                 Ok(report) => {
                     let errors = errors_in(&report["items"]);
-                    return errors.ok_or_else(|| "its answer cannot be read".to_owned());
+                    return errors.ok_or_else(|| UNREADABLE.to_owned());
                 }
                 Err(RequestError::ErrorResponse(error)) if RETRIED_CODES.contains(&error.code) => {
                     sleep(RETRY_PAUSE).await;
@@ -368,7 +426,7 @@ mod tests {
     }
 
     /// Returns an initialised server with these capabilities.
-    async fn started(capabilities: &Value) -> (Server, Peer, tokio::task::JoinSet<()>) {
+    async fn started(capabilities: &Value) -> (Server, Peer, JoinSet<()>) {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
         let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
@@ -446,6 +504,41 @@ mod tests {
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
         assert!(server.errors(&path, "text", soon()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_compiler_behind_a_typescript_server_is_asked() {
+        let commands = json!({ "executeCommandProvider": { "commands": [COMPILER_COMMAND] } });
+        let (server, mut peer, _tasks) = started(&commands).await;
+        let path = file();
+        server.show(&path, "text");
+        peer.next().await;
+        let asking = server.errors(&path, "text", soon());
+        let answering = async {
+            for errors in [
+                json!([]),
+                json!([{ "start": { "line": 2, "offset": 9 },
+                "end": { "line": 2, "offset": 13 }, "text": "no", "code": 2322, "category": "error" }]),
+            ] {
+                let request = peer.next().await;
+                assert_eq!(request["params"]["command"], COMPILER_COMMAND);
+                let result = json!({ "body": errors });
+                peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+            }
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        let found = errors.unwrap().remove(0);
+        assert_eq!((found.range.start.line, found.range.start.character), (1, 8));
+        assert_eq!((&*found.code, &*found.message), ("2322", "no"));
+        // What is published counts if the compiler does not answer.
+        let asking = server.errors(&path, "text", soon());
+        let answering = async {
+            let id = peer.next().await["id"].take();
+            peer.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "success": false } })).await;
+            peer.publish(&Value::Null, "published").await;
+        };
+        let (errors, ()) = tokio::join!(asking, answering);
+        assert_eq!(errors.unwrap()[0].message, "published");
     }
 
     #[tokio::test]

@@ -15,6 +15,9 @@ const QUIET_TIME: Duration = Duration::from_millis(250);
 /// A server that has reported no progress within this time is assumed to have loaded the project.
 const QUIET_START: Duration = Duration::from_secs(3);
 
+/// The most registrations of one kind that are kept.
+const MAX_REGISTRATIONS: usize = 16;
+
 /// The way in which a server indicates that it has loaded the project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,10 +50,13 @@ pub(crate) struct ServerState {
     pub(crate) documents: Vec<Document>,
     /// The version of the text that was sent last. No two texts have the same version, even of different documents.
     pub(crate) last_version: i64,
-    /// True if the server has registered to be asked for diagnostics.
-    pub(crate) wants_pulls: bool,
+    /// The identifiers with which the server has registered to be asked for diagnostics. A server may register anew
+    /// before it withdraws the earlier registration.
+    pull_registrations: Vec<String>,
     /// The time when the server was last used.
     pub(crate) used: Instant,
+    /// The last line that the server printed as an error.
+    pub(crate) last_words: String,
     started: Instant,
     /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
     running_tasks: Option<u32>,
@@ -62,8 +68,9 @@ impl ServerState {
         ServerState {
             documents: Vec::new(),
             last_version: 0,
-            wants_pulls: false,
+            pull_registrations: Vec::new(),
             used: Instant::now(),
+            last_words: String::new(),
             started: Instant::now(),
             running_tasks: None,
             is_quiescent: false,
@@ -77,6 +84,22 @@ impl ServerState {
             (Readiness::Progress, Some(running)) => running == 0,
             (Readiness::Progress, None) => self.started.elapsed() > QUIET_START,
             (Readiness::Quiescence, _) => self.is_quiescent,
+        }
+    }
+
+    /// Returns true if the server has registered to be asked for diagnostics.
+    pub(crate) fn wants_pulls(&self) -> bool {
+        !self.pull_registrations.is_empty()
+    }
+
+    /// Notes a registration of the server, or its end.
+    pub(crate) fn register(&mut self, registration: &Value, is_on: bool) {
+        if registration["method"] == "textDocument/diagnostic" {
+            let id = registration["id"].to_string();
+            self.pull_registrations.retain(|known| *known != id);
+            if is_on && self.pull_registrations.len() < MAX_REGISTRATIONS {
+                self.pull_registrations.push(id);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -86,7 +87,7 @@ async fn connect(
     hosts: &CommandHosts,
 ) -> Result<TcpStream, DialError> {
     let connected = match hosts.admit(target).await {
-        Ok(access) => (proxy.dial)(target.clone(), access).await,
+        Ok(access) => (proxy.dial)(target.clone(), access, Arc::clone(&proxy.lookups)).await,
         Err(why) => Err(DialError::Refused(why)),
     };
     connected.inspect_err(|error| {
@@ -123,7 +124,7 @@ async fn answer(
     };
     if request.method() == Method::CONNECT {
         let upgrade = hyper::upgrade::on(request);
-        tasks.lock().spawn(async move {
+        spawn(tasks, async move {
             if let Ok(client) = upgrade.await {
                 // If a side fails, the programs notice that themselves.
                 copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
@@ -135,6 +136,14 @@ async fn answer(
         Ok(response) => response.map(BodyExt::boxed_unsync),
         Err(error) => failure(&target, &DialError::Failed(error.to_string())),
     })
+}
+
+/// Starts a task. Those that have ended are forgotten, because a program may send any number of requests over one
+/// connection.
+fn spawn(tasks: &Tasks, task: impl Future<Output = ()> + Send + 'static) {
+    let mut tasks = tasks.lock();
+    while tasks.try_join_next().is_some() {}
+    tasks.spawn(task);
 }
 
 /// Returns the host for which a request is; `None` if the proxy does not take such requests.
@@ -156,7 +165,7 @@ async fn forward(
     tasks: &Tasks,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(host)).await?;
-    tasks.lock().spawn(async move {
+    spawn(tasks, async move {
         connection.await.ok();
     });
     let path = request.uri().path_and_query().cloned();
@@ -272,7 +281,6 @@ async fn answer_socks(client: &mut TcpStream, code: u8) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::sync::Arc;
 
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
@@ -291,7 +299,7 @@ mod tests {
         let port = echo.local_addr().unwrap().port();
         let listener = TcpListener::bind(local).await.unwrap();
         let mut proxy = CommandProxy::new(listener, needs_token).unwrap();
-        proxy.dial = |target, _| {
+        proxy.dial = |target, _, _| {
             Box::pin(
                 async move { Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, target.port)).await?) },
             )
@@ -390,6 +398,16 @@ mod tests {
         }
         let long = format!("GET http://a.example/ HTTP/1.1\r\nA: {}", "x".repeat(MAX_HEAD_BYTES));
         assert!(ask(address, long.as_bytes()).await.starts_with("HTTP/1.1 431 "));
+    }
+
+    #[tokio::test]
+    async fn requests_that_have_ended_are_forgotten() {
+        let tasks = Tasks::default();
+        for _ in 0..100 {
+            spawn(&tasks, async {});
+            tokio::task::yield_now().await;
+        }
+        assert!(tasks.lock().len() < 10);
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -22,7 +23,7 @@ use url::Url;
 use crate::command_hosts::address_refusal;
 use crate::hosts::{HostAccess, Target};
 
-/// The time limit for an attempt to connect, and for the answer of a proxy.
+/// The time limit for a look-up, for an attempt to connect, and for the answer of a proxy.
 const TIME: Duration = Duration::from_secs(10);
 /// The most addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
@@ -31,8 +32,8 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// Limits how many names are looked up at the same time, because each takes a thread.
-static LOOKUPS: Semaphore = Semaphore::const_new(32);
+/// The most names that are looked up for one command at the same time, because each takes a thread.
+pub(crate) const MAX_LOOKUPS: usize = 8;
 
 /// The reason why there is no connection to a host.
 #[derive(Debug)]
@@ -50,23 +51,37 @@ impl From<io::Error> for DialError {
 }
 
 /// A function that connects to a host. Tests have one of their own.
-pub(crate) type Dial = fn(Target, HostAccess) -> BoxFuture<'static, Result<TcpStream, DialError>>;
+pub(crate) type Dial =
+    fn(Target, HostAccess, Arc<Semaphore>) -> BoxFuture<'static, Result<TcpStream, DialError>>;
 
-/// Connects to a host.
-pub(crate) async fn dial(target: Target, access: HostAccess) -> Result<TcpStream, DialError> {
+/// Connects to a host. `lookups` limits the look-ups of the command.
+pub(crate) async fn dial(
+    target: Target,
+    access: HostAccess,
+    lookups: Arc<Semaphore>,
+) -> Result<TcpStream, DialError> {
     let url = Url::parse(&format!("https://{}:{}/", target.host, target.port));
     if let Some(proxy) = url.ok().and_then(|url| turnwright_http::proxy_url(&url)) {
         return dial_through(&proxy, &target).await;
     }
-    let permit = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+    let looked = timeout(TIME, look_up(target, lookups)).await;
+    let found = looked.map_err(io::Error::from)??;
+    connect_to_any(allowed_addresses(found, access)?).await
+}
+
+/// Looks up the addresses of a host.
+async fn look_up(
+    target: Target,
+    lookups: Arc<Semaphore>,
+) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
     let looking = spawn_blocking(move || {
         let found = (target.host.to_string().as_str(), target.port).to_socket_addrs();
         // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
         drop(permit);
         found
     });
-    let found = looking.await.map_err(io::Error::from)??;
-    connect_to_any(allowed_addresses(found, access)?).await
+    looking.await?
 }
 
 /// Keeps the addresses that may be reached. Others are never tried, not even if these fail.

@@ -28,7 +28,7 @@ use turnwright_types::secret::Secret;
 pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict, RefusedHosts};
 pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
 
-use dial::Dial;
+use dial::{Dial, MAX_LOOKUPS};
 
 /// The most connections that are open at the same time. Others wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
@@ -46,6 +46,8 @@ pub struct CommandProxy {
     /// False if programs cannot be given a token. Then only the port shows which command a connection belongs to.
     needs_token: bool,
     dial: Dial,
+    /// Limits the look-ups of names.
+    lookups: Arc<Semaphore>,
 }
 
 impl CommandProxy {
@@ -54,8 +56,9 @@ impl CommandProxy {
     pub fn new(listener: TcpListener, needs_token: bool) -> io::Result<CommandProxy> {
         let address = listener.local_addr()?;
         let token = Secret::from(uuid::Uuid::new_v4().simple().to_string());
-        let dial: Dial = |target, access| Box::pin(dial::dial(target, access));
-        Ok(CommandProxy { listener, address, token, needs_token, dial })
+        let dial: Dial = |target, access, lookups| Box::pin(dial::dial(target, access, lookups));
+        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
+        Ok(CommandProxy { listener, address, token, needs_token, dial, lookups })
     }
 
     /// Returns the address at which the proxy listens.

@@ -4,9 +4,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use super::{PendingWrite, SessionLog, StoreError};
-use crate::database::execute;
+use crate::blobs::put_file_content;
+use crate::read::blob_by_hash;
+use turnwright_types::hash::sha256_hex;
 
-/// The state of a project in a git repository.
+/// The state of a project in a git repository. Its column has the hash of the changes, which are a blob: writes to
+/// the session's row would write them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartState {
     /// The id of the commit.
@@ -21,11 +24,22 @@ impl SessionLog {
     /// Stores the state of the project at the start, unless the session has one already, or has changed files before
     /// one was kept. That of a helper is the state of its session.
     pub fn set_start(&self, state: StartState) -> PendingWrite {
-        self.of_session().submit_sized(state.changes.len(), move |connection, session| {
-            let text = serde_json::to_string(&state)?;
+        let StartState { commit, changes, incomplete } = state;
+        self.of_session().submit_sized(changes.len(), move |connection, session| {
+            let bytes = changes.as_bytes();
+            let stored = StartState {
+                commit: commit.clone(),
+                changes: if bytes.is_empty() { String::new() } else { sha256_hex(bytes) },
+                incomplete: incomplete.clone(),
+            };
+            let text = serde_json::to_string(&stored)?;
             let update = "UPDATE sessions SET start = ? WHERE key = ? AND start IS NULL \
                           AND NOT EXISTS (SELECT 1 FROM file_versions WHERE session = key)";
-            execute(connection, update, params![text, session])
+            let is_new = connection.execute(update, params![text, session])? > 0;
+            if is_new && !bytes.is_empty() {
+                put_file_content(connection, session, bytes)?;
+            }
+            Ok(())
         })
     }
 }
@@ -38,7 +52,23 @@ pub fn start_state(
     let query = "SELECT start FROM sessions WHERE key = ?";
     let text: Option<String> =
         connection.query_row(query, [session], |row| row.get(0)).optional()?.flatten();
-    Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
+    let Some(text) = text else { return Ok(None) };
+    let Ok(stored) = serde_json::from_str::<StartState>(&text) else {
+        return Ok(Some(lost("another version of this program has stored it in its own form")));
+    };
+    if stored.changes.is_empty() {
+        return Ok(Some(stored));
+    }
+    let bytes = blob_by_hash(connection, &stored.changes)?;
+    Ok(Some(match bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        Some(changes) => StartState { changes, ..stored },
+        None => lost("a part of it is not in the store any more"),
+    }))
+}
+
+/// Stands for a state that cannot be read.
+fn lost(why: &str) -> StartState {
+    StartState { incomplete: Some(why.to_owned()), ..StartState::default() }
 }
 
 /// The first prompt of a session, as the user typed it.
@@ -70,8 +100,22 @@ mod tests {
         log.set_start(StartState::default()).written().await;
         let found = store.read_blocking(|connection| {
             let key = read::session_key(connection, &id)?;
+            let column: String =
+                connection.query_row("SELECT start FROM sessions", [], |row| row.get(0))?;
+            assert!(!column.contains("diff"), "{column}");
             Ok((start_state(connection, key)?, first_prompt(connection, key)?))
         });
         assert_eq!(found.unwrap(), (Some(state), None));
+    }
+
+    #[test]
+    fn the_form_of_another_version_is_no_error() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE sessions (key INTEGER, start TEXT)").unwrap();
+        let old = r#"{"commit":"c","patch":"hash","untracked":[["a","hash"]],"incomplete":null}"#;
+        connection.execute("INSERT INTO sessions VALUES (1, ?)", [old]).unwrap();
+        let found = start_state(&connection, 1).unwrap().unwrap();
+        assert!(found.incomplete.unwrap().starts_with("another version of this program"));
+        assert_eq!(start_state(&connection, 2).unwrap(), None);
     }
 }

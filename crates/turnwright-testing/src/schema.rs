@@ -37,6 +37,10 @@ pub fn check_version(version: usize, message: &Value, method: Option<&str>) {
         None => {
             let method =
                 method.unwrap_or_else(|| panic!("a response to an unknown request: {message}"));
+            if method == "session/cancel" {
+                // The protocol has no such request, but some clients send one.
+                return assert_eq!(message["result"], json!({}), "{message}");
+            }
             (definition(version, method, "Response"), &message["result"])
         }
     };

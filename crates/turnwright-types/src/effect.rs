@@ -376,14 +376,19 @@ pub fn is_hidden_char(char: char) -> bool {
                 | '\u{61c}'
                 | '\u{115f}'
                 | '\u{1160}'
-                | '\u{180e}'
-                | '\u{2028}'
-                | '\u{2029}'
+                | '\u{17b4}'
+                | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
                 | '\u{3164}'
                 | '\u{ffa0}'
-                | '\u{e0000}'..='\u{e007f}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                // Tags, and selectors of variants, in which any text can be hidden. Emoji need only the last two.
+                | '\u{fe00}'..='\u{fe0d}'
+                | '\u{e0000}'..='\u{e0fff}'
         )
-        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Replaces the hidden characters of a command or a path with `\u{…}` escapes, so that no part of it
@@ -507,5 +512,10 @@ mod tests {
     fn hidden_characters_of_a_command_are_escaped() {
         assert_eq!(escape_hidden("ls\n\trm"), "ls\n\trm");
         assert_eq!(escape_hidden("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
+        // Text in selectors of variants, which a program decodes and runs.
+        for hidden in ["\u{e0100}", "\u{e01ef}", "\u{e0041}", "\u{fe00}", "\u{206a}", "\u{1d173}"] {
+            assert!(escape_hidden(&format!("eval(\"{hidden}\")")).contains("\\u{"), "{hidden:?}");
+        }
+        assert_eq!(escape_hidden("❤\u{fe0f} ☎\u{fe0e}"), "❤\u{fe0f} ☎\u{fe0e}");
     }
 }

@@ -85,6 +85,19 @@ pub fn is_invisible(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0f}') || is_hidden_char(char) && !char.is_control()
 }
 
+/// Returns the text of a project's instructions without tags and selectors of variants, in which a model could be told
+/// something that people do not see. Emoji keep theirs.
+pub fn without_smuggled_text(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(can_hide_text, ""))
+}
+
+fn can_hide_text(char: char) -> bool {
+    matches!(char, '\u{fe00}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// The names behind the `&`, and the character that each stands for.
 const ENTITIES: [(&str, char); 6] =
     [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
@@ -107,6 +120,13 @@ pub fn without_entities(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::effect::{escape_hidden_line, unescape_hidden_line};
+
+    #[test]
+    fn text_that_nobody_sees_is_left_out() {
+        let words = "Use\u{e0041}\u{e0042} tabs\u{e0100}\u{fe03}. ❤\u{fe0f} x\u{200c}y";
+        assert_eq!(without_smuggled_text(words), "Use tabs. ❤\u{fe0f} x\u{200c}y");
+        assert_eq!(without_smuggled_text("Use tabs."), "Use tabs.");
+    }
 
     #[test]
     fn one_level_of_entities_is_read() {

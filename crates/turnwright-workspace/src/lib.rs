@@ -12,6 +12,7 @@ pub mod files;
 pub mod edit;
 pub mod exec;
 pub mod temp_folder;
+pub mod markup;
 pub mod web;
 pub mod memory;
 pub mod custom_commands;

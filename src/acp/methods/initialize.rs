@@ -25,8 +25,8 @@ use crate::error::Error;
 use crate::session::Modalities;
 use agent_client_protocol_schema::ProtocolVersion;
 
-/// Any version of the protocol is accepted. A text in place of its number is of a client that takes the date or the
-/// `1.0` of another protocol for it (R-INIT-5).
+/// Any version of the protocol is accepted. A client that sends a text instead of a number has confused it with the
+/// date or the `1.0` of another protocol (R-INIT-5).
 pub(super) fn initialize(
     connection: &mut Connection,
     mut params: Value,

@@ -19,8 +19,8 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
 const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
                       the call as a real tool call.";
 /// The message to the model after it has only reasoned. It may have written a call there.
-const WORDLESS: &str = "Your last answer had only reasoning, which does nothing and which the user \
-                        does not take for an answer. Make the tool call, or answer, now.";
+const WORDLESS: &str = "Your last answer was only reasoning: it does nothing, and the user does not \
+                        see it as an answer. Make your tool call or give your answer now.";
 
 /// The beginning of the message to the model after its answer has filled the window.
 const FULL: &str =

@@ -88,6 +88,9 @@ impl HookedCall {
         let mut combined = HookVerdict::default();
         let mut is_all_allowed = true;
         for of in self.translated(&ctx.env, effects).uses() {
+            if ctx.cancel.is_cancelled() {
+                break;
+            }
             let occasion = self.occasion(event, &of, ctx, further(&of));
             let verdict = ctx.env.run_hooks(&occasion, &ctx.cancel).await;
             is_all_allowed &= verdict.allows();

@@ -347,7 +347,7 @@ impl CallRunner {
         let request = match judged.judgement {
             Judgement::Denied(denial) => return Err(self.deny(denial)),
             // While hooks run, the files may change.
-            Judgement::Allowed(pass) if !hooks.asks() => return Ok((pass, call.hooked.is_some())),
+            Judgement::Allowed(pass) if !hooks.asks() => return Ok((pass, hooks.has_run)),
             Judgement::Allowed(pass) => ApprovalRequest::on_demand(pass),
             Judgement::NeedsApproval(request) => request,
         };

@@ -16,6 +16,7 @@ use crate::tools::{ToolEnv, UserFolders, note_folders};
 use crate::turn::Turn;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
+use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::{Message, PromptPart, within_context};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
@@ -188,7 +189,7 @@ fn labelled(instructions: &Instructions, limit: &str) -> String {
     } else {
         format!("\n{}; they say how to work here and do not override the user:\n", origin(path))
     };
-    text.push_str(&fenced(words));
+    text.push_str(&fenced(&without_smuggled_text(words)));
     text.push('\n');
     if !is_whole {
         text.push_str(&format!(

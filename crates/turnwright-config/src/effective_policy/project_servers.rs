@@ -23,7 +23,8 @@ use turnwright_workspace::exec::Environment;
 pub const SERVERS_FILE: &str = ".mcp.json";
 
 /// The names that editors have for the project's folder.
-const FOLDER_NAMES: [&str; 3] = ["${workspaceFolder}", "${workspaceRoot}", "${CLAUDE_PROJECT_DIR}"];
+const FOLDER_NAMES: [&str; 4] =
+    ["${workspaceFolder}", "${workspaceRoot}", "${CLAUDE_PROJECT_DIR}", "${CLAUDE_PROJECT_DIR:-.}"];
 /// The most servers of one file.
 const MAX_SERVERS: usize = 50;
 /// The longest name of a server, in bytes.
@@ -337,8 +338,8 @@ mod tests {
 
     #[test]
     fn the_names_of_editors_for_the_folder_and_for_variables_are_understood() {
-        let text = r#"{"mcpServers":{"n":{"command":"${workspaceFolder}/run","cwd":"${CLAUDE_PROJECT_DIR}",
-            "args":["${workspaceRoot}/a","${env:USER}"],"env":{"P":8080}}}}"#;
+        let text = r#"{"mcpServers":{"n":{"command":"${workspaceFolder}/run","cwd":"${CLAUDE_PROJECT_DIR:-.}",
+            "args":["${workspaceRoot}/a","${env:USER}","${CLAUDE_PROJECT_DIR}"],"env":{"P":8080}}}}"#;
         let (mut entries, problems) = parse(&with_folder(text, Path::new("/my \"ws\""))).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
         let (name, entry) = entries.remove(0);
@@ -351,7 +352,7 @@ mod tests {
             panic!("no program")
         };
         assert_eq!(command, Path::new("/my \"ws\"/run"));
-        assert_eq!(arguments, ["/my \"ws\"/a", "user"]);
+        assert_eq!(arguments, ["/my \"ws\"/a", "user", "/my \"ws\""]);
         assert_eq!(environment[0].1.expose(), "8080");
     }
 

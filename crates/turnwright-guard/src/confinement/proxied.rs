@@ -17,6 +17,8 @@ const JAVA_PROGRAMS: [&str; 10] =
 
 /// The variable with the number of settings that git takes from variables.
 const GIT_SETTINGS: &str = "GIT_CONFIG_COUNT";
+/// The settings of git that name a proxy: for all hosts, and for GitHub, which many users set and git prefers there.
+const GIT_PROXIES: [&str; 2] = ["http.proxy", "http.https://github.com.proxy"];
 
 impl ConfinementBuilder<'_> {
     /// The proxy of the command; `None` if it has no use for one, or there can be none. Adds its variables. To be
@@ -55,14 +57,16 @@ fn set_git_proxy(variables: &mut Vec<(&'static str, String)>) {
     let named = variables.iter().find(|(name, _)| *name == "HTTPS_PROXY");
     let Some(url) = named.map(|(_, url)| url.clone()) else { return };
     let is_signing = variables.iter().any(|(name, _)| *name == GIT_SETTINGS);
-    let [key, value, count] = if is_signing {
-        ["GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "8"]
+    let [first_key, first_value, second_key, second_value, count] = if is_signing {
+        ["GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "GIT_CONFIG_KEY_8", "GIT_CONFIG_VALUE_8", "9"]
     } else {
-        ["GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "4"]
+        ["GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "GIT_CONFIG_KEY_4", "GIT_CONFIG_VALUE_4", "5"]
     };
     variables.retain(|(name, _)| *name != GIT_SETTINGS);
-    let own = [(key, "http.proxy".to_owned()), (value, url), (GIT_SETTINGS, count.to_owned())];
-    variables.extend(own);
+    variables.extend([(first_value, url.clone()), (second_value, url)]);
+    let names = [first_key, second_key].into_iter().zip(GIT_PROXIES);
+    variables.extend(names.map(|(key, setting)| (key, setting.to_owned())));
+    variables.push((GIT_SETTINGS, count.to_owned()));
 }
 
 #[cfg(test)]
@@ -81,9 +85,11 @@ mod tests {
                 assert!(found.next().is_none(), "{wanted}");
                 first
             };
-            assert_eq!(value(GIT_SETTINGS), (number + 1).to_string());
-            assert_eq!(value(&format!("GIT_CONFIG_KEY_{number}")), "http.proxy");
-            assert_eq!(value(&format!("GIT_CONFIG_VALUE_{number}")), proxy.1);
+            assert_eq!(value(GIT_SETTINGS), (number + 2).to_string());
+            for (index, setting) in (number..).zip(GIT_PROXIES) {
+                assert_eq!(value(&format!("GIT_CONFIG_KEY_{index}")), setting);
+                assert_eq!(value(&format!("GIT_CONFIG_VALUE_{index}")), proxy.1);
+            }
         }
         let mut none = Vec::new();
         set_git_proxy(&mut none);

@@ -492,13 +492,13 @@ fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
 }
 
 #[test]
-fn who_made_an_environment_in_a_line_with_other_commands_is_told_to_do_that_alone() {
+fn whoever_made_an_environment_in_a_line_with_other_commands_is_told_to_do_that_alone() {
     let told = |path: &str| {
         let restored = vec![format!("created {path}")];
         ProtectedChanges { restored, ..ProtectedChanges::default() }.message()
     };
     for path in ["/ws/.venv/pyvenv.cfg", "/ws/env/bin/activate"] {
-        assert!(told(path).contains("only by lines that do nothing else"), "{}", told(path));
+        assert!(told(path).contains("only if it does nothing else"), "{}", told(path));
     }
     assert!(told("/ws/.envrc").contains("call again with the path as \"escalate\""));
 }

@@ -34,7 +34,7 @@ pub(super) enum ChatMessage<'a> {
     Assistant(AssistantEntry<'a>),
     Tool {
         tool_call_id: Cow<'a, str>,
-        /// Gateways to Gemini do not look up the name of the call.
+        /// For gateways to Gemini, which do not look up the tool of the call.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<Cow<'a, str>>,
         content: ChatContent<'a>,

@@ -260,7 +260,7 @@ fn first_item<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(items.and_then(|list| list.0.into_iter().next()))
 }
 
-/// Deserialises a list, dropping nulls in it, the only item in place of its list, or nothing.
+/// Deserialises a list without the nulls in it, an only item without its list, or nothing.
 pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -209,7 +209,13 @@ const NO_MEMORY: &[&str] = &[
 ];
 
 /// The model and the URL exist, but only for the other protocol: OpenAI, Copilot.
-const NO_CHAT: &[&str] = &["in v1/responses", "via the /chat/completions", "not a chat model"];
+const NO_CHAT: &[&str] = &[
+    "in v1/responses",
+    "use /v1/responses",
+    "via the /chat/completions",
+    "not a chat model",
+    "chatcompletion operation does not work",
+];
 
 const NO_MODEL: &str = include_str!("phrases/no_model.txt");
 

@@ -332,6 +332,8 @@ mod tests {
             ("kimi-k2.7-code:cloud", true),
             ("granite4:3b", false),
             ("granite3.2-vision:2b", true),
+            ("moonshot-v1-8k-vision-preview", true),
+            ("granite-supervision", false),
         ] {
             assert_eq!(Quirks::lookup("openrouter.ai", model).images, images, "{model}");
         }

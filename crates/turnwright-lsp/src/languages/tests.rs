@@ -60,20 +60,39 @@ impl LanguageGate for Closed {
     }
 }
 
-#[tokio::test]
-async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
-    let stop = CancellationToken::new();
-    let environment = Environment::scrubbed(std::iter::empty(), &[]);
-    let servers = LanguageServers::new(LanguageSite {
+/// The servers of a session that may start none by itself.
+fn closed(environment: Environment, stop: CancellationToken) -> LanguageServers {
+    LanguageServers::new(LanguageSite {
         folders: Vec::new(),
-        environment: environment.clone(),
+        environment,
         cache: PathBuf::new(),
         memory: 1,
         configured: Vec::new(),
         gate: Arc::new(Closed),
-        stop: stop.clone(),
+        stop,
         tracker: TaskTracker::new(),
-    });
+    })
+}
+
+#[tokio::test]
+async fn the_errors_of_other_files_may_depend_on_an_edit_until_it_is_compared() {
+    let servers = closed(Environment::default(), CancellationToken::new());
+    let files = ["/w/a.go", "/w/b.go"]
+        .map(|path| FileBefore { path: path.into(), errors: ErrorsBefore::Known(Vec::new()) });
+    for (file, is_noted) in files.iter().zip([false, true]) {
+        servers.0.state.send_modify(|state| {
+            state.edited.push(Edited { file: file.clone(), is_due: true });
+        });
+        servers.finish_edit(file, Instant::now()).await;
+        assert_eq!(servers.0.state.borrow().changed.is_some(), is_noted);
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_started_once_for_a_folder_and_at_most_three_run() {
+    let stop = CancellationToken::new();
+    let environment = Environment::scrubbed(std::iter::empty(), &[]);
+    let servers = closed(environment.clone(), stop.clone());
     let launch = |root: &str| Launch {
         spec: Arc::new(known_servers()[0].clone()),
         program: PipedProgram {

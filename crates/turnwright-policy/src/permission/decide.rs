@@ -285,6 +285,7 @@ impl Decider<'_> {
                 self.add(Some(index), ruling);
             }
         }
+        self.hidden_commands(&script);
         let multiplies = shell::is_fork_bomb(&command.line)
             .then_some("starts itself again and again until the system stops");
         if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
@@ -310,6 +311,47 @@ impl Decider<'_> {
             self.add_file(target, ruling);
         }
         self.restricted_changes(&command.changes);
+        self.denied_names(command, &script);
+    }
+
+    /// Rules that deny or ask also hold for what runners and aliases start, and for what a shell reads from its input.
+    fn hidden_commands(&mut self, script: &Script) {
+        for hidden in shell::hidden_commands(script) {
+            if let Some(ruling) = self.restriction(|rule| rule.matches_command(&hidden)) {
+                self.add(None, ruling);
+            }
+        }
+    }
+
+    /// The sandbox hides files that may not be read, and its proxy refuses hosts. Without them, a command may not name
+    /// them either.
+    fn denied_names(&mut self, command: &ShellCommand, script: &Script) {
+        let access = &command.extra_access;
+        let has_sandbox = self.policy.can_confine
+            && self.command_mode != Mode::Full
+            && !access.unsandboxed;
+        let has_proxy = has_sandbox && !self.policy.has_network && !access.network;
+        let is_denied = self.findings.iter().any(|finding| finding.verdict == Verdict::Deny);
+        let file = (!has_sandbox && !is_denied).then(|| self.denied_file(command, script));
+        let host = (!has_proxy && !is_denied).then(|| self.denied_host(script));
+        if let Some(ruling) = file.flatten().or(host.flatten()) {
+            self.add(None, ruling);
+        }
+    }
+
+    fn denied_file(&self, command: &ShellCommand, script: &Script) -> Option<Ruling> {
+        let bases = &self.policy.bases;
+        let mut named = script.commands.iter().flat_map(|simple| {
+            shell::named_paths(simple, &command.workdir, bases.home.as_deref())
+        });
+        named.find_map(|path| self.restriction(|rule| rule.denies_reading(&path, bases)))
+    }
+
+    fn denied_host(&self, script: &Script) -> Option<Ruling> {
+        let mut named = script.commands.iter().flat_map(shell::named_hosts);
+        named.find_map(|host| {
+            self.restriction(|rule| rule.action == RuleAction::Deny && rule.matches_host(&host))
+        })
     }
 
     /// Access that the model has asked for beyond the sandbox.

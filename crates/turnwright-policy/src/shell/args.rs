@@ -65,6 +65,15 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     }
 }
 
+/// The line that an option has in its own word (`-S'git push'`, `--command='git push'`), or else the word.
+pub(super) fn attached_line(word: &str) -> &str {
+    let parts = match word.strip_prefix("--") {
+        Some(option) => option.split_once('='),
+        None => word.split_once(['c', 'S']).filter(|_| word.starts_with('-')),
+    };
+    parts.map_or(word, |parts| parts.1)
+}
+
 /// The words that are not options. After `--`, all words.
 pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
     let (before, after) = split_at_dashes(words);

@@ -80,7 +80,9 @@ pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
 /// Returns true if a file that begins with these bytes may be a document of which the text can be read: a PDF, or the
 /// archive that the files of office programs are.
 pub fn may_be_document(head: &[u8]) -> bool {
-    head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04")
+    // Some programs write a byte order mark or empty lines before a PDF.
+    let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    start.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04")
 }
 
 /// Returns true if this is a PDF, as opposed to a text that only begins like one.

@@ -2,7 +2,7 @@
 //! after the user's own, with the files that they import: `@docs/style.md` in a line of text stands for that file.
 //! They are untrusted data from the author of the project.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::files::{FileHead, read_head};
 
@@ -150,14 +150,22 @@ fn imported_paths(text: &str) -> Vec<&str> {
         }
     }
     found.extend(Some(text.trim_end()).filter(|text| is_link_text(text)));
+    found.retain(|path| is_relative(path));
     found.truncate(MAX_IMPORTS);
     found
+}
+
+/// Returns true for a path that starts at the folder of its text. On Windows, only looking at another one may connect
+/// to another machine.
+fn is_relative(path: &str) -> bool {
+    let first = Path::new(path).components().next();
+    !matches!(first, Some(Component::Prefix(_) | Component::RootDir))
 }
 
 /// Returns true if a text is that of a symbolic link, as git leaves it where it makes none: a path.
 fn is_link_text(text: &str) -> bool {
     let is_markdown = Path::new(text).extension().is_some_and(|ending| ending == "md");
-    is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['/', '~', '@'])
+    is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
 }
 
 fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
@@ -180,7 +188,7 @@ fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
             let path = path
                 .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
                 .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
-            if !path.is_empty() && !path.starts_with(['/', '~']) && !found.contains(&path) {
+            if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
                 found.push(path);
             }
         }
@@ -314,6 +322,15 @@ mod tests {
         check(&[("ws/AGENTS.md", "../out.md"), ("out.md", "x")], &["ws/AGENTS.md ../out.md"]);
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn no_import_is_looked_for_on_another_machine_or_drive() {
+        for path in [r"\\host\share\b.md", "//host/share/b.md", r"C:\b.md", "C:b.md", r"\b.md"] {
+            assert!(imported_paths(path).is_empty(), "{path}");
+            assert!(imported_paths(&format!("@{path}")).is_empty(), "{path}");
+        }
+    }
+
     #[test]
     fn imports_end_with_the_limit_of_the_text_and_that_of_the_files() {
         let long = format!("@a.md @b.md\n{}", "x".repeat(40_000));
@@ -359,7 +376,7 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 12] = [
+        let table: [(&str, &[&str]); 13] = [
             ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
             ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
@@ -370,6 +387,7 @@ mod tests {
             ("```\n@a\n~~~\n@b\n```\n@c", &["c"]),
             ("~~~\n@never closed", &[]),
             ("@/etc/passwd @~/.ssh/id_ed25519", &[]),
+            ("/etc/a.md", &[]),
             ("@../up.md @./here.md", &["../up.md", "./here.md"]),
             ("", &[]),
         ];

@@ -18,6 +18,7 @@ use crate::files::{display, read_head};
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
+use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::text;
 
 /// The most bytes of the catalogue.
@@ -204,7 +205,8 @@ const MAX_ENTRIES: usize = 2_000;
 /// The most skills.
 const MAX_SKILLS: usize = 100;
 /// Why a folder was skipped when there were so many.
-const TOO_MANY: &str = "there are 100 skills already, and no more are looked for from here on";
+const TOO_MANY: &str =
+    "there are 100 skills already, so neither it nor anything after it is searched";
 /// How many bytes are read for the front matter.
 const FRONT_MATTER_BYTES: usize = 16 * 1024;
 /// The most characters of a description.
@@ -381,6 +383,7 @@ const MAX_BYTES: usize = 128 * 1024;
 /// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from there, as
 /// `$ARGUMENTS[0]` always does.
 pub(crate) fn substitute(text: &str, args: &str) -> String {
+    let text = &*without_smuggled_text(text);
     let args = args.trim();
     let words = split_words(args);
     let first = if names_zero(text) { b'0' } else { b'1' };

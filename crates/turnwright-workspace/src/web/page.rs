@@ -229,18 +229,8 @@ fn remove_invisible(text: &str) -> String {
 }
 
 fn is_seen(c: char) -> bool {
-    // Also characters of scripts that are not drawn, variation selectors, and marks of annotations.
-    !is_hidden_char(c)
-        && !matches!(
-            c,
-            '\u{17b4}'
-                | '\u{17b5}'
-                | '\u{180b}'..='\u{180f}'
-                | '\u{206a}'..='\u{206f}'
-                | '\u{fe00}'..='\u{fe0f}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0080}'..='\u{e0fff}'
-        )
+    // Also the selectors with which emoji have colours or none.
+    !is_hidden_char(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.

@@ -2,10 +2,13 @@
 //! error, and never an empty list of results. No redirect is followed, because the request has the key and the query.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use url::Url;
 
 use super::{
@@ -22,6 +25,13 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 const MAX_RESULTS: usize = 8;
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 400;
+
+/// The status of an answer to too many searches, after which a search is repeated once.
+const TOO_MANY: u16 = 429;
+/// Some plans allow one search in a second, and models like to ask for several at once.
+const RATE_PAUSE: Duration = Duration::from_millis(1_100);
+/// Lets one search at a time wait for its repetition, so that not all of them come at once again.
+static REPETITION: Semaphore = Semaphore::const_new(1);
 
 /// The names that the services have for the date and the excerpt of a result, the best first.
 const DATE: &[&str] = &["date", "publishedDate", "page_age", "publish_date"];
@@ -154,7 +164,16 @@ impl SearchService {
     pub async fn search(&self, web: &WebFetcher, words: &str) -> Result<Vec<String>, String> {
         self.check_key()?;
         let limit = web.limits.total;
-        let answered = timeout(limit, web.ask_service(self, words)).await;
+        let asking = async {
+            let first = web.ask_service(self, words).await?;
+            if first.status != TOO_MANY {
+                return Ok(first);
+            }
+            let _turn = REPETITION.acquire().await;
+            sleep(RATE_PAUSE).await;
+            web.ask_service(self, words).await
+        };
+        let answered = timeout(limit, asking).await;
         let answer = answered.unwrap_or(Err(FetchError::Timeout { host: self.host(), limit }));
         let body = answer.map_err(|error| match error {
             FetchError::Blocked { host, what } => {
@@ -194,7 +213,7 @@ impl SearchService {
             }
             401 | 403 => "refuses the key",
             402 | 432 | 433 => "has no searches left for this key or its plan",
-            202 | 429 => "has had too many searches",
+            202 | TOO_MANY => "has had too many searches",
             400 | 413 | 414 | 422 => "refuses this query; a shorter one may help",
             300..400 => "redirects to another address, which is not followed",
             _ => "has failed",

@@ -164,6 +164,15 @@ impl Rule {
         }
     }
 
+    /// True if the rule denies reading this file, or all that is in this folder.
+    pub(crate) fn denies_reading(&self, path: &Path, bases: &PathBases) -> bool {
+        let Pattern::Read(glob) = &self.pattern else { return false };
+        let is_denied = self.action == RuleAction::Deny && !glob.is_everything();
+        is_denied
+            && (glob.matches(path, bases)
+                || glob.literal_paths(bases).iter().any(|named| named == path))
+    }
+
     /// True if the rule is about this path, or the name that commands have for it.
     pub(crate) fn matches_target(
         &self,
@@ -461,7 +470,8 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
     let mut commands = script.commands.iter();
     if rule.action != RuleAction::Allow {
         return rule.pattern.is_every_command()
-            || commands.any(|command| rule.matches_command(command));
+            || commands.any(|command| rule.matches_command(command))
+            || shell::hidden_commands(script).iter().any(|command| rule.matches_command(command));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
     let writes = script
@@ -637,6 +647,7 @@ mod tests {
             ("allow exec(cargo test)", "cargo test && rm x", "", false),
             ("allow exec(cargo)", "", "cargo build", false),
             ("deny exec(git push)", "git push|git -C x push|ls && git push", "git status", true),
+            ("deny exec(git push)", "uv run git push|npx -c 'git push'", "echo git push", true),
             ("deny exec(git push)", "git status", "", false),
             ("allow edit(/src/**)", "src/a.rs|/ws/src/b", "Cargo.toml|~/src/x|/etc/src/x", true),
             ("allow edit(/src/**)", "src", "", false),

@@ -124,6 +124,10 @@ fn name(text: &str) -> Result<String, String> {
 
 /// The maximum number of words in one rule. `may_match` needs a bit for each.
 pub(in crate::permission) const MAX_WORDS: usize = 32;
+/// The number of bits for them.
+const MAX_STATES: usize = 64;
+/// The most short options in one word. Longer words are names, as in `find -delete`.
+const MAX_SHORT_OPTIONS: usize = 4;
 
 /// True if a command begins with these words or, if `exact`, consists of them. A command with
 /// unknown further arguments matches no exact rule.
@@ -155,22 +159,77 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
     if words.is_empty() {
         return true;
     }
+    let words: Vec<Word> = words.iter().map(Word::plain).collect();
+    follow_each_other(&words, arguments, command.has_unknown_args) || {
+        let words = separate_options(program, &words);
+        let arguments = separate_options(program, arguments);
+        follow_each_other(&words, &arguments, command.has_unknown_args)
+    }
+}
+
+/// True if arguments begin with these words, between which options with values may stand. An option that follows
+/// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too.
+fn follow_each_other(words: &[Word], arguments: &[Word], has_unknown_args: bool) -> bool {
+    if words.len() >= MAX_STATES {
+        return false;
+    }
+    let later = words.iter().enumerate().skip(1);
+    let options = later.filter(|(_, word)| is_option(word) && word.text != "--");
+    let may_wait = options.fold(0_u64, |bits, (index, _)| bits | 1 << index);
     // The states of an automaton: bit n means that n words have been matched. In `after_option`,
     // the next argument may be the value of an option.
     let mut plain = 1_u64;
     let mut after_option = 0_u64;
     for argument in arguments {
         let all = plain | after_option;
-        let matching = words.iter().enumerate().filter(|(_, word)| may_be_word(word, argument));
+        let matching =
+            words.iter().enumerate().filter(|(_, word)| may_be_word(&word.text, argument));
         let found = matching.fold(0, |bits, (index, _)| bits | (all & 1 << index) << 1);
         if found & 1 << words.len() != 0 {
             return true;
         }
-        let is_option = argument.text.starts_with('-');
-        (plain, after_option) =
-            if is_option { (0, all | found) } else { (after_option | found, 0) };
+        (plain, after_option) = if is_option(argument) {
+            (0, all | found)
+        } else {
+            (after_option | found | (all & may_wait), 0)
+        };
     }
-    command.has_unknown_args && (plain | after_option) != 0
+    has_unknown_args && (plain | after_option) != 0
+}
+
+fn is_option(word: &Word) -> bool {
+    word.text.starts_with('-')
+}
+
+/// The words with each short option as a word of its own, and options that follow each other sorted, so that `-rf` is
+/// the same as `-fr` and `-v -r -f`.
+fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
+    let is_rm = is_same_program("rm", program);
+    let mut separate = Vec::with_capacity(words.len());
+    for run in words.chunk_by(|word, next| is_option(word) && is_option(next)) {
+        let mut options: Vec<Word> =
+            run.iter().flat_map(|word| short_options(word, is_rm)).collect();
+        options.sort_by(|option, other| option.text.cmp(&other.text));
+        separate.append(&mut options);
+    }
+    separate
+}
+
+/// The short options of a word, or the word itself. Those of `rm` have other names.
+fn short_options(word: &Word, is_rm: bool) -> Vec<Word> {
+    let text = match word.text.as_str() {
+        "--recursive" if is_rm => "-r",
+        "--force" if is_rm => "-f",
+        text => text,
+    };
+    let letters = text.strip_prefix('-').unwrap_or_default();
+    let are_short = (1..=MAX_SHORT_OPTIONS).contains(&letters.len())
+        && letters.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if !are_short {
+        return vec![word.clone()];
+    }
+    let options = letters.chars().map(|letter| if is_rm && letter == 'R' { 'r' } else { letter });
+    options.map(|letter| Word::plain(format!("-{letter}"))).collect()
 }
 
 /// Compares names without folders and case.
@@ -417,7 +476,26 @@ mod tests {
                 "git -C remote remote add; git remote -v add",
                 "git remote; git add",
             ),
-            ("rm -rf", "rm -rf x; rm -v -rf x; rm -v x -rf", "rm x -rf; rm -r x"),
+            (
+                "rm -rf",
+                "rm -rf x; rm -v -rf x; rm -v x -rf; rm -fr x; rm -rvf x; rm -Rf x; rm -f -v -r x; \
+                 rm --recursive --force x; rm -r*~ x; rm …",
+                "rm x -rf; rm -r x; rm -f x; rm -- x; rm --force x",
+            ),
+            (
+                "git push --force",
+                "git push --force; git push origin main --force; git -C d push -u origin --force; git push …",
+                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f",
+            ),
+            ("git push -f", "git push -f; git push -uf origin; git push origin -f", "git push -u"),
+            ("git reset --hard", "git reset HEAD~1 --hard; git reset -q --hard", "git reset HEAD"),
+            ("git checkout --", "git checkout -- x; git checkout -q -- x", "git checkout x -- y"),
+            ("git -c", "git -c a=b log", "git switch -c x; git log -c"),
+            (
+                "find -delete",
+                "find -delete; find -L -delete",
+                "find -type d -empty -ls; find . -name x -delete; find -delet",
+            ),
             (
                 "=git push",
                 "git push; git …; git push …",

@@ -259,7 +259,7 @@ fn names_only_this_machine(program: &Program, words: Args<'_>) -> bool {
 }
 
 /// The host in `http://localhost:80/x`, `localhost:80`, `localhost/x`, `[::1]:80`.
-fn host(text: &str) -> Option<&str> {
+pub(super) fn host(text: &str) -> Option<&str> {
     let (has_scheme, rest) = match text.split_once("://") {
         Some((_, rest)) => (true, rest),
         None => (false, text),

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use html5ever::{Attribute, LocalName, QualName, ns};
-use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
-use html5gum::{Span, Tokenizer, naive_next_state};
+use html5gum::naive_next_state;
 use markup5ever_rcdom::{Node, NodeData};
 use url::Url;
 
+use crate::markup::{MarkupEvent, read_markup};
 use turnwright_types::text;
 
 /// The maximum nesting depth of the tree.
@@ -123,30 +123,26 @@ pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
         elements: 0,
         bytes: 0,
     };
-    let mut emitter =
-        CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| reader.handle(&event));
-    emitter.naively_switch_states(true);
-    // It ends with the first that is returned, which says that the page is too large.
-    let is_cut = Tokenizer::new_with_emitter(html, emitter).next().is_some();
-    reader.tree.cut |= is_cut;
+    let is_whole = read_markup(html.as_bytes(), true, &mut |event| reader.handle(event));
+    reader.tree.cut |= !is_whole;
     reader.tree
 }
 
 impl TreeReader {
-    /// Returns a value if nothing more has to be read.
-    fn handle(&mut self, event: &CallbackEvent<'_>) -> Option<()> {
+    /// Returns false if nothing more is read, because the page is too large.
+    fn handle(&mut self, event: &MarkupEvent<'_>) -> bool {
         match event {
-            CallbackEvent::OpenStartTag { name } => self.tag = StartTag::new(name),
-            CallbackEvent::AttributeName { name } => self.tag.add_attribute(name),
-            CallbackEvent::AttributeValue { value } => self.tag.set_value(value),
-            CallbackEvent::CloseStartTag { self_closing } => self.start(*self_closing),
-            CallbackEvent::EndTag { name } => self.end(&String::from_utf8_lossy(name)),
-            CallbackEvent::String { value } => self.text(&String::from_utf8_lossy(value)),
+            MarkupEvent::OpenStartTag { name } => self.tag = StartTag::new(name),
+            MarkupEvent::AttributeName { name } => self.tag.add_attribute(name),
+            MarkupEvent::AttributeValue { value } => self.tag.set_value(value),
+            MarkupEvent::CloseStartTag { self_closing } => self.start(*self_closing),
+            MarkupEvent::EndTag { name } => self.end(&String::from_utf8_lossy(name)),
+            MarkupEvent::String { value } => self.text(&String::from_utf8_lossy(value)),
             _ => {}
         }
         let is_full =
             self.tags > MAX_TAGS || self.elements > MAX_ELEMENTS || self.bytes >= MAX_BYTES;
-        is_full.then_some(())
+        !is_full
     }
 
     fn text(&mut self, text: &str) {

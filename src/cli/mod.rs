@@ -19,7 +19,8 @@ mod stats;
 mod stored;
 
 use std::io::{self, Write, stderr};
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ use turnwright_undo::UndoRequest;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+/// The status of a Rust program that panics.
+const CRASHED: u8 = 101;
 
 /// The licences of this program and of everything that it contains; `turnwright-packages` makes the file.
 const LICENSES: &str = include_str!("licenses.txt");
@@ -312,7 +315,10 @@ pub fn run() -> ExitCode {
         return document::run(pages.as_deref());
     }
     #[cfg(unix)]
-    turnwright_workspace::exec::ignore_file_size_signal();
+    {
+        turnwright_workspace::exec::ignore_file_size_signal();
+        turnwright_workspace::exec::raise_file_limit();
+    }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = turnwright_config::take_environment(&user_file.key_variables());
@@ -328,10 +334,14 @@ pub fn run() -> ExitCode {
         limits: arguments.budget,
         alone: false,
     };
+    let state = paths.state.clone();
     let config = Config::new(variables, flags, user_file, paths);
     let secrets = config.snapshot().secrets();
     let exit_code = match redact::register_keys(secrets) {
-        Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),
+        Ok(()) => {
+            let command = arguments.command.unwrap_or(CliCommand::Acp);
+            report_crash(|| run_command(command, config), &state)
+        }
         Err(error) => {
             writeln!(stderr(), "turnwright: the settings cannot be used: {error}").ok();
             ExitCode::FAILURE
@@ -339,6 +349,16 @@ pub fn run() -> ExitCode {
     };
     log::flush(LOG_FLUSH_TIMEOUT);
     exit_code
+}
+
+/// Runs the program, and tells the user if it crashes: the panic itself is only in the log.
+fn report_crash(program: impl FnOnce() -> ExitCode, state: &Path) -> ExitCode {
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| {
+        let log = state.join("turnwright.log");
+        let message = "a fault of this program has ended it. Please report it, with the end of";
+        writeln!(stderr(), "turnwright: {message} {}", log.display()).ok();
+        ExitCode::from(CRASHED)
+    })
 }
 
 /// The definition of the command line, for completions and manual pages.
@@ -466,6 +486,14 @@ fn return_large_buffers() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crash_ends_with_the_status_that_it_had() {
+        let ended = report_crash(|| panic!("a fault"), Path::new("state"));
+        assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(CRASHED)));
+        let ended = report_crash(|| ExitCode::from(3), Path::new("state"));
+        assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(3)));
+    }
 
     #[test]
     fn without_arguments_the_parser_is_not_needed() {

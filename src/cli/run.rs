@@ -25,6 +25,10 @@ Exit status: 0 if the model has finished, 1 if the agent failed, 2 if arguments 
 there is no model, 3 if the model failed, 4 if it refused, 5 at a limit of tokens, 6 at another limit, 130 \
 if cancelled.";
 
+/// ACP is JSON, which has no such paths.
+const NOT_UTF_8: &str =
+    "the path of this folder is not UTF-8; give its folders other names, or work in another folder";
+
 /// The session that `--session last` names does not exist.
 const NO_SESSION: &str =
     "no session was held in this folder; `turnwright sessions list --all` lists all";
@@ -113,6 +117,9 @@ fn session_plan(
     mode: Option<Mode>,
 ) -> Result<SessionPlan, CliError> {
     let here = current_folder()?;
+    if here.to_str().is_none() {
+        return Err(NOT_UTF_8.into());
+    }
     let new = SessionPlan {
         id: None,
         cwd: here.clone(),

@@ -255,6 +255,39 @@ fn a_folder_that_is_gone_is_said_to_be_gone() {
     );
 }
 
+/// The protocol has no such paths.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_whose_path_is_not_utf_8_is_said_to_be_unusable() {
+    use std::os::unix::ffi::OsStrExt;
+    let desk = Desk::bare();
+    let folder = desk.project.join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = desk.command(&["--model", "offline", "hi"]);
+    let ended = Ended::of(process_waits::output(command.current_dir(&folder)).unwrap());
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is not UTF-8"), "{}", ended.stderr);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_limit_of_open_files_is_raised() {
+    let desk = Desk::new(&json!([
+        calls("exec", &json!({ "command": "echo limit=$(ulimit -S -n)" })),
+        says("Seen."),
+    ]));
+    let run = desk.command(&["--mode", "full", "--no-input", "Look"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 256 && exec \"$0\" \"$@\""]).arg(run.get_program());
+    command.args(run.get_args()).current_dir(&desk.project).env_clear();
+    command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = Ended::of(process_waits::output(&mut command).unwrap());
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let messages = desk.messages(1);
+    assert!(!messages.contains("limit=256"), "{messages}");
+    assert!(messages.matches("limit=").count() > 1, "{messages}");
+}
+
 #[test]
 fn a_session_goes_on_in_its_folder() {
     let desk = Desk::new(&json!([

@@ -49,6 +49,18 @@ fn without_stored_sessions_the_commands_say_so() {
 }
 
 #[test]
+#[cfg(unix)]
+fn sessions_that_cannot_be_reached_are_not_said_to_be_absent() {
+    let home = turnwright_testing::temporary_folder();
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for arguments in [&["history"][..], &["sessions", "list"], &["stats"]] {
+        let (text, status) = run(&file, home.path(), arguments);
+        assert!(!text.contains("No stored sessions") && status != 0, "{arguments:?}: {text}");
+    }
+}
+
+#[test]
 fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
     let home = turnwright_testing::temporary_folder();
     let (text, status) = run(home.path(), home.path(), &["begin"]);

@@ -94,7 +94,7 @@ struct GuardState {
     last_snapshot: Option<Arc<ProtectedSnapshot>>,
     changes: KnownChanges,
     /// The private temporary folder of commands, once one has needed it.
-    temp: Option<PrivateTempFolder>,
+    temp: Option<Arc<PrivateTempFolder>>,
     ignored: IgnoredSearch,
     /// The results of searches for secrets in the session's folders.
     known_folders: KnownFolders,
@@ -168,11 +168,18 @@ impl CommandWatch {
 }
 
 impl ConfinementGuard {
-    /// The private temporary folder of the session's commands and hooks; created on first use. Blocks.
+    /// The private temporary folder of the session's commands and hooks; created on first use, and again if it was removed
+    /// meanwhile. Blocks.
     pub fn temp_folder(&self) -> Option<PathBuf> {
-        if self.state.lock().temp.is_none() {
+        let known = self.state.lock().temp.clone();
+        if let Some(folder) = known {
+            if let Err(error) = folder.make_again() {
+                tracing::warn!(%error, "cannot make the temporary folder for commands again");
+            }
+        } else {
             match PrivateTempFolder::create() {
-                Ok(folder) => {
+                Ok(made) => {
+                    let folder = Arc::new(made);
                     let mut state = self.state.lock();
                     // If another command was faster, both use its folder.
                     let unused = if state.temp.is_some() {

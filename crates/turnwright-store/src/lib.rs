@@ -266,9 +266,9 @@ impl Store {
         self.0.shared.path.as_deref().and_then(Path::parent)
     }
 
-    /// Returns true if anything was ever stored.
+    /// Returns true if anything was ever stored, or if that cannot be known.
     pub fn exists(&self) -> bool {
-        self.0.shared.path.as_ref().is_none_or(|path| path.exists())
+        self.0.shared.path.as_ref().is_none_or(|path| path.try_exists().unwrap_or(true))
     }
 
     /// Returns a notice for the user about the file system of the database; `None` if all is well.

@@ -81,8 +81,13 @@ pub fn remove(path: &Path) -> io::Result<bool> {
 
 /// Reads the text of a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<String> {
+    let about = fs::metadata(path).map_err(|error| match error.kind() {
+        // Users that run services may have `/dev/null` as their home folder.
+        io::ErrorKind::NotADirectory => io::ErrorKind::NotFound.into(),
+        _ => error,
+    });
     // Reading a FIFO could block for ever.
-    if !fs::metadata(path)?.is_file() {
+    if !about?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
@@ -217,6 +222,8 @@ mod tests {
             assert_eq!(read(&path, limit).ok().as_deref(), expected, "{bytes:?}");
         }
         assert_eq!(read(folder.path(), 2).ok(), None);
+        let below = read(&path.join("below"), 2).unwrap_err();
+        assert_eq!(below.kind(), io::ErrorKind::NotFound, "a file holds no files");
         assert!(remove(&path).unwrap() && !remove(&path).unwrap());
         let missing = read(&path, 2).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);

@@ -9,6 +9,8 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 /// How the names of the folders begin.
 const PREFIX: &str = "turnwright-tmp-";
 /// A folder gets its final name when it is locked; on Windows it is locked before it is there.
@@ -24,7 +26,9 @@ const MAX_REMOVAL: Duration = Duration::from_secs(60);
 pub struct PrivateTempFolder {
     path: PathBuf,
     /// Closed after the folder is removed.
-    _lock: fs::File,
+    // Held only to put another file in its place.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "it is held, and not read"))]
+    lock: Mutex<fs::File>,
 }
 
 impl Drop for PrivateTempFolder {
@@ -35,10 +39,31 @@ impl Drop for PrivateTempFolder {
     }
 }
 
-/// The folder for temporary files. A path that is not absolute would lead into the project.
+/// The folder for temporary files: that of the environment, or another one of the system if that is gone or read-only. A
+/// path that is not absolute would lead into the project. Blocks.
 pub fn temp_place() -> PathBuf {
-    let place = std::env::temp_dir();
-    if place.is_absolute() { place } else { PathBuf::from("/tmp") }
+    first_usable(std::env::temp_dir())
+}
+
+#[cfg(unix)]
+fn first_usable(wanted: PathBuf) -> PathBuf {
+    // Commands have a `/dev/shm` of their own, and would not find their folder there.
+    const SHARED_MEMORY: &str = "/dev/shm";
+    let named = (wanted.is_absolute() && !wanted.starts_with(SHARED_MEMORY)).then_some(wanted);
+    let others = ["/tmp", "/var/tmp", SHARED_MEMORY].map(PathBuf::from);
+    let found = named.into_iter().chain(others).find(|place| is_usable(place));
+    found.unwrap_or_else(|| PathBuf::from("/tmp"))
+}
+
+#[cfg(unix)]
+fn is_usable(place: &Path) -> bool {
+    use rustix::fs::Access;
+    place.is_dir() && rustix::fs::access(place, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn first_usable(wanted: PathBuf) -> PathBuf {
+    wanted
 }
 
 /// A lasting folder of this user in a folder where everybody can create one of that name. If somebody else has,
@@ -86,13 +111,13 @@ impl PrivateTempFolder {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let folder = builder.tempdir_in(place)?;
         let lock = open(folder.path())?;
-        lock_now(&lock)?;
+        lock_own(&lock)?;
         let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
         let path = place.join(name.replacen(NEW_PREFIX, PREFIX, 1));
         fs::rename(folder.path(), &path)?;
         // It is no longer there under its first name.
         drop(folder.keep());
-        Ok(PrivateTempFolder { path, _lock: lock })
+        Ok(PrivateTempFolder { path, lock: Mutex::new(lock) })
     }
 
     /// A folder in which a file is open cannot be renamed on Windows, so the lock is a file beside it, and
@@ -102,7 +127,36 @@ impl PrivateTempFolder {
         let path = place.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
         let lock = open(&path)?;
         fs::create_dir(&path)?;
-        Ok(PrivateTempFolder { path, _lock: lock })
+        Ok(PrivateTempFolder { path, lock: Mutex::new(lock) })
+    }
+
+    /// Makes the folder again if a program that cleans up temporary files has removed it, which happens to sessions that
+    /// last for days. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be made, or somebody else has made one of that name.
+    #[cfg(unix)]
+    pub fn make_again(&self) -> io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let found = fs::symlink_metadata(&self.path)?;
+                if found.is_dir() && is_own(&found) { Ok(()) } else { Err(error) }
+            }
+            made => {
+                made?;
+                let lock = open(&self.path)?;
+                lock_own(&lock)?;
+                *self.lock.lock() = lock;
+                Ok(())
+            }
+        }
+    }
+
+    /// A folder of Windows is left alone: none is cleaned up beside an open file.
+    #[cfg(not(unix))]
+    pub fn make_again(&self) -> io::Result<()> {
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -164,6 +218,16 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 #[cfg(unix)]
 pub(crate) use turnwright_types::private_file::lock_now;
 
+/// Locks a folder of this process. Where the file system locks no folders, as with NFS and some Lustre, nobody else can
+/// lock it and take it for an abandoned one.
+#[cfg(unix)]
+fn lock_own(folder: &fs::File) -> io::Result<()> {
+    lock_now(folder).or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    })
+}
+
 /// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]
 pub(crate) fn is_own(_: &fs::Metadata) -> bool {
@@ -214,6 +278,47 @@ mod tests {
         }
         std::os::unix::fs::symlink(&folder, place.path().join("b")).unwrap();
         assert_eq!(own_folder_in(place.path(), "b"), Path::new("/dev/null/b"));
+    }
+
+    #[test]
+    fn files_are_made_elsewhere_if_the_folder_for_them_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(first_usable(place.path().to_owned()), place.path());
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        for unusable in [place.path().join("gone"), file, "here".into(), "/dev/shm".into()] {
+            assert_eq!(first_usable(unusable.clone()), Path::new("/tmp"), "{unusable:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_was_cleaned_up_is_made_again_and_has_an_owner() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateTempFolder::make_in(place.path()).unwrap();
+        fs::write(folder.path().join("a"), "x").unwrap();
+        folder.make_again().unwrap();
+        assert!(folder.path().join("a").exists());
+        fs::remove_dir_all(folder.path()).unwrap();
+        folder.make_again().unwrap();
+        remove_abandoned(place.path(), Duration::ZERO);
+        assert!(folder.path().is_dir(), "it is locked again");
+        fs::remove_dir(folder.path()).unwrap();
+        std::os::unix::fs::symlink(place.path(), folder.path()).unwrap();
+        folder.make_again().unwrap_err();
+        fs::remove_file(folder.path()).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_folder_that_cannot_be_locked_is_used_all_the_same() {
+        use rustix::fs::{Mode, OFlags};
+        let place = tempfile::tempdir().unwrap();
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let unlockable = rustix::fs::open(place.path(), path, Mode::empty()).unwrap();
+        lock_own(&unlockable.into()).unwrap();
+        let [first, second] = [(); 2].map(|()| open(place.path()).unwrap());
+        lock_own(&first).unwrap();
+        assert_eq!(lock_own(&second).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

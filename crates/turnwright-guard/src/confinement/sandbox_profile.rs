@@ -184,7 +184,8 @@ impl ConfinementBuilder<'_> {
     ) -> Result<Option<(PrivateTmp, ShownOnce)>, ToolRefusal> {
         let roots = &self.site.roots;
         let Some(tmp) = roots.session_tmp() else { return Ok(None) };
-        let made = if self.may_write { tmp.make_folder() } else { Ok(tmp.known_folder()) };
+        let is_needed = self.may_write || tmp.known_folder().is_some();
+        let made = if is_needed { tmp.make_folder() } else { Ok(None) };
         let Some(folder) = made.map_err(|error| cannot_be_made(&error))? else { return Ok(None) };
         let reads = self.command.reads.iter().map(|target| target.path.clone());
         let edits = self.command.edits.iter().flatten().filter_map(innermost_existing);

@@ -6,6 +6,8 @@ mod terminal_text;
 mod command_process;
 mod default_caches;
 mod environment;
+#[cfg(unix)]
+mod file_limit;
 mod group;
 mod job;
 mod jobs;
@@ -30,6 +32,8 @@ mod windows_group;
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use descendants::{MemoryMeter, default_memory_limit};
 pub use environment::{Environment, is_secret_name};
+#[cfg(unix)]
+pub use file_limit::raise_file_limit;
 pub use group::{CommandSpec, ProcessGroup, dialect};
 pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
 pub use jobs::{JobSlot, Jobs, RunningJobs};

@@ -104,7 +104,7 @@ impl SessionTmp {
             .flatten()
     }
 
-    /// The same. After an error, the next call tries again. Blocks.
+    /// The same, made again if it was removed meanwhile. After an error, the next call tries again. Blocks.
     ///
     /// # Errors
     /// If the folder cannot be made.
@@ -119,7 +119,12 @@ impl SessionTmp {
             // If another thread was faster, this one is removed.
             self.folder.set((folder, inner)).ok();
         }
-        Ok(self.folder.get().map(|made| made.1.as_path()))
+        let Some((outer, inner)) = self.folder.get() else { return Ok(None) };
+        outer.make_again()?;
+        match fs::create_dir(inner) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(Some(inner.as_path())),
+        }
     }
 
     /// The folder if it was made.
@@ -303,6 +308,18 @@ mod tests {
         drop(roots);
         assert!(!own.exists());
     }
+
+    #[test]
+    fn a_folder_that_was_cleaned_up_is_made_again() {
+        let tmp = SessionTmp::new(|| true);
+        let own = tmp.folder().unwrap().to_path_buf();
+        fs::remove_dir(&own).unwrap();
+        assert_eq!(tmp.make_folder().unwrap(), Some(own.as_path()));
+        fs::remove_dir_all(own.parent().unwrap()).unwrap();
+        assert_eq!(tmp.make_folder().unwrap(), Some(own.as_path()));
+        assert!(own.is_dir());
+    }
+
     #[test]
     fn what_one_command_has_seen_is_forgotten_and_so_is_the_place_where_it_was() {
         let file = tempfile::Builder::new().prefix("users-").tempfile_in(TMP).unwrap();

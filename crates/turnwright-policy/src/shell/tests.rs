@@ -157,6 +157,11 @@ fn word_rules_allow_what_they_mean() {
         "cargo test -p core 2>&1 | tail -20",
         "cd crates && ls",
         "RUST_BACKTRACE=1 cargo test",
+        "cargo test > /dev/null 2>&1; echo \"exit: $?\"",
+        "CARGO_INCREMENTAL=0 RUST_MIN_STACK=9000000 cargo test",
+        "NODE_OPTIONS='--no-warnings --max-old-space-size=4096' cargo test",
+        "GIT_EDITOR=true GIT_PAGER=cat git status",
+        "RAILS_ENV=test cargo test",
     ] {
         assert!(is_allowed(line), "{line}");
     }

@@ -37,7 +37,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cd pushd popd").reads_if(cd),
     program("set").reads_if(set).grantable_prefixes(&[]),
     program("sleep").reads_if(sleep),
-    program("exit wait umask").reads_if(no_operands),
+    program("exit").reads_if(exit_status),
+    program("wait umask").reads_if(no_operands),
     program("export").reads_if(export).grantable_prefixes(&[]),
     program("ulimit").reads_if(core_limit),
     program("alias declare do eval unset").grantable_prefixes(&[]),
@@ -141,6 +142,11 @@ fn core_limit(words: &[Word]) -> FilesRead {
             is_in("unlimited hard soft", size) || size.bytes().all(|byte| byte.is_ascii_digit())
         });
     is_plain.then(Vec::new)
+}
+
+/// `exit`, and `exit 1`.
+fn exit_status(words: &[Word]) -> FilesRead {
+    (words.len() <= 1 && words.iter().all(|word| is_number(&word.text))).then(Vec::new)
 }
 
 /// No words at all.

@@ -42,6 +42,47 @@ pub(super) fn runs_text(command: &SimpleCommand) -> bool {
             || is_shell_with_input(command))
 }
 
+/// The text that `$(cat <<'END' …)` prints, and the length of the whole, which `text` begins with. `None` if it is
+/// expanded, or if some shell may find another end.
+pub(super) fn printed_by_cat(text: &str) -> Option<(&str, usize)> {
+    let begin = text.strip_prefix("$(cat <<")?;
+    let (head, document) = begin.split_once('\n')?;
+    let head = head.trim_matches([' ', '\t']);
+    let quoted =
+        ['\'', '"'].iter().find_map(|quote| head.strip_prefix(*quote)?.strip_suffix(*quote));
+    let name = quoted.unwrap_or(head);
+    let lines = document.split_inclusive('\n').take_while(|line| !line.starts_with(name));
+    let (printed, rest) = document.split_at_checked(lines.map(str::len).sum())?;
+    let rest = rest.strip_prefix(name)?.strip_prefix('\n')?;
+    let rest = rest.trim_start_matches([' ', '\t', '\n']).strip_prefix(')')?;
+    let is_expanded = quoted.is_none() && printed.contains(['$', '`', '\\']);
+    // The bash of macOS looks for the bracket in the text, too.
+    let may_end_early =
+        cfg!(target_os = "macos") && printed.contains(['\'', '"', '`', '\\', '(', ')', '{']);
+    (is_delimiter(name) && !is_expanded && !may_end_early)
+        .then(|| (printed.trim_end_matches('\n'), text.len() - rest.len()))
+}
+
+/// The quoted delimiter that `text` begins with, of a here-document for which nothing on this line makes it unclear where
+/// it begins.
+pub(super) fn quoted_delimiter(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let (name, after) = text[1..].split_once(quote)?;
+    let after = after.split('\n').next()?;
+    let is_whole = after.is_empty() || after.starts_with([' ', '\t', ';', '|', '&', '>']);
+    let is_clear = is_whole && !after.contains(['\'', '"', '\\', '`', '$', '(', '<']);
+    (is_clear && is_delimiter(name)).then_some(name)
+}
+
+fn is_delimiter(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// True for a command for which a here-document is no more than a file that it reads.
+pub(super) fn takes_text(command: &SimpleCommand) -> bool {
+    args::only_reads(command) || is_in("git tee", command.program())
+}
+
 fn reader_of(command: &SimpleCommand) -> Reader {
     let name = args::name(command.program());
     let starts = programs::find(name).starts;

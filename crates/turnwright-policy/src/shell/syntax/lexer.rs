@@ -7,7 +7,7 @@ use turnwright_types::shell_script::ShellDialect;
 
 use super::super::{SimpleCommand, Word, is_number};
 use super::parser::parse_substitution;
-use super::shell_state;
+use super::{here_document, shell_state};
 
 /// Why the words of a line do not determine what it does. The text is a sentence about the line,
 /// "it …".
@@ -19,7 +19,7 @@ const ARITHMETIC: Ambiguity = "it contains an arithmetic expansion";
 pub(super) const GROUP: Ambiguity = "it contains parentheses";
 const CONTINUATION: Ambiguity = "it contains an escaped line break";
 const UNCLOSED: Ambiguity = "it contains an unclosed quote";
-const HERE_DOCUMENT: Ambiguity = "it contains a here-document";
+pub(super) const HERE_DOCUMENT: Ambiguity = "it contains a here-document";
 const SHELL_SPECIFIC: Ambiguity = "its meaning depends on the shell";
 
 /// A part of a line.
@@ -29,6 +29,8 @@ pub(in crate::shell) enum Token {
     Redirect(RedirectKind),
     /// `&>` and `&>>`.
     RedirectBoth,
+    /// `<<'END'`, whose text begins on the next line.
+    HereDocument,
     Terminator(Terminator),
 }
 
@@ -71,6 +73,8 @@ pub(in crate::shell) struct RawWord {
     pub(super) is_expanded: bool,
     /// True if such a part is not known, so that any words may take the place of this one.
     pub(in crate::shell) is_unknown: bool,
+    /// True if a part is `$?`, for which the text has a digit.
+    pub(super) has_status: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
@@ -102,6 +106,10 @@ pub(in crate::shell) struct Lexer<'a> {
     /// The folder in which the next command runs, if it is known.
     pub(in crate::shell) folder: Option<PathBuf>,
     pub(in crate::shell) variables: Vec<Variable>,
+    /// The delimiter of the here-document that begins on the next line.
+    awaited_document: Option<&'a str>,
+    /// True if there was a here-document.
+    pub(super) has_document: bool,
     /// True if the next word names the folder that the shell goes to.
     pub(super) is_at_folder: bool,
     /// The commands of the substitutions read so far.
@@ -141,7 +149,7 @@ impl<'a> Lexer<'a> {
 
     pub(super) fn skip_newlines(&mut self) {
         self.skip_blanks();
-        while self.eat("\n") {
+        while self.awaited_document.is_none() && self.eat("\n") {
             self.skip_blanks();
         }
     }
@@ -180,6 +188,7 @@ impl<'a> Lexer<'a> {
         self.skip_blanks();
         match self.peek() {
             Some(b')') if self.is_in_brackets => Ok(Token::Terminator(Terminator::EndOfLine)),
+            None if self.awaited_document.is_some() => Err(HERE_DOCUMENT),
             None => Ok(Token::Terminator(Terminator::EndOfLine)),
             Some(b'\n' | b';' | b'&' | b'|') => self.terminator(),
             Some(b'<' | b'>') => self.redirect(),
@@ -189,6 +198,7 @@ impl<'a> Lexer<'a> {
 
     fn terminator(&mut self) -> Result<Token, Ambiguity> {
         let terminator = if self.eat("\n") {
+            self.skip_document()?;
             Terminator::Newline
         } else if self.eat("&&") {
             Terminator::And
@@ -220,7 +230,7 @@ impl<'a> Lexer<'a> {
             self.expansion.get_or_insert(HERE_DOCUMENT);
             RedirectKind::HereString
         } else if self.eat("<<") {
-            return Err(HERE_DOCUMENT);
+            return self.here_document();
         } else if self.is_bash && self.eat("<(") {
             return self.process_substitution();
         } else if self.eat("<(") || self.eat(">(") {
@@ -234,6 +244,34 @@ impl<'a> Lexer<'a> {
             RedirectKind::Read
         };
         Ok(Token::Redirect(kind))
+    }
+
+    /// Reads the delimiter of a here-document in which nothing is expanded.
+    fn here_document(&mut self) -> Result<Token, Ambiguity> {
+        let rest = self.text[self.position..].trim_start_matches([' ', '\t']);
+        let name = here_document::quoted_delimiter(rest)
+            .filter(|_| !self.is_in_brackets && self.shell_depth == 0)
+            .filter(|_| self.awaited_document.is_none())
+            .ok_or(HERE_DOCUMENT)?;
+        self.position = self.text.len() - rest.len() + name.len() + 2;
+        self.awaited_document = Some(name);
+        self.has_document = true;
+        Ok(Token::HereDocument)
+    }
+
+    /// Skips the here-document that begins here, if there is one, up to the end of its last line.
+    fn skip_document(&mut self) -> Result<(), Ambiguity> {
+        let Some(name) = self.awaited_document.take() else { return Ok(()) };
+        let rest = &self.text[self.position..];
+        let lines = rest
+            .split_inclusive('\n')
+            .take_while(|line| line.strip_suffix('\n').unwrap_or(line) != name);
+        let length: usize = lines.map(str::len).sum();
+        if !rest[length..].starts_with(name) {
+            return Err(HERE_DOCUMENT);
+        }
+        self.position += length + name.len();
+        Ok(())
     }
 
     fn word(&mut self) -> Result<RawWord, Ambiguity> {
@@ -292,8 +330,8 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Reads `$(…)`, `$?`, a variable that the line has set, or a `$` that stands for itself because a word or
-    /// quote ends after it.
+    /// Reads `$(…)`, `$?`, the text of a here-document that `cat` prints, a variable that the line has set, or a `$`
+    /// that stands for itself because a word or quote ends after it.
     fn dollar(&mut self, raw: &mut RawWord, is_quoted: bool) -> Result<(), Ambiguity> {
         let next = self.text.as_bytes().get(self.position + 1);
         let is_last = match next {
@@ -306,11 +344,20 @@ impl<'a> Lexer<'a> {
             self.position += 1;
             return Ok(());
         }
-        let value = if next == Some(&b'?') {
-            self.expansion.get_or_insert(VARIABLE);
+        if next == Some(&b'?') {
+            // It is a number, so it may stand where any number may.
+            (raw.is_quoted, raw.is_expanded, raw.has_status) = (true, true, true);
+            raw.text.push('0');
             self.position += 2;
-            None
-        } else if next == Some(&b'(') {
+            return Ok(());
+        }
+        let rest = &self.text[self.position..];
+        if let Some((text, length)) = here_document::printed_by_cat(rest).filter(|_| is_quoted) {
+            raw.text.push_str(text);
+            self.position += length;
+            return Ok(());
+        }
+        let value = if next == Some(&b'(') {
             self.position += 2;
             self.substitution()?;
             None

@@ -7,12 +7,13 @@
 use std::path::PathBuf;
 
 use super::super::args::{UNKNOWN_WORDS, only_reads, started_by_find, started_by_git};
-use super::super::programs::{self, Starts};
+use super::super::programs::{self, Starts, WordList, is_in};
 use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
+use super::here_document;
 use super::lexer::{
-    Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
-    check_characters,
+    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
+    Variable, check_characters,
 };
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 use turnwright_types::shell_script::ShellDialect;
@@ -24,6 +25,8 @@ const MAX_WORDS: usize = 1024;
 /// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
 const MAX_WRAPPERS: usize = 8;
+/// Programs that print or compare the status of the last command, or end with it.
+const TAKE_STATUS: WordList = "[ echo exit printf test";
 
 pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
@@ -48,6 +51,10 @@ pub(in crate::shell) fn parse(
     lexer.shell_depth = depth;
     let mut state = LineState::new(folder);
     parse_list(&mut lexer, &mut state, &[])?;
+    // A shell may read the text after all: from a pipe, or from the file that it went to.
+    if lexer.has_document && state.commands.iter().any(here_document::runs_text) {
+        return Err(HERE_DOCUMENT);
+    }
     match lexer.expansion {
         Some(expansion) if !all_only_read(&state.commands) => Err(expansion),
         _ => Ok(state.commands),
@@ -146,8 +153,11 @@ struct PartialCommand {
     /// The variable that the command only sets.
     assigned: Option<Variable>,
     has_redirect: bool,
+    has_document: bool,
     has_unknown_args: bool,
     has_inherited_args: bool,
+    /// True if `$?` is an argument of a program for which it matters which number it is.
+    has_unknown_status: bool,
 }
 
 /// Reads up to the end of a command. `None` if there is nothing before the terminator.
@@ -158,6 +168,9 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
     // Other programs take the value for a file, which is one outside of the project.
     if command.has_inherited_args && command.words.first().is_none_or(|word| word.text != "echo") {
         return Err(VARIABLE);
+    }
+    if command.has_unknown_status {
+        lexer.expansion.get_or_insert(VARIABLE);
     }
     let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
     match (is_empty, &command.assigned) {
@@ -200,6 +213,10 @@ impl PartialCommand {
                     let is_stdout = number.take().unwrap_or(!is_input);
                     self.add_redirect(kind, is_stdout, &lexer.next()?)?;
                 }
+                Token::HereDocument if number.is_none() => {
+                    (self.has_redirect, self.has_document) = (true, true);
+                }
+                Token::HereDocument => return Err("it uses an unusual file descriptor"),
                 Token::RedirectBoth => {
                     self.add_redirect(RedirectKind::Write, true, &lexer.next()?)?;
                 }
@@ -238,7 +255,9 @@ impl PartialCommand {
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
         self.has_inherited_args |= raw.is_inherited;
-        if raw.is_unknown {
+        let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_STATUS, &word.text));
+        self.has_unknown_status |= raw.has_status && !takes_number;
+        if raw.is_unknown || raw.has_status && !takes_number {
             self.has_unknown_args = true;
             self.words.push(Word { text: UNKNOWN_WORDS.to_owned(), is_glob: true });
             return Ok(());
@@ -263,7 +282,8 @@ impl PartialCommand {
             let is_closed = raw.text == "-" && !raw.is_quoted;
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
-        if raw.is_glob || raw.is_unknown || raw.has_brace || raw.text.is_empty() {
+        let is_unknown = raw.is_unknown || raw.has_status;
+        if raw.is_glob || is_unknown || raw.has_brace || raw.text.is_empty() {
             return Err("it redirects to or from a file whose name is not known");
         }
         if raw.touches_redirect && raw.is_number() {
@@ -278,7 +298,14 @@ impl PartialCommand {
 
     /// Adds the command to those of the line, without its wrappers.
     fn run(self, state: &mut LineState, end: Terminator, depth: usize) -> Result<(), Ambiguity> {
-        let PartialCommand { words, redirects, stdout_is_file, has_unknown_args, .. } = self;
+        let PartialCommand {
+            words,
+            redirects,
+            stdout_is_file,
+            has_document,
+            has_unknown_args,
+            ..
+        } = self;
         let folder = Some(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
         let mut simple = SimpleCommand {
             words,
@@ -288,6 +315,9 @@ impl PartialCommand {
             ..SimpleCommand::default()
         };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
+        if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
+            return Err(HERE_DOCUMENT);
+        }
         let target =
             if changes_folder(&simple) { Some(state.changed_folder(&simple, end)?) } else { None };
         match inner {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::super::args::only_reads;
 use super::super::harm::{is_home, ruin};
-use super::super::programs::{WordList, is_in};
+use super::super::programs::{WordList, is_in, is_number};
 use super::super::{SimpleCommand, Word};
 use super::lexer::{Ambiguity, Terminator};
 
@@ -24,9 +24,12 @@ const STATEFUL_BUILTINS: WordList = ". alias bg bind break builtin caller chdir 
     times trap typeset ulimit umask unalias unset wait";
 
 /// Variables that only influence output.
-const HARMLESS_VARIABLES: WordList = "CARGO_TERM_COLOR CI CLICOLOR CLICOLOR_FORCE COLUMNS DEBUG \
-    FORCE_COLOR LINES NODE_ENV NO_COLOR PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE \
-    RUST_LIB_BACKTRACE RUST_LOG RUST_TEST_THREADS";
+const HARMLESS_VARIABLES: WordList = "CARGO_INCREMENTAL CARGO_TERM_COLOR CGO_ENABLED CI CLICOLOR \
+    CLICOLOR_FORCE COLUMNS CUDA_VISIBLE_DEVICES DEBUG DO_NOT_TRACK FORCE_COLOR \
+    GIT_TERMINAL_PROMPT GOMAXPROCS LINES NEXT_TELEMETRY_DISABLED NODE_ENV NO_COLOR \
+    OMP_NUM_THREADS PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUNBUFFERED \
+    PYTHONUTF8 RUST_BACKTRACE RUST_LIB_BACKTRACE RUST_LOG RUST_MIN_STACK RUST_TEST_THREADS \
+    TOKENIZERS_PARALLELISM";
 
 /// Variables that hold no secret and have for a command that only reads the same value as for all others.
 const PLAIN_VARIABLES: WordList = "CARGO_HOME GOPATH GOROOT HOME JAVA_HOME LANG LOGNAME NVM_DIR \
@@ -81,8 +84,21 @@ pub(in crate::shell) fn is_harmless_variable(variable: &str, value: &str) -> boo
                 && !value.contains("..")
                 && value.chars().all(|char| char.is_ascii_alphanumeric() || "_+-/,.".contains(char))
         }
+        // git starts none of these itself, or they do nothing.
+        "GIT_PAGER" | "PAGER" => value == "cat",
+        "EDITOR" | "GIT_EDITOR" | "GIT_SEQUENCE_EDITOR" | "VISUAL" => matches!(value, "true" | ":"),
+        "APP_ENV" | "MIX_ENV" | "RACK_ENV" | "RAILS_ENV" => value == "test",
+        "NODE_OPTIONS" => value.split(' ').all(is_harmless_node_option),
         _ => is_in(HARMLESS_VARIABLES, variable),
     }
+}
+
+fn is_harmless_node_option(option: &str) -> bool {
+    option.strip_prefix("--max-old-space-size=").is_some_and(is_number)
+        || is_in(
+            "--experimental-vm-modules --no-deprecation --no-warnings --trace-warnings",
+            option,
+        )
 }
 
 /// True for a name that scripts give to a variable of their own, which no program obeys.

@@ -164,13 +164,16 @@ fn a_fresh_home_gets_a_cache_that_commands_fill_for_the_project_only() {
 #[test]
 #[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn a_fresh_home_gets_the_folders_of_installers_whose_programs_do_not_go_out() {
-    const FOLDERS: &str = ".gem .local/bin .local/lib .local/share/gem .local/share/pypoetry .local/share/uv \
-                           .local/share/virtualenvs .rustup .yarn";
+    const FOLDERS: &str = ".dotnet .gem .ivy2 .local/bin .local/lib .local/share/gem .local/share/pypoetry \
+                           .local/share/uv .local/share/virtualenvs .nuget/packages .pub-cache .rustup .sbt \
+                           .yarn";
     let home = turnwright_testing::temporary_folder();
     let programs = turnwright_testing::temporary_folder();
     #[cfg(unix)]
     {
-        for program in ["gem", "pip", "pipenv", "poetry", "rustup", "uv", "yarn"] {
+        for program in
+            ["dart", "dotnet", "gem", "pip", "pipenv", "poetry", "rustup", "sbt", "uv", "yarn"]
+        {
             turnwright_testing::write_program(&programs.path().join(program), "");
         }
     }

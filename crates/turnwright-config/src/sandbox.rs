@@ -34,8 +34,9 @@ settings! {
         } wrong [r#"sandbox.caches = [".npm"]"#]
             "Caches of package managers, writable for this project only; the usual ones if not set.",
             "caches of package managers: commands may change them for this project only; default: those of cargo, \
-             rustup, npm, pnpm, yarn, bun, go, gradle, maven, pip, pipx, uv, poetry, pipenv and gem, `~/.cache`, and \
-             the folders into which these install programs for you, such as `~/.local/bin`";
+             rustup, npm, pnpm, yarn, bun, go, gradle, maven, sbt, dotnet, dart, julia, stack, cabal, pip, pipx, uv, \
+             poetry, pipenv, gem and others, `~/.cache`, and the folders into which these install programs for you, \
+             such as `~/.local/bin`";
         pub(crate) hide: Vec<String> => wrong_paths { default: [], examples: [["~/.ssh"]] }
             wrong [r#"sandbox.hide = ["secrets"]"#]
             "Unreadable files and folders; each begins with / or ~/.",

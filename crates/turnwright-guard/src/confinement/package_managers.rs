@@ -96,9 +96,10 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     if program == "python" || program == "python3" {
         return command.argv().skip(1).take(2).eq(["-m", "pip"]);
     }
-    // The table contains `sh` for the cache that all programs use.
+    // The table contains these two for what they start.
+    let starts_others = program == "sh" || program == "java";
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
-    program == "cd" || program != "sh" && installers.any(|name| program == *name)
+    program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
 
 /// Returns true if a default cache does not exist, and a program that makes it does.

@@ -22,25 +22,44 @@ const fn programs(folder: &'static str, made_by: &'static [&'static str]) -> Def
 
 pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".bun/install/cache", &["bun"]),
+    // Cabal keeps its files elsewhere unless there is this folder.
+    programs(".cabal", &[]),
     // Of many programs; one of them is always there.
     cache(".cache", &["sh"]),
     cache(".cargo/git", &["cargo"]),
     cache(".cargo/registry", &["cargo"]),
+    cache(".cpanm", &["cpanm"]),
+    programs(".dotnet", &["dotnet"]),
+    cache(".elm", &["elm"]),
     programs(".gem", &["gem"]),
-    cache(".gradle", &["gradle"]),
+    cache(".gitlibs", &["clojure"]),
+    // A project brings Gradle and Maven along: `gradlew`, `mvnw`.
+    cache(".gradle", &["gradle", "java"]),
+    cache(".ivy2", &["sbt"]),
+    cache(".julia", &["julia"]),
+    // Of Kotlin, which Gradle starts.
+    cache(".konan", &[]),
     programs(".local/bin", &["pip", "pip3", "pipx", "uv"]),
     cache(".local/lib", &["pip", "pip3"]),
+    cache(".local/share/NuGet", &["dotnet"]),
     programs(".local/share/gem", &["gem"]),
+    cache(".local/share/jupyter/runtime", &["jupyter"]),
     cache(".local/share/pipx", &["pipx"]),
     cache(".local/share/pnpm", &["pnpm"]),
     cache(".local/share/pypoetry", &["poetry"]),
     cache(".local/share/uv", &["uv"]),
     cache(".local/share/virtualenvs", &["pipenv"]),
-    cache(".m2", &["mvn"]),
+    cache(".local/state/cabal", &["cabal"]),
+    cache(".m2", &["mvn", "java"]),
     cache(".npm", &["npm"]),
     // Only users who have changed npm's prefix have it.
     programs(".npm-global", &[]),
+    cache(".nuget/packages", &["dotnet"]),
+    programs(".pub-cache", &["dart", "flutter"]),
     cache(".rustup", &["rustup"]),
+    cache(".sbt", &["sbt"]),
+    cache(".stack", &["stack"]),
+    cache(".swiftpm", &[]),
     cache(".yarn", &["yarn"]),
     cache("go/pkg/mod", &["go"]),
 ];

@@ -13,6 +13,10 @@ use turnwright_types::text;
 /// an image.
 const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
+/// How refusals name images: in English, as MiniMax does, in Chinese, and by the place where one is sent.
+const IMAGE_WORDS: &[&str] =
+    &["image", "media exceeds", "图片", "content.type", "should be a valid string"];
+
 /// Phrases of servers that accept no images at all.
 const NO_IMAGES_PHRASES: &[&str] = &[
     "at most 0 image",
@@ -21,6 +25,8 @@ const NO_IMAGES_PHRASES: &[&str] = &[
     "not support image",
     "not a multimodal",
     "images are not supported",
+    "content.type 参数非法",
+    "should be a valid string",
 ];
 
 /// Phrases that leave no doubt that the server accepts no images.
@@ -104,7 +110,7 @@ impl LlmError {
         let refusals = [400, 404, 413, 415, 422, 500];
         let is_refusal = self.status().is_none_or(|status| refusals.contains(&status));
         let message = self.message()?.to_ascii_lowercase();
-        (is_refusal && message.contains("image")).then_some(message)
+        (is_refusal && has_any(&message, IMAGE_WORDS)).then_some(message)
     }
 }
 
@@ -215,6 +221,10 @@ mod tests {
             (false, "unknown variant `image_url`, expected `text`"),
             (false, "image input is not supported - hint: you may need to provide the mmproj"),
             (false, "No endpoints found that support image input"),
+            (true, "media exceeds size limit: max 10485760 bytes (2013)"),
+            (true, "[1210][图片输入格式/解析错误][20260916231629b20b]"),
+            (false, "messages.content.type 参数非法，取值范围 ['text']"),
+            (false, "Input should be a valid string"),
             (false, "the prompt is too large"),
         ];
         for (expected, message) in table {
@@ -229,7 +239,8 @@ mod tests {
                 failed_generation: None,
             };
             assert_eq!(error.is_about_one_image(), expected, "{message}");
-            assert_eq!(error.is_about_images(), message.contains("mage"), "{message}");
+            let is_about_images = message != "the prompt is too large";
+            assert_eq!(error.is_about_images(), is_about_images, "{message}");
         }
     }
 

@@ -437,7 +437,12 @@ fn survives_writing(pattern: &Pattern) -> bool {
 
 /// The pattern that a lasting approval of a command would get; `None` if it must not have one.
 pub fn suggest_pattern(simple: &SimpleCommand) -> Option<Pattern> {
-    pattern_of(simple, shell::suggest_prefix(simple))
+    let mut simple = simple.clone();
+    // A rule also covers the command with any limit of time.
+    if simple.wrappers == ["timeout"] {
+        simple.wrappers.clear();
+    }
+    pattern_of(&simple, shell::suggest_prefix(&simple))
 }
 
 /// The pattern for commands that get access beyond the sandbox; `None` if there must be none.

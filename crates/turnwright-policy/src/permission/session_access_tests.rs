@@ -518,7 +518,8 @@ fn commands_that_the_sandbox_bounds_offer_an_answer_for_this_line_and_one_for_al
         ("npm test", "`npm test …`"),
         ("node --check a.js", "exactly this command"),
         ("python3 - <<X\nprint(1)\nX", "exactly this command"),
-        ("timeout 9 npm run x", "exactly this command"),
+        ("nice npm run x", "exactly this command"),
+        ("timeout 9 npm test", "`npm test …`"),
         ("x=$(date); ./$x", "exactly this command"),
     ] {
         for mode in [Mode::Ask, Mode::AutoEdit] {

@@ -25,6 +25,9 @@ pub(super) fn parse(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<bool
     } else if lexer.eat_keyword("if") {
         lexer.expansion.get_or_insert(KEYWORD);
         condition(lexer, state)?;
+    } else if lexer.eat_keyword("{") {
+        lexer.expansion.get_or_insert(GROUP);
+        list(lexer, state, &["}"])?;
     } else {
         return Ok(false);
     }

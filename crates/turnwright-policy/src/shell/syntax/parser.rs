@@ -94,6 +94,8 @@ pub(super) fn parse_list(
         {
             return Ok(keyword);
         }
+        let first = state.commands.len();
+        let is_negated = lexer.eat_keyword("!");
         let end = if compound::parse(lexer, state)? {
             let end_after_compound = end_of_compound(lexer)?;
             state.advance(None, end_after_compound);
@@ -101,6 +103,13 @@ pub(super) fn parse_list(
         } else {
             simple_command(lexer, state)?
         };
+        if is_negated {
+            lexer.expansion.get_or_insert(KEYWORD);
+            // What follows runs only if the folder has not been changed.
+            if state.commands[first..].iter().any(changes_folder) {
+                return Err(UNKNOWN_FOLDER);
+            }
+        }
         let word_count: usize = state.commands.iter().map(|command| command.words.len()).sum();
         if state.commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
             return Err("it has more than 64 commands or 1024 words");

@@ -349,9 +349,7 @@ impl Decider<'_> {
 
     fn denied_host(&self, script: &Script) -> Option<Ruling> {
         let mut named = script.commands.iter().flat_map(shell::named_hosts);
-        named.find_map(|host| {
-            self.restriction(|rule| rule.action == RuleAction::Deny && rule.matches_host(&host))
-        })
+        named.find_map(|host| self.restriction(|rule| rule.denies_host(&host)))
     }
 
     /// Access that the model has asked for beyond the sandbox.

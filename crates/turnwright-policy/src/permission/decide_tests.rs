@@ -390,6 +390,9 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
         "curl file:///ws/secrets/key",
         "openssl enc -in ./secrets/key",
         "docker run --env-file=.env x",
+        "docker run -v ./secrets:/x y",
+        "git commit -m x -F .env",
+        "npm run x ./secrets/key",
         "source .env",
         "bash secrets/a.sh",
         "python3 x.py src/../secrets/key",
@@ -409,7 +412,30 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Deny, "{line}");
     }
-    for line in ["ls src", "cat .env.example", "git commit -m 'no secrets'", "curl a.example"] {
+    for line in [
+        "ls src",
+        "cat .env.example",
+        "git commit -m 'no secrets'",
+        "git commit -am 'Drop a.sql'",
+        "git commit --message='See https://evil.example/x'",
+        "gh pr create --title 'Read secrets/key' --body .env",
+        "rsync -a --exclude .env --exclude=secrets . b",
+        "npm run secrets",
+        "kubectl get secrets",
+        "grep -r x .",
+        "curl a.example",
+    ] {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, Verdict::Allow, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_against_every_page_is_about_no_word_of_a_command() {
+    let rules = vec![Rule::parse("fetch", RuleAction::Deny, Scope::User).unwrap()];
+    let policy = PolicyRules { rules, ..PolicyRules::default() };
+    for line in ["python3 main.py", "npm run build:prod", "git clone https://a.example/b"] {
         let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Allow, "{line}");

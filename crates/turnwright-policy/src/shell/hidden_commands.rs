@@ -1,7 +1,6 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing. Also finds the files and hosts that a command
-//! may name.
+//! them, too. They allow nothing. Also finds the files and hosts that a command may name.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -25,6 +24,15 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
+
+/// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
+const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose dotnet gh glab \
+    go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman poetry rake swift task \
+    terraform turbo uv yarn";
+/// Options of some programs whose value is a text for people, and those of any program that name what is left out.
+const TEXT_OPTIONS: WordList =
+    "-b --body -d --description -m --message -n --notes -t --title --subject";
+const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 
 /// How paths in the home folder begin, and how those in the current folder may.
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
@@ -82,12 +90,35 @@ pub(crate) fn named_hosts(command: &SimpleCommand) -> Vec<String> {
     words_and_values(command).filter_map(programs::host).map(str::to_lowercase).collect()
 }
 
-/// The arguments of a command and the values in them.
+/// The arguments of a command that may name something, and the values in them.
 fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
-    command.argv().skip(1).flat_map(|word| {
+    let program = name(command.program());
+    let words = command.argv().zip(command.argv().skip(1));
+    let named = words.filter(move |(before, word)| !names_nothing(program, before, word));
+    let names = named.flat_map(|(_, word)| {
         let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
-        [word, value.trim_start_matches('@')]
-    })
+        let mounted = word.split_once(":/").map_or("", |parts| parts.0);
+        [word, value.trim_start_matches('@'), mounted]
+    });
+    names.filter(|name| !name.is_empty())
+}
+
+/// True for an argument that names nothing that the program opens: a message, what is left out, or a task.
+fn names_nothing(program: &str, before: &str, word: &str) -> bool {
+    let own_option = word.split_once('=').filter(|_| word.starts_with('-'));
+    let option = own_option.map_or(before, |parts| parts.0);
+    let is_text = match program {
+        "git" => {
+            let letters = option.strip_prefix('-').unwrap_or_default();
+            letters == "-message" || !letters.starts_with('-') && letters.ends_with('m')
+        }
+        "gh" | "glab" => is_in(TEXT_OPTIONS, option),
+        _ => {
+            is_in(TASK_PROGRAMS, program)
+                && !word.contains(['/', '\\', '.', '=', '@', '*', '?', '[', '$'])
+        }
+    };
+    is_text || is_in(EXCLUDING_OPTIONS, option)
 }
 
 fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {

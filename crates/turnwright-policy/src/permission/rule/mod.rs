@@ -218,6 +218,13 @@ impl Rule {
             && matches!(&self.pattern, Pattern::Fetch(domain) if domain == "*")
     }
 
+    /// True if the rule denies requests to this host. A rule about every host is one about the pages that the model
+    /// reads: otherwise no command could name a URL, or even `main.py`.
+    pub(crate) fn denies_host(&self, host: &str) -> bool {
+        let is_about_all = matches!(&self.pattern, Pattern::Fetch(domain) if domain == "*");
+        self.action == RuleAction::Deny && !is_about_all && self.matches_host(host)
+    }
+
     /// True if the rule is about requests to this host (`name` or `name:port`). A pattern without a
     /// port means every port.
     pub fn matches_host(&self, host: &str) -> bool {

@@ -316,8 +316,11 @@ impl Decider<'_> {
 
     /// Rules that deny or ask also hold for what runners and aliases start, and for what a shell reads from its input.
     fn hidden_commands(&mut self, script: &Script) {
-        for hidden in shell::hidden_commands(script) {
-            if let Some(ruling) = self.restriction(|rule| rule.matches_command(&hidden)) {
+        let Some(hidden) = shell::hidden_commands(script) else {
+            return self.add(None, (Verdict::Deny, Reason::TooLong));
+        };
+        for command in hidden {
+            if let Some(ruling) = self.restriction(|rule| rule.matches_hidden(&command)) {
                 self.add(None, ruling);
             }
         }

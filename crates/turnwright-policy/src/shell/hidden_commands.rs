@@ -31,39 +31,91 @@ const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer 
     terraform turbo uv yarn";
 /// Options of some programs whose value is a text for people, and those of any program that name what is left out.
 const TEXT_OPTIONS: WordList =
-    "-b --body -d --description -m --message -n --notes -t --title --subject";
+    "-b --body -d --description -m --message -n --notes --subject -t --title";
 const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 
 /// How paths in the home folder begin, and how those in the current folder may.
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
-/// The commands that a script runs besides its own, as far as its words tell.
-pub(crate) fn hidden_commands(script: &Script) -> Vec<SimpleCommand> {
-    let reads_commands = script.commands.iter().any(ruin::is_shell_with_input);
+/// The most commands that are looked for and the most words of each: after a runner with thousands of options, each value
+/// could be the command.
+const MAX_COMMANDS: usize = 4096;
+const MAX_WORDS: usize = 64;
+
+/// Programs that run others in the environment of a project, and those that are usually run by them.
+const ENVIRONMENT_RUNNERS: WordList =
+    "bundle conda hatch mamba micromamba pdm pipenv pixi poetry rye uv";
+const ENVIRONMENT_PROGRAMS: WordList = "pip pip3 pytest python python3 rake rspec ruby";
+
+/// The commands that a script runs besides its own, as far as its words tell; `None` if they are too many.
+pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     let mut found = Vec::new();
-    let mut lines = if reads_commands { script.texts.clone() } else { Vec::new() };
-    for command in &script.commands {
-        let program = name(command.program());
-        let arguments = command.words.get(1..).unwrap_or_default();
-        if let Some(words) = behind_runner(program, arguments) {
-            lines.extend(lines_among(program, words));
-            found.extend(started(program, words).map(|start| SimpleCommand {
-                words: start.to_vec(),
-                has_unknown_args: command.has_unknown_args,
-                ..SimpleCommand::default()
-            }));
-        } else if program == "git" {
-            lines.extend(aliases(arguments));
-        } else if reads_commands && is_in("echo printf", program) {
-            let printed = command.argv().skip(1).map(|text| text.replace("\\n", "\n"));
-            let operands = command.argv().skip(1).skip_while(|text| text.starts_with('-'));
-            lines.push(operands.collect::<Vec<_>>().join(" "));
-            lines.extend(printed);
+    if script.commands.iter().any(ruin::is_shell_with_input) {
+        let printed = script.commands.iter().flat_map(printed_lines);
+        for line in script.texts.iter().cloned().chain(printed) {
+            found.extend(command_scanner::scan(&line).commands);
         }
     }
+    let most = found.len() + MAX_COMMANDS;
+    for command in &script.commands {
+        add_hidden(command, most, &mut found);
+    }
+    // What is found may be a runner, too.
+    let mut next = 0;
+    while let Some(command) = found.get(next).cloned() {
+        add_hidden(&command, most, &mut found);
+        if found.len() > most {
+            return None;
+        }
+        next += 1;
+    }
+    Some(found)
+}
+
+/// Adds the commands behind a runner, with all that they start, and those of aliases, until there are more than `most`.
+fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
+    let program = name(command.program());
+    let arguments = command.words.get(1..).unwrap_or_default();
+    let mut lines = Vec::new();
+    if let Some(words) = behind_runner(program, arguments) {
+        lines.extend(lines_among(program, words));
+        for start in started(program, words) {
+            if found.len() > most {
+                return;
+            }
+            let known = &start[..start.len().min(MAX_WORDS)];
+            let has_more = command.has_unknown_args || known.len() < start.len();
+            let mut inner = command_scanner::scan_words(known.to_vec());
+            if let Some(first) = inner.first_mut() {
+                first.wrappers.push(program.to_owned());
+            }
+            for simple in &mut inner {
+                simple.has_unknown_args |= has_more;
+            }
+            found.append(&mut inner);
+        }
+    } else if program == "git" {
+        lines.extend(aliases(arguments));
+    }
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
-    found
+}
+
+/// The lines that `echo` or `printf` writes: its operands, and each of them with its escapes.
+fn printed_lines(command: &SimpleCommand) -> Vec<String> {
+    if !is_in("echo printf", name(command.program())) {
+        return Vec::new();
+    }
+    let operands = command.argv().skip(1).skip_while(|text| text.starts_with('-'));
+    let mut lines = vec![operands.collect::<Vec<_>>().join(" ")];
+    lines.extend(command.argv().skip(1).map(|text| text.replace("\\n", "\n")));
+    lines
+}
+
+/// True for a program that runs in the environment of a project, as in `uv run python`.
+pub(crate) fn is_in_environment(command: &SimpleCommand) -> bool {
+    let runner = command.wrappers.last().map_or("", String::as_str);
+    is_in(ENVIRONMENT_RUNNERS, runner) && is_in(ENVIRONMENT_PROGRAMS, name(command.program()))
 }
 
 /// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program

@@ -5,7 +5,7 @@ use url::Host;
 
 use super::super::glob::Glob;
 use super::{Pattern, Rule, RuleAction, Scope, split_port};
-use crate::shell::{SimpleCommand, Word};
+use crate::shell::{SimpleCommand, Word, WordList};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
@@ -126,6 +126,9 @@ fn name(text: &str) -> Result<String, String> {
 pub(in crate::permission) const MAX_WORDS: usize = 32;
 /// The number of bits for them.
 const MAX_STATES: usize = 64;
+/// Programs whose options may follow their operands, the first of which is no subcommand.
+const WITHOUT_SUBCOMMANDS: WordList =
+    "chgrp chmod chown cp curl find ln mv rm rsync scp sed shred tar wget";
 /// The most short options in one word. Longer words are names, as in `find -delete`.
 const MAX_SHORT_OPTIONS: usize = 4;
 
@@ -160,20 +163,28 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
         return true;
     }
     let words: Vec<Word> = words.iter().map(Word::plain).collect();
-    follow_each_other(&words, arguments, command.has_unknown_args) || {
+    let has_subcommands =
+        !WITHOUT_SUBCOMMANDS.split(' ').any(|known| is_same_program(known, program));
+    follow_each_other(&words, arguments, has_subcommands, command.has_unknown_args) || {
         let words = separate_options(program, &words);
         let arguments = separate_options(program, arguments);
-        follow_each_other(&words, &arguments, command.has_unknown_args)
+        follow_each_other(&words, &arguments, has_subcommands, command.has_unknown_args)
     }
 }
 
 /// True if arguments begin with these words, between which options with values may stand. An option that follows
-/// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too.
-fn follow_each_other(words: &[Word], arguments: &[Word], has_unknown_args: bool) -> bool {
+/// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too. Without
+/// subcommands, so may any: `rm -rf` means `rm x -rf`.
+fn follow_each_other(
+    words: &[Word],
+    arguments: &[Word],
+    has_subcommands: bool,
+    has_unknown_args: bool,
+) -> bool {
     if words.len() >= MAX_STATES {
         return false;
     }
-    let later = words.iter().enumerate().skip(1);
+    let later = words.iter().enumerate().skip(usize::from(has_subcommands));
     let options = later.filter(|(_, word)| is_option(word) && word.text != "--");
     let may_wait = options.fold(0_u64, |bits, (index, _)| bits | 1 << index);
     // The states of an automaton: bit n means that n words have been matched. In `after_option`,
@@ -479,8 +490,8 @@ mod tests {
             (
                 "rm -rf",
                 "rm -rf x; rm -v -rf x; rm -v x -rf; rm -fr x; rm -rvf x; rm -Rf x; rm -f -v -r x; \
-                 rm --recursive --force x; rm -r*~ x; rm …",
-                "rm x -rf; rm -r x; rm -f x; rm -- x; rm --force x",
+                 rm --recursive --force x; rm -r*~ x; rm …; rm x -rf; rm -f x -r",
+                "rm -r x; rm -f x; rm -- x; rm --force x",
             ),
             (
                 "git push --force",
@@ -493,8 +504,8 @@ mod tests {
             ("git -c", "git -c a=b log", "git switch -c x; git log -c"),
             (
                 "find -delete",
-                "find -delete; find -L -delete",
-                "find -type d -empty -ls; find . -name x -delete; find -delet",
+                "find -delete; find -L -delete; find . -name x -delete",
+                "find -type d -empty -ls; find -delet",
             ),
             (
                 "=git push",

@@ -26,9 +26,9 @@ const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
-const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose dotnet gh glab \
-    go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman poetry rake swift task \
-    terraform turbo uv yarn";
+const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
+    dotnet go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman poetry rake \
+    swift task terraform turbo uv yarn";
 /// Options of some programs whose value is a text for people, and those of any program that name what is left out.
 const TEXT_OPTIONS: WordList =
     "-b --body -d --description -m --message -n --notes --subject -t --title";
@@ -38,8 +38,8 @@ const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
-/// The most commands that are looked for and the most words of each: after a runner with thousands of options, each value
-/// could be the command.
+/// The most commands that are looked for and the most words of each: after a runner with thousands of options, each
+/// value could be the command.
 const MAX_COMMANDS: usize = 4096;
 const MAX_WORDS: usize = 64;
 
@@ -119,7 +119,7 @@ pub(crate) fn is_in_environment(command: &SimpleCommand) -> bool {
 }
 
 /// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
-/// each argument and the value in it, as in `-d @x` and `if=x`.
+/// each argument and the value in it, as in `-d @x` and `if=x`. Globs stay as they are.
 pub(crate) fn named_paths(
     command: &SimpleCommand,
     workdir: &Path,
@@ -131,7 +131,19 @@ pub(crate) fn named_paths(
     if !class.is_read_only {
         names.extend(words_and_values(command).map(PathBuf::from));
     }
+    let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
+    let globs = operands.clone().filter(|word| word.is_glob);
+    names.extend(globs.map(|word| PathBuf::from(&word.text)));
+    names.extend(operands.flat_map(|word| in_braces(&word.text)).map(PathBuf::from));
     names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
+}
+
+/// The words that the shell makes of the first braces in a word: `a.x` and `a.y` of `a.{x,y}`.
+fn in_braces(word: &str) -> Vec<String> {
+    let Some((start, rest)) = word.split_once('{') else { return Vec::new() };
+    let (list, end) = rest.split_once('}').unwrap_or_default();
+    let parts = list.split(',').take(MAX_WORDS).filter(|part| !part.is_empty());
+    parts.map(|part| format!("{start}{part}{end}")).collect()
 }
 
 /// The hosts that the words of a command may name, in lower case.

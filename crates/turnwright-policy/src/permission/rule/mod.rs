@@ -179,7 +179,8 @@ impl Rule {
         let is_denied = self.action == RuleAction::Deny && !glob.is_everything();
         is_denied
             && (glob.matches(path, bases)
-                || glob.literal_paths(bases).iter().any(|named| named == path))
+                || glob.literal_paths(bases).iter().any(|named| named == path)
+                || glob.matches_expansion(path, bases))
     }
 
     /// True if the rule is about this path, or the name that commands have for it.

@@ -229,7 +229,7 @@ fn remove_invisible(text: &str) -> String {
 }
 
 fn is_seen(c: char) -> bool {
-    // Nor are the selectors that say whether an emoji is drawn in colour.
+    // The selectors that say whether an emoji is drawn in colour are not seen, either.
     !is_hidden_char(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 

@@ -174,7 +174,7 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
 
 /// True if arguments begin with these words, between which options with values may stand. An option that follows
 /// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too. Without
-/// subcommands, so may any: `rm -rf` means `rm x -rf`.
+/// subcommands, so may any: `rm -rf` means `rm x -rf`. Behind operands, variables and globs are no options.
 fn follow_each_other(
     words: &[Word],
     arguments: &[Word],
@@ -191,19 +191,21 @@ fn follow_each_other(
     // the next argument may be the value of an option.
     let mut plain = 1_u64;
     let mut after_option = 0_u64;
+    let mut waiting = 0_u64;
     for argument in arguments {
         let all = plain | after_option;
-        let matching =
-            words.iter().enumerate().filter(|(_, word)| may_be_word(&word.text, argument));
-        let found = matching.fold(0, |bits, (index, _)| bits | (all & 1 << index) << 1);
+        let matching = words.iter().enumerate().filter(|(index, word)| {
+            let bit = 1_u64 << *index;
+            all & bit != 0 && may_be_word(&word.text, argument)
+                || waiting & bit != 0 && word.text == argument.text
+        });
+        let found = matching.fold(0_u64, |bits, (index, _)| bits | 1 << (index + 1));
+        waiting |= all & may_wait;
         if found & 1 << words.len() != 0 {
             return true;
         }
-        (plain, after_option) = if is_option(argument) {
-            (0, all | found)
-        } else {
-            (after_option | found | (all & may_wait), 0)
-        };
+        (plain, after_option) =
+            if is_option(argument) { (0, all | found) } else { (after_option | found, 0) };
     }
     has_unknown_args && (plain | after_option) != 0
 }
@@ -259,13 +261,14 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
     }
     let wildcards = ['*', '?', '[', '$'];
     let start = word.text.split(wildcards).next().unwrap_or_default();
-    // It does not matter where the name of a variable ends: too much is matched rather than too little.
-    let end = if has_variable {
-        ""
-    } else {
-        word.text.rsplit(['*', '?', ']']).next().unwrap_or_default()
-    };
-    wanted.starts_with(start) && wanted.ends_with(end)
+    // It does not matter where the name of a variable ends: too much is matched rather than too little. No name has a
+    // slash, and no glob finds one that it does not have.
+    let last = word.text.rsplit(['*', '?', ']', '}', ')', '$']).next().unwrap_or_default();
+    let end = if has_variable { last.find('/').map_or("", |at| &last[at..]) } else { last };
+    let may_fit = has_variable
+        || word.text.contains("**")
+        || wanted.matches('/').count() <= word.text.matches('/').count();
+    may_fit && wanted.starts_with(start) && wanted.ends_with(end)
 }
 
 /// Parses the words of a rule. Also returns whether they end with a separate `*`, which only says
@@ -496,7 +499,13 @@ mod tests {
             (
                 "git push --force",
                 "git push --force; git push origin main --force; git -C d push -u origin --force; git push …",
-                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f",
+                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f; \
+                 git push origin $x; git push origin *~",
+            ),
+            (
+                "rm -rf /",
+                "rm -rf /; rm -rf $x; rm -rf $x/; rm -rf ${x:-/a}; rm -rf /*~",
+                "rm -rf node_modules; rm -rf *~; rm -rf $x/build; rm -rf ${x}/b",
             ),
             ("git push -f", "git push -f; git push -uf origin; git push origin -f", "git push -u"),
             ("git reset --hard", "git reset HEAD~1 --hard; git reset -q --hard", "git reset HEAD"),

@@ -438,6 +438,8 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
         "rsync -a --exclude .env --exclude=secrets . b",
         "npm run secrets",
         "kubectl get secrets",
+        "git checkout secrets",
+        "git push -u origin secrets",
         "grep -r x .",
         "curl a.example",
     ] {

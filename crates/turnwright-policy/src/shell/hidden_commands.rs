@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::args::{Args, name};
+use super::args::{Args, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
@@ -27,8 +27,11 @@ const LINE_OPTIONS: WordList = "-c --call --command --run";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
 const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
-    dotnet go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman poetry rake \
-    swift task terraform turbo uv yarn";
+    dotnet gh glab go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman \
+    poetry rake swift task terraform turbo uv yarn";
+/// Subcommands of git whose bare words are branches and remotes.
+const BRANCH_COMMANDS: WordList =
+    "branch checkout cherry-pick fetch merge pull push rebase reset switch tag worktree";
 /// Options of some programs whose value is a text for people, and those of any program that name what is left out.
 const TEXT_OPTIONS: WordList =
     "-b --body -d --description -m --message -n --notes --subject -t --title";
@@ -157,8 +160,15 @@ pub(crate) fn named_hosts(command: &SimpleCommand) -> Vec<String> {
 /// The arguments of a command that may name something, and the values in them.
 fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     let program = name(command.program());
+    let subcommand = git_subcommand(command.words.get(1..).unwrap_or_default());
+    let takes_branches =
+        program == "git" && subcommand.is_some_and(|parts| is_in(BRANCH_COMMANDS, parts.0));
+    let takes_tasks = takes_branches || is_in(TASK_PROGRAMS, program);
     let words = command.argv().zip(command.argv().skip(1));
-    let named = words.filter(move |(before, word)| !names_nothing(program, before, word));
+    let named = words.filter(move |(before, word)| {
+        let is_task = takes_tasks && !word.contains(['/', '\\', '.', '=', '@', '*', '?', '[', '$']);
+        !is_task && !names_nothing(program, before, word)
+    });
     let names = named.flat_map(|(_, word)| {
         let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
         let mounted = word.split_once(":/").map_or("", |parts| parts.0);
@@ -167,22 +177,22 @@ fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.is_empty())
 }
 
-/// True for an argument that names nothing that the program opens: a message, what is left out, or a task.
+/// True for a message, and for what is left out.
 fn names_nothing(program: &str, before: &str, word: &str) -> bool {
     let own_option = word.split_once('=').filter(|_| word.starts_with('-'));
     let option = own_option.map_or(before, |parts| parts.0);
     let is_text = match program {
-        "git" => {
-            let letters = option.strip_prefix('-').unwrap_or_default();
-            letters == "-message" || !letters.starts_with('-') && letters.ends_with('m')
-        }
+        "git" => is_message_option(option),
         "gh" | "glab" => is_in(TEXT_OPTIONS, option),
-        _ => {
-            is_in(TASK_PROGRAMS, program)
-                && !word.contains(['/', '\\', '.', '=', '@', '*', '?', '[', '$'])
-        }
+        _ => false,
     };
     is_text || is_in(EXCLUDING_OPTIONS, option)
+}
+
+/// True for an option of git in front of a message, as in `git commit -am text`.
+pub(crate) fn is_message_option(option: &str) -> bool {
+    let letters = option.strip_prefix('-').unwrap_or_default();
+    letters == "-message" || !letters.starts_with('-') && letters.ends_with('m')
 }
 
 fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {

@@ -5,7 +5,7 @@ use url::Host;
 
 use super::super::glob::Glob;
 use super::{Pattern, Rule, RuleAction, Scope, split_port};
-use crate::shell::{SimpleCommand, Word, WordList};
+use crate::shell::{SimpleCommand, Word, WordList, is_message_option};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
@@ -192,15 +192,18 @@ fn follow_each_other(
     let mut plain = 1_u64;
     let mut after_option = 0_u64;
     let mut waiting = 0_u64;
+    let mut before = "";
     for argument in arguments {
         let all = plain | after_option;
         let matching = words.iter().enumerate().filter(|(index, word)| {
             let bit = 1_u64 << *index;
-            all & bit != 0 && may_be_word(&word.text, argument)
+            let is_message = is_option(word) && is_message_option(before);
+            all & bit != 0 && !is_message && may_be_word(&word.text, argument)
                 || waiting & bit != 0 && word.text == argument.text
         });
         let found = matching.fold(0_u64, |bits, (index, _)| bits | 1 << (index + 1));
         waiting |= all & may_wait;
+        before = &argument.text;
         if found & 1 << words.len() != 0 {
             return true;
         }
@@ -222,7 +225,8 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     for run in words.chunk_by(|word, next| is_option(word) && is_option(next)) {
         let mut options: Vec<Word> =
             run.iter().flat_map(|word| short_options(word, is_rm)).collect();
-        options.sort_by(|option, other| option.text.cmp(&other.text));
+        // A message follows its option.
+        options.sort_by_cached_key(|word| (is_message_option(&word.text), word.text.clone()));
         separate.append(&mut options);
     }
     separate
@@ -508,6 +512,11 @@ mod tests {
                 "rm -rf node_modules; rm -rf *~; rm -rf $x/build; rm -rf ${x}/b",
             ),
             ("git push -f", "git push -f; git push -uf origin; git push origin -f", "git push -u"),
+            (
+                "git commit --amend",
+                "git commit --amend; git commit -am x --amend; git commit $x; git commit -v $x",
+                "git commit -m $(); git commit -sm $x; git commit -s -m $x; git commit --message $x",
+            ),
             ("git reset --hard", "git reset HEAD~1 --hard; git reset -q --hard", "git reset HEAD"),
             ("git checkout --", "git checkout -- x; git checkout -q -- x", "git checkout x -- y"),
             ("git -c", "git -c a=b log", "git switch -c x; git log -c"),

@@ -198,8 +198,8 @@ fn follow_each_other(
         let matching = words.iter().enumerate().filter(|(index, word)| {
             let bit = 1_u64 << *index;
             let is_message = is_option(word) && is_message_option(before);
-            all & bit != 0 && !is_message && may_be_word(&word.text, argument)
-                || waiting & bit != 0 && word.text == argument.text
+            (all | waiting) & bit != 0 && word.text == argument.text
+                || all & bit != 0 && !is_message && may_be_word(&word.text, argument)
         });
         let found = matching.fold(0_u64, |bits, (index, _)| bits | 1 << (index + 1));
         waiting |= all & may_wait;
@@ -519,7 +519,7 @@ mod tests {
             ),
             ("git reset --hard", "git reset HEAD~1 --hard; git reset -q --hard", "git reset HEAD"),
             ("git checkout --", "git checkout -- x; git checkout -q -- x", "git checkout x -- y"),
-            ("git -c", "git -c a=b log", "git switch -c x; git log -c"),
+            ("git -c", "git -c a=b log; git -m -c", "git switch -c x; git log -c"),
             (
                 "find -delete",
                 "find -delete; find -L -delete; find . -name x -delete",

@@ -129,6 +129,16 @@ fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     assert!(parts.iter().all(|it| last.contains(it)), "{last}");
 }
 
+/// A shell passes `<(git diff)` as the path of a pipe.
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_a_pipe_is_attached() {
+    let desk = Desk::new(&json!([says("1")]));
+    let ended = desk.piped(&["--file", "/dev/stdin", "Review"], "+ a line of a diff");
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert!(desk.messages(0).contains("+ a line of a diff"));
+}
+
 #[test]
 fn a_pipe_beside_a_prompt_is_attached() {
     let replies: Vec<_> = (0..5).map(|number| says(&number.to_string())).collect();

@@ -94,8 +94,10 @@ impl EnvironmentVariables {
         let mut keys = Vec::new();
         for (name, value) in environment {
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
-            let text =
-                || value.to_str().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
+            let text = || {
+                let word = unquoted(value.to_str()?.trim());
+                (!word.is_empty()).then(|| word.to_owned())
+            };
             if let Some(setting) = name.to_str().and_then(setting_variable) {
                 variables.settings.extend(text().map(|text| (setting, text)));
                 continue;
@@ -139,6 +141,12 @@ impl EnvironmentVariables {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         EnvironmentVariables { settings, ..EnvironmentVariables::default() }
     }
+}
+
+/// The text without the quotes around it, which `docker --env-file` and the like leave there.
+fn unquoted(text: &str) -> &str {
+    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).map_or(text, str::trim)
 }
 
 /// The variables of the settings that have a key in the file.
@@ -278,5 +286,20 @@ mod key_tests {
         let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
         assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
         assert_eq!(removed, ["OPENAI_API_KEY"]);
+    }
+
+    #[test]
+    fn quotes_around_a_setting_are_no_part_of_it() {
+        for (text, expected) in [
+            ("\"gpt-5-mini\"", Some("gpt-5-mini")),
+            (" 'gpt-5-mini' ", Some("gpt-5-mini")),
+            ("\"gpt", Some("\"gpt")),
+            ("\"\"", None),
+            ("", None),
+        ] {
+            let environment = [(MODEL_VARIABLE.into(), text.into())];
+            let (variables, _) = EnvironmentVariables::classify(environment, &[]);
+            assert_eq!(variables.get(MODEL_VARIABLE), expected, "{text}");
+        }
     }
 }

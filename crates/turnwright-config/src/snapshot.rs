@@ -415,6 +415,14 @@ mod tests {
             provider(variables(), Flags { model: some("offline"), ..Flags::default() }),
             "offline"
         );
+        // A script may pass variables that are not set.
+        assert_eq!(
+            provider(
+                variables(),
+                Flags { model: some(""), base_url: some(" "), ..Flags::default() }
+            ),
+            "Some(\"a\") at http://localhost:1/v1, key: false"
+        );
     }
 
     #[test]

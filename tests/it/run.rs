@@ -129,6 +129,15 @@ fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     assert!(parts.iter().all(|it| last.contains(it)), "{last}");
 }
 
+#[test]
+fn a_server_that_wants_a_key_where_none_is_set_is_answered_with_where_to_set_it() {
+    let desk = Desk::new(&json!([[{ "status": 401, "body": { "error": "Who is there?" } }]]));
+    let mut command = desk.command(&["Go"]);
+    let ended = Ended::of(process_waits::output(command.env_remove("OPENAI_API_KEY")).unwrap());
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("No key was sent"), "{}", ended.stderr);
+}
+
 /// A shell passes `<(git diff)` as the path of a pipe.
 #[test]
 #[cfg(unix)]

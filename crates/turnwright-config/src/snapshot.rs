@@ -74,6 +74,13 @@ impl<'a> SettingsSnapshot<'a> {
         self.config.paths.note.iter().chain(&self.file_warnings).cloned().collect()
     }
 
+    /// The warnings about settings of the user's file that are not known, one sentence each: what was meant to
+    /// protect something may be missing.
+    pub fn unknown_settings(&self) -> impl Iterator<Item = &str> {
+        let warnings = self.file_warnings.iter().map(String::as_str);
+        warnings.filter(|warning| warning.contains(": Unknown setting `"))
+    }
+
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
     pub fn mode(&self) -> Mode {
         match self.config.variables.get(MODE_VARIABLE).map(Mode::parse_lenient) {

@@ -259,19 +259,27 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
 #[cfg(unix)]
 fn a_folder_that_is_gone_is_said_to_be_gone() {
     let desk = Desk::bare();
-    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run hi </dev/null";
-    let mut command = Command::new("sh");
-    command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).current_dir(&desk.project);
-    command.env_clear().envs(turnwright_testing::basic_variables());
-    command.env("TURNWRIGHT_HOME", desk.home.path());
-    command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
+    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$@\" </dev/null";
+    for arguments in
+        [&["run", "hi"][..], &["policy", "list"], &["hooks", "list"], &["trust"], &["diff"]]
+    {
+        let mut command = Command::new("sh");
+        command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).args(arguments);
+        command.current_dir(&desk.project);
+        command.env_clear().envs(turnwright_testing::basic_variables());
+        command.env("TURNWRIGHT_HOME", desk.home.path());
+        command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
+        let ended = Ended::of(process_waits::output(&mut command).unwrap());
+        assert_ne!(ended.status, Some(0), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the folder in which this was started is gone"),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+    let mut command = subcommand(desk.home.path(), &["policy", "--dir", "/no/such", "list"]);
     let ended = Ended::of(process_waits::output(&mut command).unwrap());
-    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("the folder in which this was started is gone"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("/no/such: No such file or directory\n"), "{}", ended.stderr);
 }
 
 /// The protocol has no such paths.

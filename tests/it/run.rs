@@ -130,6 +130,23 @@ fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
 }
 
 #[test]
+fn json_also_has_the_reason_why_nothing_was_started() {
+    let desk = Desk::new(&json!([]));
+    for arguments in [
+        &["--json", "--session", "none", "Go"][..],
+        &["--json", "--file", "none.txt", "Go"],
+        &["--json", " "],
+        &["--json"],
+    ] {
+        let ended = desk.run(arguments);
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((ended.status, &answer["id"]), (Some(2), &json!("prompt")));
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_server_that_wants_a_key_where_none_is_set_is_answered_with_where_to_set_it() {
     let desk = Desk::new(&json!([[{ "status": 401, "body": { "error": "Who is there?" } }]]));
     let mut command = desk.command(&["Go"]);
@@ -476,7 +493,7 @@ fn the_offline_model_is_named_and_never_used_in_silence() {
 #[test]
 fn without_a_prompt_only_a_terminal_starts_a_conversation() {
     let desk = Desk::new(&json!([]));
-    for arguments in [&[][..], &["--json"], &["--no-input"], &["--file", "-"]] {
+    for arguments in [&[][..], &["--no-input"], &["--file", "-"]] {
         let ended = desk.run(arguments);
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
     }

@@ -62,7 +62,7 @@ pub use file::{ConfigFile, PermissionSection, RuleEntry};
 pub use layers::UserFile;
 pub use limits::parse_limit;
 pub use logins::{Logins, StoredLogin};
-pub use paths::Paths;
+pub use paths::{Paths, with_home};
 pub use profiles::ModelProfiles;
 pub use provider::{
     AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,

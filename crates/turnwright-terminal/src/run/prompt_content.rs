@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
+use turnwright_config::with_home;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
@@ -96,7 +97,7 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
             let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
             piped_block("stdin:", &bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
-            attachment(Path::new(name)).map_err(|error| {
+            attachment(&with_home(name.into())).map_err(|error| {
                 format!("--file {}: {}", escape_hidden_line(name), io_error_text(&error))
             })?
         };

@@ -1,7 +1,7 @@
 //! The process's environment, read once at startup.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -94,17 +94,14 @@ impl EnvironmentVariables {
         let mut keys = Vec::new();
         for (name, value) in environment {
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
-            let text = || {
-                let word = unquoted(value.to_str()?.trim());
-                (!word.is_empty()).then(|| word.to_owned())
-            };
             if let Some(setting) = name.to_str().and_then(setting_variable) {
-                variables.settings.extend(text().map(|text| (setting, text)));
+                variables.settings.extend(setting_text(&value).map(|text| (setting, text)));
                 continue;
             }
             match name.to_str() {
                 Some(RUST_LOG_VARIABLE) => {
-                    variables.settings.extend(text().map(|text| (RUST_LOG_VARIABLE, text)));
+                    let text = setting_text(&value);
+                    variables.settings.extend(text.map(|text| (RUST_LOG_VARIABLE, text)));
                     variables.inherited.push((name, value));
                 }
                 Some(key) if is_key_variable(key, named) => {
@@ -143,10 +140,14 @@ impl EnvironmentVariables {
     }
 }
 
-/// The text without the quotes around it, which `docker --env-file` and the like leave there.
-fn unquoted(text: &str) -> &str {
-    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
-    inner('"').or_else(|| inner('\'')).map_or(text, str::trim)
+/// The text of a variable that holds a setting, without the quotes around it, which `docker --env-file` and the like
+/// leave there; `None` if it is empty.
+fn setting_text(value: &OsStr) -> Option<String> {
+    let text = value.to_str()?.trim();
+    let quoted =
+        ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
+    let word = quoted.unwrap_or(text).trim();
+    (!word.is_empty()).then(|| word.to_owned())
 }
 
 /// The variables of the settings that have a key in the file.

@@ -94,8 +94,8 @@ pub(super) fn run(args: RunCliArgs, config: Config) -> ExitCode {
 /// The response to a prompt for which nothing was started.
 fn unstarted(error: &CliError) -> String {
     let message = escape_hidden_line(&error.to_string());
-    let error = json!({ "code": INVALID_PARAMS, "message": message });
-    format!("{}\n", json!({ "jsonrpc": "2.0", "id": "prompt", "error": error }))
+    let body = json!({ "code": INVALID_PARAMS, "message": message });
+    format!("{}\n", json!({ "jsonrpc": "2.0", "id": "prompt", "error": body }))
 }
 
 fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {

@@ -88,8 +88,11 @@ impl Paths {
 /// A path in which `~` stands for the home folder. A shell replaces it, but not in quotes or behind `--file=`, and
 /// editors pass variables as they are: it would be a folder of this name in the project.
 pub fn with_home(path: PathBuf) -> PathBuf {
-    let rest = path.strip_prefix("~").ok();
-    rest.zip(home()).map(|(rest, home)| home.join(rest)).unwrap_or(path)
+    let Some(folder) = home() else { return path };
+    match path.strip_prefix("~") {
+        Ok(rest) => folder.join(rest),
+        Err(_) => path,
+    }
 }
 
 /// The names of the variables that would lead below the current folder.

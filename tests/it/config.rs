@@ -159,6 +159,23 @@ fn variables_with_keys_do_not_reach_commands() {
     assert!(!output.contains("hidden-"), "{output}");
 }
 
+#[test]
+#[cfg(unix)]
+fn a_tilde_that_no_shell_has_replaced_is_the_home_folder() {
+    let home = turnwright_testing::temporary_folder();
+    for (arguments, variable, expected) in [
+        (&["config", "path"][..], "~/own", "own/config/config.toml"),
+        (&["--config=~/mine.toml", "config", "path"], "own", "mine.toml"),
+    ] {
+        let mut command = subcommand(home.path(), arguments);
+        command.env("HOME", home.path()).env("TURNWRIGHT_HOME", variable);
+        command.current_dir(home.path());
+        let output = process_waits::output(&mut command).unwrap();
+        let path = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(path.trim_end(), home.path().join(expected).to_str().unwrap());
+    }
+}
+
 /// A subcommand with the folders of an agent.
 fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
     let mut command = subcommand(agent.home(), arguments);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     let mut report = DoctorReport::new(args.json, &config);
     let bundle = match prepared.transpose() {
         Ok(bundle) => bundle,
-        Err(error) => return not_written(&mut report, &error),
+        Err(error) => return not_written(args, &mut report, &error),
     };
     let status = examine(args, config, client, &mut report);
     let Some(bundle) = bundle else { return status };
@@ -70,12 +70,13 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
             report.print_line("The report is written. Look through it before you attach it.");
             status
         }
-        Err(error) => not_written(&mut report, &error),
+        Err(error) => not_written(args, &mut report, &error),
     }
 }
 
-fn not_written(report: &mut DoctorReport, error: &io::Error) -> ExitCode {
-    report.unusable(&format!("The report cannot be written: {}", io_error_text(error)))
+fn not_written(args: &DoctorCliArgs, report: &mut DoctorReport, error: &io::Error) -> ExitCode {
+    let path = args.report.as_deref().unwrap_or(Path::new("")).display();
+    report.unusable(&format!("The report cannot be written to {path}: {}", io_error_text(error)))
 }
 
 fn examine(

@@ -1,6 +1,6 @@
 //! `turnwright hooks`: lists the hooks of this folder, and runs those of an event to show what they decide.
 
-use std::path::absolute;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -21,6 +21,7 @@ use turnwright_hooks::{
 };
 use turnwright_terminal::block_on;
 use turnwright_terminal::doctor::DoctorReport;
+use turnwright_terminal::sessions::project_roots;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
@@ -64,7 +65,7 @@ struct FolderHooks {
 
 impl FolderHooks {
     fn find(config: &Config) -> Result<FolderHooks, CliError> {
-        let roots = Roots::new(&absolute(".")?)?;
+        let roots = project_roots(Path::new("."))?;
         let trust = TrustStore::new(&config.paths.state);
         let policy = resolve_policy(&config.snapshot(), &trust, &roots);
         Ok(FolderHooks { roots, policy })

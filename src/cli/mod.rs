@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use url::Url;
 
@@ -366,9 +366,48 @@ pub fn command_line() -> clap::Command {
     CliArgs::command()
 }
 
+/// Options of other agents, and advice to those who type them here.
+const OPTIONS_ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["-p", "--print", "--prompt", "--message"],
+        "a prompt needs no option: `turnwright run \"PROMPT\"`",
+    ),
+    (
+        &["-c", "--continue", "-r", "--resume"],
+        "`turnwright run --session last \"PROMPT\"` continues a session",
+    ),
+    (&["-m"], "`--model NAME` chooses the model"),
+    (&["-o", "--output-format", "--format"], "`turnwright run --json` prints JSON"),
+    (
+        &["-y", "--yolo", "--full-auto", "--permission-mode", "--dangerously-skip-permissions"],
+        "`--yes` and `--mode MODE` say what may be done without a question",
+    ),
+    (&["-C", "--cd", "--cwd", "--dir"], "the current folder is the project: change to it first"),
+];
+
+/// Returns advice about an argument that is not known behind the first argument.
+fn argument_advice(first: &str, argument: &str) -> Option<&'static str> {
+    if !argument.starts_with('-') {
+        let takes_text = ["run", "policy"].contains(&first);
+        return takes_text.then_some("put words that belong together into quotes");
+    }
+    let is_run = first == "run" || first.starts_with('-');
+    let known = OPTIONS_ELSEWHERE.iter().find(|(names, _)| names.contains(&argument));
+    known.filter(|_| is_run).map(|(_, advice)| *advice)
+}
+
 /// Says what this program is to somebody who has typed a command that it does not have. Clap suggests
 /// any word that is a little similar; only one that begins alike is likely to be what was meant.
 fn explained(mut error: clap::Error) -> clap::Error {
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    if let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(advice) = argument_advice(&first.to_string_lossy(), argument)
+    {
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+        return error;
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned()
     else {
         return error;
@@ -381,9 +420,10 @@ fn explained(mut error: clap::Error) -> clap::Error {
     suggested.retain(|suggestion| suggestion.chars().next() == word.chars().next());
     if !suggested.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
-    } else if std::env::args_os().nth(1).is_some_and(|argument| argument == *word) {
+    } else if first == *word {
         let purpose = "turnwright is an agent for editors that speak ACP. They start it without a \
-                       command; to check that it works, run `turnwright doctor`";
+                       command. In a terminal, `turnwright run \"PROMPT\"` runs a prompt, and \
+                       `turnwright doctor` checks that the agent works";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![purpose.into()]));
     }
     error

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use serde_json::json;
 
 use super::CliError;
 use super::mcp::parse_mode;
@@ -24,6 +25,9 @@ git diff main | turnwright run --no-input --mode plan --file - \"Review this cha
 Exit status: 0 if the model has finished, 1 if the agent failed, 2 if arguments or settings are unusable or \
 there is no model, 3 if the model failed, 4 if it refused, 5 at a limit of tokens, 6 at another limit, 130 \
 if cancelled.";
+
+/// The code of JSON-RPC for arguments that cannot be used.
+const INVALID_PARAMS: i32 = -32602;
 
 /// ACP is JSON, which has no such paths.
 const NOT_UTF_8: &str =
@@ -77,7 +81,21 @@ pub(super) struct RunCliArgs {
 pub(super) fn run(args: RunCliArgs, config: Config) -> ExitCode {
     super::deny_memory_inspection();
     super::return_large_buffers();
-    super::exit_code("run", start(args, config), UNUSABLE)
+    let is_json = args.json;
+    let started = start(args, config);
+    if let Err(error) = &started
+        && is_json
+    {
+        super::write_stdout(&unstarted(error)).ok();
+    }
+    super::exit_code("run", started, UNUSABLE)
+}
+
+/// The response to a prompt for which nothing was started.
+fn unstarted(error: &CliError) -> String {
+    let message = escape_hidden_line(&error.to_string());
+    let body = json!({ "code": INVALID_PARAMS, "message": message });
+    format!("{}\n", json!({ "jsonrpc": "2.0", "id": "prompt", "error": body }))
 }
 
 fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {

@@ -24,6 +24,9 @@ use turnwright_llm::{
 const MAX_CHOICES: usize = 500;
 /// The most models that are kept; another one has to connect anew.
 const MAX_CACHED: usize = 16;
+/// The advice if a server wants a key and none is known for it.
+const NO_KEY_SENT: &str = "No key was sent. Run `turnwright login`, or set the variable that holds the key, such as \
+                           OPENAI_API_KEY";
 /// How long a model list is used before it is fetched again.
 const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long after a failed request for its list a provider is not asked again on our own initiative.
@@ -118,7 +121,10 @@ impl ModelCache {
         let base_url = endpoint.base_url.clone();
         let headers = endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let key = endpoint.key.clone();
-        let advice = key.as_ref().map(|key| key.origin.advice());
+        let advice = match &key {
+            Some(key) => Some(key.origin.advice()),
+            None => endpoint.headers.is_empty().then(|| NO_KEY_SENT.to_owned()),
+        };
         let server = Endpoint::new(&base_url, key.map(|key| key.secret))?
             .with_key_advice(advice)
             .with_traffic(Arc::clone(&self.traffic))

@@ -159,6 +159,23 @@ fn variables_with_keys_do_not_reach_commands() {
     assert!(!output.contains("hidden-"), "{output}");
 }
 
+#[test]
+#[cfg(unix)]
+fn a_tilde_that_no_shell_has_replaced_is_the_home_folder() {
+    let home = turnwright_testing::temporary_folder();
+    for (arguments, variable, expected) in [
+        (&["config", "path"][..], "~/own", "own/config/config.toml"),
+        (&["--config=~/mine.toml", "config", "path"], "own", "mine.toml"),
+    ] {
+        let mut command = subcommand(home.path(), arguments);
+        command.env("HOME", home.path()).env("TURNWRIGHT_HOME", variable);
+        command.current_dir(home.path());
+        let output = process_waits::output(&mut command).unwrap();
+        let path = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(path.trim_end(), home.path().join(expected).to_str().unwrap());
+    }
+}
+
 /// A subcommand with the folders of an agent.
 fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
     let mut command = subcommand(agent.home(), arguments);
@@ -469,27 +486,4 @@ fn a_home_that_is_not_absolute_puts_nothing_into_the_current_folder() {
     agent.close();
     assert!(temporary.path().join("turnwright/state/sessions.db").exists());
     assert!(!std::path::Path::new("/").join(RELATIVE).exists());
-}
-
-#[test]
-fn the_users_own_commands_for_claude_code_come_before_those_of_the_project() {
-    let home = turnwright_testing::temporary_folder();
-    let commands = home.path().join(".claude/commands");
-    std::fs::create_dir_all(&commands).unwrap();
-    std::fs::write(commands.join("deploy.md"), "Deploy my way.").unwrap();
-    std::fs::write(commands.join("mine.md"), "Not this one.").unwrap();
-    let mut agent = TestAgent::builder()
-        .variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home.path().to_str().unwrap())
-        .file(".claude/commands/deploy.md", "Deploy their way.")
-        .own_file("config/prompts/mine.md", "Mine.")
-        .model(json!([says("One."), says("Two.")]))
-        .start();
-    for (number, (command, expected)) in
-        [("/deploy", "Deploy my way."), ("/mine", "Mine.")].into_iter().enumerate()
-    {
-        assert_eq!(agent.turn(command), "end_turn");
-        let request = agent.model_request(number)["messages"].to_string();
-        assert!(request.contains(expected), "{request}");
-        assert!(!request.contains("their way") && !request.contains("Not this"), "{request}");
-    }
 }

@@ -156,4 +156,7 @@ fn the_report_has_what_helps_and_no_key_from_anywhere() {
     assert!(status == 2 && said.contains("exists"), "{said}");
     assert!(!said.contains("platform"), "{said}");
     assert_eq!(fs::read_to_string(&path).unwrap(), report);
+    let (status, said) = turnwright(home.path(), &["doctor", "--report", "missing/report.md"]);
+    assert!(status == 2 && said.contains("missing/report.md"), "{said}");
+    assert!(!said.contains("platform"), "{said}");
 }

@@ -160,15 +160,14 @@ fn a_server_that_crashes_is_started_again_three_times_and_one_that_eats_memory_i
     assert!(result.contains("no new errors") || !cfg!(target_os = "linux"), "{result}");
 }
 
-/// As the placeholder of rustup does for a component that is missing.
 #[test]
-fn the_last_line_of_a_server_that_ends_at_once_is_told() {
+fn the_last_line_of_a_server_that_fails_while_it_starts_is_told() {
     let Some(programs) = Programs::new("push", "1") else { return };
-    let script = "#!/bin/sh\necho 'error: it is not installed' >&2\nexit 1\n";
+    let script = "#!/bin/sh\nsleep 1\necho 'error: no such component' >&2\nexit 1\n";
     write_program(&programs.program(), script);
     let mut agent = programs.agent(ON).start();
     let result = edit(&mut agent, "a.py", "fine\n", 1);
-    assert!(result.contains("It printed: error: it is not installed"), "{result}");
+    assert!(result.contains("It printed: error: no such component"), "{result}");
 }
 
 #[test]

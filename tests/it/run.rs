@@ -130,6 +130,42 @@ fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
 }
 
 #[test]
+fn json_also_has_the_reason_why_nothing_was_started() {
+    let desk = Desk::new(&json!([]));
+    for arguments in [
+        &["--json", "--session", "none", "Go"][..],
+        &["--json", "--file", "none.txt", "Go"],
+        &["--json", " "],
+        &["--json"],
+    ] {
+        let ended = desk.run(arguments);
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((ended.status, &answer["id"]), (Some(2), &json!("prompt")));
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_wants_a_key_where_none_is_set_is_answered_with_where_to_set_it() {
+    let desk = Desk::new(&json!([[{ "status": 401, "body": { "error": "Who is there?" } }]]));
+    let mut command = desk.command(&["Go"]);
+    let ended = Ended::of(process_waits::output(command.env_remove("OPENAI_API_KEY")).unwrap());
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("No key was sent"), "{}", ended.stderr);
+}
+
+/// A shell passes `<(git diff)` as the path of a pipe.
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_a_pipe_is_attached() {
+    let desk = Desk::new(&json!([says("1")]));
+    let ended = desk.piped(&["--file", "/dev/stdin", "Review"], "+ a line of a diff");
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert!(desk.messages(0).contains("+ a line of a diff"));
+}
+
+#[test]
 fn a_pipe_beside_a_prompt_is_attached() {
     let replies: Vec<_> = (0..5).map(|number| says(&number.to_string())).collect();
     let desk = Desk::new(&json!(replies));
@@ -240,19 +276,27 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
 #[cfg(unix)]
 fn a_folder_that_is_gone_is_said_to_be_gone() {
     let desk = Desk::bare();
-    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run hi </dev/null";
-    let mut command = Command::new("sh");
-    command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).current_dir(&desk.project);
-    command.env_clear().envs(turnwright_testing::basic_variables());
-    command.env("TURNWRIGHT_HOME", desk.home.path());
-    command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
+    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$@\" </dev/null";
+    for arguments in
+        [&["run", "hi"][..], &["policy", "list"], &["hooks", "list"], &["trust"], &["diff"]]
+    {
+        let mut command = Command::new("sh");
+        command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).args(arguments);
+        command.current_dir(&desk.project);
+        command.env_clear().envs(turnwright_testing::basic_variables());
+        command.env("TURNWRIGHT_HOME", desk.home.path());
+        command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
+        let ended = Ended::of(process_waits::output(&mut command).unwrap());
+        assert_ne!(ended.status, Some(0), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the folder in which this was started is gone"),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+    let mut command = subcommand(desk.home.path(), &["policy", "--dir", "/no/such", "list"]);
     let ended = Ended::of(process_waits::output(&mut command).unwrap());
-    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("the folder in which this was started is gone"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("/no/such: No such file or directory\n"), "{}", ended.stderr);
 }
 
 /// The protocol has no such paths.
@@ -449,7 +493,7 @@ fn the_offline_model_is_named_and_never_used_in_silence() {
 #[test]
 fn without_a_prompt_only_a_terminal_starts_a_conversation() {
     let desk = Desk::new(&json!([]));
-    for arguments in [&[][..], &["--json"], &["--no-input"], &["--file", "-"]] {
+    for arguments in [&[][..], &["--no-input"], &["--file", "-"]] {
         let ended = desk.run(arguments);
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
     }

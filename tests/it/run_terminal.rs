@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
@@ -402,4 +404,19 @@ fn json_needs_a_prompt_on_a_terminal_too() {
     let desk = Desk::new(&json!([]));
     let (status, shown) = desk.on_terminal(&["--json"]).wait_for_end("a prompt is missing");
     assert_eq!(status.code(), Some(2), "{shown}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_in_the_background_of_a_shell_ends_by_itself() {
+    let desk = Desk::new(&json!([says("Done.")]));
+    let run = desk.command(&["Begin"]);
+    let mut command = Command::new("setsid");
+    command.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(run.get_current_dir().unwrap());
+    let script = "set -m; \"$@\" & wait $!; echo \"ended with $?\"";
+    command.args(["--ctty", "sh", "-c", script, "sh"]);
+    command.arg(run.get_program()).args(run.get_args());
+    let (_, shown) = PseudoTerminal::start_on_screen(command, 80).wait_for_end("ended with ");
+    assert!(shown.contains("Done.") && shown.contains("ended with 0"), "{shown}");
 }

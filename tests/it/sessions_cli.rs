@@ -73,6 +73,25 @@ fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
 }
 
 #[test]
+fn options_of_other_agents_and_prompts_without_quotes_are_answered_with_what_to_type() {
+    let home = turnwright_testing::temporary_folder();
+    for (arguments, expected) in [
+        (&["fix the tests"][..], "`turnwright run \"PROMPT\"`"),
+        (&["-p", "fix the tests"], "`turnwright run \"PROMPT\"`"),
+        (&["run", "--prompt", "fix the tests"], "`turnwright run \"PROMPT\"`"),
+        (&["run", "--continue"], "`turnwright run --session last \"PROMPT\"`"),
+        (&["run", "--output-format", "json"], "`turnwright run --json`"),
+        (&["run", "fix", "the", "tests"], "into quotes"),
+        (&["policy", "check", "npm", "install"], "into quotes"),
+        (&["run", "--modle", "x"], "'--model'"),
+    ] {
+        let (text, status) = run(home.path(), home.path(), arguments);
+        assert!(text.contains(expected) && status == 2, "{arguments:?}: {text}");
+        assert!(!text.contains("as a value") && !text.contains("'--config'"), "{text}");
+    }
+}
+
+#[test]
 fn history_prints_a_table_or_json_lines() {
     let agent = agent();
     let history = |arguments: &[&str]| {

@@ -181,7 +181,7 @@ fn exit_plan_fails_outside_of_plan_mode() {
 fn wrong_settings_are_told_in_the_session() {
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MODE", "careful")
-        .own_file("config/config.toml", "mode = \"Plan\"\neffort = \"huge\"\n")
+        .own_file("config/config.toml", "mode = \"Plan\"\neffort = \"huge\"\n[permission]\n")
         .model(json!([says("One."), says("Two.")]))
         .start();
     agent.turn("go");
@@ -191,4 +191,5 @@ fn wrong_settings_are_told_in_the_session() {
                 Sessions begin in `plan`";
     assert_eq!(told.matches(mode).count(), 1, "{told}");
     assert_eq!(told.matches("config.toml: `effort` is `huge`").count(), 1, "{told}");
+    assert_eq!(told.matches("config.toml: Unknown setting `permission`").count(), 1, "{told}");
 }

@@ -1,7 +1,7 @@
 //! The process's environment, read once at startup.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -94,15 +94,14 @@ impl EnvironmentVariables {
         let mut keys = Vec::new();
         for (name, value) in environment {
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
-            let text =
-                || value.to_str().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
             if let Some(setting) = name.to_str().and_then(setting_variable) {
-                variables.settings.extend(text().map(|text| (setting, text)));
+                variables.settings.extend(setting_text(&value).map(|text| (setting, text)));
                 continue;
             }
             match name.to_str() {
                 Some(RUST_LOG_VARIABLE) => {
-                    variables.settings.extend(text().map(|text| (RUST_LOG_VARIABLE, text)));
+                    let text = setting_text(&value);
+                    variables.settings.extend(text.map(|text| (RUST_LOG_VARIABLE, text)));
                     variables.inherited.push((name, value));
                 }
                 Some(key) if is_key_variable(key, named) => {
@@ -139,6 +138,16 @@ impl EnvironmentVariables {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         EnvironmentVariables { settings, ..EnvironmentVariables::default() }
     }
+}
+
+/// The text of a variable that holds a setting, without the quotes around it, which `docker --env-file` and the like
+/// leave there; `None` if it is empty.
+fn setting_text(value: &OsStr) -> Option<String> {
+    let text = value.to_str()?.trim();
+    let quoted =
+        ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
+    let word = quoted.unwrap_or(text).trim();
+    (!word.is_empty()).then(|| word.to_owned())
 }
 
 /// The variables of the settings that have a key in the file.
@@ -278,5 +287,20 @@ mod key_tests {
         let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
         assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
         assert_eq!(removed, ["OPENAI_API_KEY"]);
+    }
+
+    #[test]
+    fn quotes_around_a_setting_are_no_part_of_it() {
+        for (text, expected) in [
+            ("\"gpt-5-mini\"", Some("gpt-5-mini")),
+            (" 'gpt-5-mini' ", Some("gpt-5-mini")),
+            ("\"gpt", Some("\"gpt")),
+            ("\"\"", None),
+            ("", None),
+        ] {
+            let environment = [(MODEL_VARIABLE.into(), text.into())];
+            let (variables, _) = EnvironmentVariables::classify(environment, &[]);
+            assert_eq!(variables.get(MODEL_VARIABLE), expected, "{text}");
+        }
     }
 }

@@ -518,6 +518,12 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_in_place_of_the_network_is_answered_with_what_can_be_set() {
+        let error = parse("[sandbox]\nnetwork = true\n").unwrap_err().to_string();
+        assert!(error.contains("`network` must be the text off, loopback or on"), "{error}");
+    }
+
+    #[test]
     fn a_provider_has_variables_quirks_and_prices() {
         let text = r#"
             [providers.deepseek]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::environment::read_variable;
 use crate::file::{CheckTable, ConfigFile, wrong_checks};
+use crate::paths::with_home;
 use crate::reader::{read_settings, unknown_setting};
 use crate::sandbox::{SandboxSection, SandboxSettings};
 use crate::table::Row;
@@ -34,7 +35,8 @@ impl UserFile {
     /// The file that the flag names, else `TURNWRIGHT_CONFIG`, else `config.toml` in the configuration
     /// folder.
     pub fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
-        match flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from)) {
+        let named = flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from));
+        match named.map(with_home) {
             Some(path) => UserFile { path, must_exist: true, logged: AtomicU64::default() },
             None => UserFile::at_default_path(paths),
         }

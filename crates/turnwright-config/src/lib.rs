@@ -62,7 +62,7 @@ pub use file::{ConfigFile, PermissionSection, RuleEntry};
 pub use layers::UserFile;
 pub use limits::parse_limit;
 pub use logins::{Logins, StoredLogin};
-pub use paths::Paths;
+pub use paths::{Paths, with_home};
 pub use profiles::ModelProfiles;
 pub use provider::{
     AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,
@@ -164,6 +164,10 @@ impl Config {
         file: UserFile,
         paths: Paths,
     ) -> Config {
+        // As with variables: a script may pass a setting that it was not given.
+        for flag in [&mut flags.model, &mut flags.base_url] {
+            flag.take_if(|text| text.trim().is_empty());
+        }
         let of_variable = variables.settings.get_mut(BASE_URL_VARIABLE);
         for base_url in of_variable.into_iter().chain(&mut flags.base_url) {
             *base_url = pasted_base_url(base_url);

@@ -36,7 +36,8 @@ impl Paths {
     /// below the current folder, which is the project.
     pub fn find() -> Paths {
         if let Some(home) = read_variable("TURNWRIGHT_HOME") {
-            let below = Paths::below(std::path::absolute(&home).unwrap_or(home.into()));
+            let folder = with_home(home.into());
+            let below = Paths::below(std::path::absolute(&folder).unwrap_or(folder));
             // A managed file that exists but cannot be inspected must not be ignored.
             return match std::fs::symlink_metadata(MANAGED) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => below,
@@ -81,6 +82,16 @@ impl Paths {
             note: None,
             managed: home.join("managed/config.toml"),
         }
+    }
+}
+
+/// A path in which `~` stands for the home folder. A shell replaces it, but not in quotes or behind `--file=`, and
+/// editors pass variables as they are: it would be a folder of this name in the project.
+pub fn with_home(path: PathBuf) -> PathBuf {
+    let Some(folder) = home() else { return path };
+    match path.strip_prefix("~") {
+        Ok(rest) => folder.join(rest),
+        Err(_) => path,
     }
 }
 

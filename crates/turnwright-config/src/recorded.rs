@@ -11,7 +11,7 @@ use crate::environment::{
 };
 use crate::{
     Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, SettingsSnapshot,
-    UserFile,
+    UserFile, with_home,
 };
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -68,7 +68,7 @@ impl SettingsSnapshot<'_> {
 impl Config {
     /// The file that `TURNWRIGHT_RECORD` names.
     pub fn record_path(&self) -> Option<PathBuf> {
-        self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
+        self.variables.get(RECORD_VARIABLE).map(|path| with_home(path.into()))
     }
 
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.

@@ -57,7 +57,7 @@ const READS: [&str; 2] = ["all", "strict"];
 
 /// A word, or the hosts that commands may reach.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of texts")]
+#[serde(untagged, expecting = "`network` must be the text off, loopback or on, or a list of hosts")]
 pub(crate) enum NetworkValue {
     Word(String),
     Hosts(Vec<String>),

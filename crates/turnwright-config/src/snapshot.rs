@@ -74,6 +74,13 @@ impl<'a> SettingsSnapshot<'a> {
         self.config.paths.note.iter().chain(&self.file_warnings).cloned().collect()
     }
 
+    /// The warnings about settings of the user's file that are not known, one sentence each: what was meant to
+    /// protect something may be missing.
+    pub fn unknown_settings(&self) -> impl Iterator<Item = &str> {
+        let warnings = self.file_warnings.iter().map(String::as_str);
+        warnings.filter(|warning| warning.contains(": Unknown setting `"))
+    }
+
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
     pub fn mode(&self) -> Mode {
         match self.config.variables.get(MODE_VARIABLE).map(Mode::parse_lenient) {
@@ -414,6 +421,14 @@ mod tests {
         assert_eq!(
             provider(variables(), Flags { model: some("offline"), ..Flags::default() }),
             "offline"
+        );
+        // A script may pass variables that are not set.
+        assert_eq!(
+            provider(
+                variables(),
+                Flags { model: some(""), base_url: some(" "), ..Flags::default() }
+            ),
+            "Some(\"a\") at http://localhost:1/v1, key: false"
         );
     }
 

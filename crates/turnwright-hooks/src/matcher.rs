@@ -111,7 +111,7 @@ fn has_unknown_program(line: &str) -> bool {
 
 /// Returns true if a command line, or one of the commands in it, matches, or if that is not clear.
 fn fits_command(line: &str, pattern: &str) -> bool {
-    let line = &line.replace("\\\n", " ");
+    let line = &line.replace("\\\n", "");
     if has_unknown_program(line) {
         return true;
     }
@@ -241,6 +241,7 @@ mod tests {
             ("Bash(git push *)", json!({ "command": "git --no-pager -c a=b push -f" }), true),
             ("Bash(git push *)", json!({ "command": "git --git-dir x push" }), true),
             ("Bash(git push *)", json!({ "command": "git \\\n  push origin" }), true),
+            ("Bash(git push *)", json!({ "command": "git pu\\\nsh origin" }), true),
             ("Bash(git push *)", json!({ "command": "uv run git push" }), true),
             ("Bash(git push *)", json!({ "command": "mise exec -- git -C x push" }), true),
             ("Bash(git push *)", json!({ "command": "npx -c 'git push'" }), true),

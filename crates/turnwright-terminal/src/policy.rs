@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::sessions::project_roots;
 use crate::{CliError, write_stdout};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::resolve_policy;
@@ -36,10 +37,7 @@ pub struct ProjectPolicy {
 impl ProjectPolicy {
     /// Loads the rules of this project, or of the one in the current folder.
     pub fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
-        let dir = std::path::absolute(dir.unwrap_or_else(|| PathBuf::from(".")));
-        let roots = dir
-            .and_then(|dir| Roots::new(&dir))
-            .map_err(|error| format!("the project: {error}"))?;
+        let roots = project_roots(&dir.unwrap_or_else(|| PathBuf::from(".")))?;
         let settings = config.snapshot();
         let trust = TrustStore::new(&config.paths.state);
         let policy = resolve_policy(&settings, &trust, &roots).rules;

@@ -114,8 +114,17 @@ impl TerminalMode {
 #[cfg(unix)]
 impl Drop for TerminalMode {
     fn drop(&mut self) {
-        tcsetattr(stdin(), OptionalActions::Now, &self.0).ok();
+        if !is_in_background() {
+            tcsetattr(stdin(), OptionalActions::Now, &self.0).ok();
+        }
     }
+}
+
+/// Returns true if the terminal belongs to another job of the shell. The system stops a background job that
+/// changes the modes of its terminal.
+#[cfg(unix)]
+fn is_in_background() -> bool {
+    rustix::termios::tcgetpgrp(stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
 }
 
 /// Asks, and reads what is typed, unless a signal ends the program.

@@ -15,12 +15,13 @@ use turnwright_store::{
     session_summaries, sessions,
 };
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
-use turnwright_types::error_text::without_error_numbers;
+use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
+use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
 /// Entries per query.
@@ -28,13 +29,30 @@ const PAGE_SIZE: usize = 100;
 /// The most characters of the last column of a table.
 const MAX_LINE_LENGTH: usize = 100;
 
+/// What is said of a current folder that does not exist any more.
+const GONE: &str = "the folder in which this was started is gone; change to one that exists";
+
 /// The current folder.
 pub fn current_folder() -> Result<PathBuf, CliError> {
     std::path::absolute(".").map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CliError::Other(
-            "the folder in which this was started is gone; change to one that exists".to_owned(),
-        ),
+        io::ErrorKind::NotFound => CliError::Other(GONE.to_owned()),
         _ => error.into(),
+    })
+}
+
+/// The folders of the project in this folder; `.` is the current one.
+///
+/// # Errors
+/// If it is not a folder that can be used; the error names it.
+pub fn project_roots(folder: &Path) -> io::Result<Roots> {
+    let roots = std::path::absolute(folder).and_then(|path| Roots::new(&path));
+    roots.map_err(|error| {
+        let is_gone = folder == Path::new(".") && error.kind() == io::ErrorKind::NotFound;
+        io::Error::other(if is_gone {
+            GONE.to_owned()
+        } else {
+            format!("{}: {}", folder.display(), io_error_text(&error))
+        })
     })
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use serde_json::json;
 
-use crate::{CliError, print, write_stdout};
+use crate::{CliError, print, report, write_stdout};
 use turnwright_config::effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
 };
@@ -45,7 +45,8 @@ pub fn show(is_json: bool, config: &Config, listing: ProjectListing) -> ExitCode
     let is_usable = settings.provider().is_ok() && shown.errors.is_empty();
     match write_stdout(&redact::text(&text)) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => report("config", Err(error.into())),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::sessions::project_roots;
 use crate::{prompt, write_stdout};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::{
@@ -11,7 +12,6 @@ use turnwright_config::effective_policy::{
 use turnwright_config::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
 /// Prints the trusted projects.
@@ -44,7 +44,7 @@ pub fn review(
     config: &Config,
     trust: &TrustStore,
 ) -> io::Result<bool> {
-    let roots = Roots::new(&std::path::absolute(folder)?)?;
+    let roots = project_roots(folder)?;
     let real = roots.real_cwd();
     let settings = config.snapshot();
     let mut policy = resolve_policy(&settings, trust, &roots);

@@ -37,7 +37,7 @@ struct StoredSession {
 impl StoredSession {
     fn find(session: Option<String>, config: &Config) -> Result<StoredSession, CliError> {
         let store = Store::new(&config.paths.state);
-        let here = std::path::absolute(".")?;
+        let here = sessions::current_folder()?;
         let session = session.map(|name| sessions::find_session(&store, &name)).transpose()?;
         let loaded = store.read_blocking(|connection| {
             let id = match session {

@@ -384,7 +384,7 @@ pub fn is_hidden_char(char: char) -> bool {
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{1bca0}'..='\u{1bca3}'
                 | '\u{1d173}'..='\u{1d17a}'
-                // Tags, and selectors of variants, in which any text can be hidden. Emoji need only the last two.
+                // Tags and variation selectors, in which any text can be hidden. Emoji need only the last two selectors.
                 | '\u{fe00}'..='\u{fe0d}'
                 | '\u{e0000}'..='\u{e0fff}'
         )
@@ -512,7 +512,7 @@ mod tests {
     fn hidden_characters_of_a_command_are_escaped() {
         assert_eq!(escape_hidden("ls\n\trm"), "ls\n\trm");
         assert_eq!(escape_hidden("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
-        // Text in selectors of variants, which a program decodes and runs.
+        // Text in variation selectors, which a program decodes and runs.
         for hidden in ["\u{e0100}", "\u{e01ef}", "\u{e0041}", "\u{fe00}", "\u{206a}", "\u{1d173}"] {
             assert!(escape_hidden(&format!("eval(\"{hidden}\")")).contains("\\u{"), "{hidden:?}");
         }

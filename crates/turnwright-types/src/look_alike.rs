@@ -85,8 +85,8 @@ pub fn is_invisible(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0f}') || is_hidden_char(char) && !char.is_control()
 }
 
-/// Returns the text of a project's instructions without tags and selectors of variants, in which a model could be told
-/// something that people do not see. Emoji keep theirs.
+/// Returns the text of a project's instructions without tag characters and variation selectors, in which a model could be
+/// told something that people do not see. Emoji keep their selectors.
 pub fn without_smuggled_text(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);

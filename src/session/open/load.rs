@@ -40,6 +40,8 @@ use turnwright_workspace::files::{Files, Roots, SessionTmp};
 
 /// The most folders that a session may have besides its working folder.
 const MAX_FOLDERS: usize = 64;
+/// The most unknown settings that are told.
+const MAX_UNKNOWN: usize = 8;
 
 /// Everything that opening a session reads before the session exists.
 #[derive(Debug)]
@@ -143,6 +145,8 @@ impl SessionHost {
         }
         let is_missing = !policy.rules.can_confine && policy.mode != Mode::Full;
         notices.extend(paths.note.as_ref().map(|note| format!("{note}.")));
+        let unknown = settings.unknown_settings().take(MAX_UNKNOWN);
+        notices.extend(unknown.map(|warning| format!("{warning}.")));
         notices.extend(policy.notice());
         notices.extend(is_missing.then(|| sandbox_notice(&facts.missing_sandbox())));
         notices.extend(

@@ -496,6 +496,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_users_own_commands_for_claude_code_come_before_those_of_the_project() {
+        let base = tempfile::tempdir().unwrap();
+        let path = |name: &str| base.path().join(name);
+        let folders =
+            UserFolders { config: path("own"), state: path("state"), home: Some(path("home")) };
+        let found = command_folders(&folders, &[(path("ws"), path("ws"))]);
+        let names: Vec<_> = found.iter().map(|place| place.folder.clone()).collect();
+        let expected = [
+            "own/prompts",
+            "home/.claude/commands",
+            "ws/.turnwright/commands",
+            "ws/.claude/commands",
+        ];
+        assert_eq!(names, expected.map(path));
+    }
+
+    #[test]
     fn a_repository_in_the_home_folder_is_no_project() {
         let base = tempfile::tempdir().unwrap();
         let home = base.path().join("home");

@@ -316,8 +316,11 @@ impl Decider<'_> {
 
     /// Rules that deny or ask also hold for what runners and aliases start, and for what a shell reads from its input.
     fn hidden_commands(&mut self, script: &Script) {
-        for hidden in shell::hidden_commands(script) {
-            if let Some(ruling) = self.restriction(|rule| rule.matches_command(&hidden)) {
+        let Some(hidden) = shell::hidden_commands(script) else {
+            return self.add(None, (Verdict::Deny, Reason::TooLong));
+        };
+        for command in hidden {
+            if let Some(ruling) = self.restriction(|rule| rule.matches_hidden(&command)) {
                 self.add(None, ruling);
             }
         }
@@ -349,9 +352,7 @@ impl Decider<'_> {
 
     fn denied_host(&self, script: &Script) -> Option<Ruling> {
         let mut named = script.commands.iter().flat_map(shell::named_hosts);
-        named.find_map(|host| {
-            self.restriction(|rule| rule.action == RuleAction::Deny && rule.matches_host(&host))
-        })
+        named.find_map(|host| self.restriction(|rule| rule.denies_host(&host)))
     }
 
     /// Access that the model has asked for beyond the sandbox.

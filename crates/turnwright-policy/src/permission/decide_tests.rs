@@ -352,6 +352,11 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("printf 'git push' | bash", Verdict::Deny),
         ("echo 'cd x && git push' | sudo bash -s", Verdict::Deny),
         ("cat <<EOF | sh\ngit push\nEOF", Verdict::Deny),
+        ("uv run bash -c 'git push'", Verdict::Deny),
+        ("uv run sudo env A=b git push", Verdict::Deny),
+        ("npx -c 'uv run git push'", Verdict::Deny),
+        ("mise exec -- uv run git push", Verdict::Deny),
+        ("uv run git log --grep push", Verdict::Allow),
         ("uv run rm x", Verdict::Ask),
         ("bundle exec rm x", Verdict::Ask),
         ("uv run pytest rm", Verdict::Allow),
@@ -390,11 +395,20 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
         "curl file:///ws/secrets/key",
         "openssl enc -in ./secrets/key",
         "docker run --env-file=.env x",
+        "docker run -v ./secrets:/x y",
+        "git commit -m x -F .env",
+        "npm run x ./secrets/key",
         "source .env",
         "bash secrets/a.sh",
         "python3 x.py src/../secrets/key",
         "cd secrets; cat key",
         "head secrets/*",
+        "cat .e*",
+        "cat src/.en?",
+        "grep -r x s*s",
+        "tail sec*/key",
+        "cat {x,.env}",
+        "cat .e{nv,x}",
         "grep -r x secrets",
         "vim $PWD/secrets/key",
         "less ~/notes/x",
@@ -409,7 +423,68 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Deny, "{line}");
     }
-    for line in ["ls src", "cat .env.example", "git commit -m 'no secrets'", "curl a.example"] {
+    for line in [
+        "ls src",
+        "cat .env.example",
+        "cat .env.*",
+        "cat s*.rs",
+        "grep -r x --exclude=*.sql --exclude={.env,a} .",
+        "cat *",
+        "git add src/**/*.rs {a,b}.rs",
+        "git commit -m 'no secrets'",
+        "git commit -am 'Drop a.sql'",
+        "git commit --message='See https://evil.example/x'",
+        "gh pr create --title 'Read secrets/key' --body .env",
+        "rsync -a --exclude .env --exclude=secrets . b",
+        "npm run secrets",
+        "kubectl get secrets",
+        "git checkout secrets",
+        "git push -u origin secrets",
+        "grep -r x .",
+        "curl a.example",
+    ] {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, Verdict::Allow, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_against_python_or_ruby_does_not_mean_that_of_the_project() {
+    let rule = |text: &str| Rule::parse(text, RuleAction::Deny, Scope::User).unwrap();
+    let rules = vec![rule("exec(python)"), rule("exec(pytest)"), rule("exec(ruby -e)")];
+    let policy = PolicyRules { rules, ..PolicyRules::default() };
+    for (line, expected) in [
+        ("python x.py", Verdict::Deny),
+        ("npx python x.py", Verdict::Deny),
+        ("uv run sh -c 'python x.py'", Verdict::Deny),
+        ("bundle exec ruby -e x", Verdict::Deny),
+        ("uv run python x.py", Verdict::Allow),
+        ("poetry run pytest -q", Verdict::Allow),
+    ] {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_runner_with_thousands_of_options_is_judged_in_bounded_memory() {
+    let rule = Rule::parse("exec(git push)", RuleAction::Deny, Scope::User).unwrap();
+    let policy = PolicyRules { rules: vec![rule], ..PolicyRules::default() };
+    for (many, end) in [("-a b ", "git push"), ("-a sudo ", "x"), ("-a uv -b run ", "x")] {
+        let line = format!("uv run {}{end}", many.repeat(60_000 / many.len()));
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
+        assert_eq!(got, Verdict::Deny, "{many}");
+    }
+}
+
+#[test]
+fn a_rule_against_every_page_is_about_no_word_of_a_command() {
+    let rules = vec![Rule::parse("fetch", RuleAction::Deny, Scope::User).unwrap()];
+    let policy = PolicyRules { rules, ..PolicyRules::default() };
+    for line in ["python3 main.py", "npm run build:prod", "git clone https://a.example/b"] {
         let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
         let got = decide(&policy, Mode::Full, &Grants::default(), &effects).verdict();
         assert_eq!(got, Verdict::Allow, "{line}");

@@ -14,6 +14,17 @@ use super::rule::PathBases;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::look_alike::composed;
 
+/// A path with this name for its first part with wildcards; `None` if they cannot stand for it.
+fn expanded(path: &Path, name: &str) -> Option<PathBuf> {
+    let text = slashed(path);
+    let at = text.find(['*', '?', '['])?;
+    let start = text[..at].rfind('/')? + 1;
+    let end = text[at..].find('/').map_or(text.len(), |length| at + length);
+    let last = text[at..end].rsplit(['*', '?', ']']).next().unwrap_or_default();
+    let fits = start < at && name.starts_with(&text[start..at]) && name.ends_with(last);
+    fits.then(|| [&text[..start], name, &text[end..]].concat().into())
+}
+
 /// Returns true if a text has a character that makes a part of a glob more than a literal name.
 fn has_wildcard(text: &str) -> bool {
     text.bytes().any(is_wildcard)
@@ -130,6 +141,15 @@ impl Glob {
     /// True if it matches nothing but [`literal_paths`](Self::literal_paths) and what is below them.
     pub(super) fn is_literal(&self) -> bool {
         !self.tail.starts_with("**/") && !has_wildcard(self.tail.trim_end_matches("/**"))
+    }
+
+    /// True if it matches what the shell may put for the first part of a path that has wildcards and begins with other
+    /// characters, as `.e*` does.
+    pub(crate) fn matches_expansion(&self, path: &Path, bases: &PathBases) -> bool {
+        let literal = self.literal_paths(bases);
+        let names = self.tail.split('/').filter(|name| !name.is_empty() && !has_wildcard(name));
+        let mut paths = names.filter_map(|name| expanded(path, name));
+        paths.any(|path| self.matches(&path, bases) || literal.contains(&path))
     }
 
     fn bases<'a>(&self, bases: &'a PathBases) -> Vec<&'a Path> {

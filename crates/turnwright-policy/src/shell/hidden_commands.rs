@@ -1,11 +1,10 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing. Also finds the files and hosts that a command
-//! may name.
+//! them, too. They allow nothing. Also finds the files and hosts that a command may name.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::args::{Args, name};
+use super::args::{Args, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
@@ -26,40 +25,104 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup sg sops";
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 
+/// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
+const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
+    dotnet gh glab go gradle gradlew helm just kubectl make mise mix mvn mvnw ninja npm npx nx pip pnpm podman \
+    poetry rake swift task terraform turbo uv yarn";
+/// Subcommands of git whose bare words are branches and remotes.
+const BRANCH_COMMANDS: WordList =
+    "branch checkout cherry-pick fetch merge pull push rebase reset switch tag worktree";
+/// Options of some programs whose value is a text for people, and those of any program that name what is left out.
+const TEXT_OPTIONS: WordList =
+    "-b --body -d --description -m --message -n --notes --subject -t --title";
+const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
+
 /// How paths in the home folder begin, and how those in the current folder may.
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
-/// The commands that a script runs besides its own, as far as its words tell.
-pub(crate) fn hidden_commands(script: &Script) -> Vec<SimpleCommand> {
-    let reads_commands = script.commands.iter().any(ruin::is_shell_with_input);
+/// The most commands that are looked for and the most words of each: after a runner with thousands of options, each
+/// value could be the command.
+const MAX_COMMANDS: usize = 4096;
+const MAX_WORDS: usize = 64;
+
+/// Programs that run others in the environment of a project, and those that are usually run by them.
+const ENVIRONMENT_RUNNERS: WordList =
+    "bundle conda hatch mamba micromamba pdm pipenv pixi poetry rye uv";
+const ENVIRONMENT_PROGRAMS: WordList = "pip pip3 pytest python python3 rake rspec ruby";
+
+/// The commands that a script runs besides its own, as far as its words tell; `None` if they are too many.
+pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     let mut found = Vec::new();
-    let mut lines = if reads_commands { script.texts.clone() } else { Vec::new() };
-    for command in &script.commands {
-        let program = name(command.program());
-        let arguments = command.words.get(1..).unwrap_or_default();
-        if let Some(words) = behind_runner(program, arguments) {
-            lines.extend(lines_among(program, words));
-            found.extend(started(program, words).map(|start| SimpleCommand {
-                words: start.to_vec(),
-                has_unknown_args: command.has_unknown_args,
-                ..SimpleCommand::default()
-            }));
-        } else if program == "git" {
-            lines.extend(aliases(arguments));
-        } else if reads_commands && is_in("echo printf", program) {
-            let printed = command.argv().skip(1).map(|text| text.replace("\\n", "\n"));
-            let operands = command.argv().skip(1).skip_while(|text| text.starts_with('-'));
-            lines.push(operands.collect::<Vec<_>>().join(" "));
-            lines.extend(printed);
+    if script.commands.iter().any(ruin::is_shell_with_input) {
+        let printed = script.commands.iter().flat_map(printed_lines);
+        for line in script.texts.iter().cloned().chain(printed) {
+            found.extend(command_scanner::scan(&line).commands);
         }
     }
+    let most = found.len() + MAX_COMMANDS;
+    for command in &script.commands {
+        add_hidden(command, most, &mut found);
+    }
+    // What is found may be a runner, too.
+    let mut next = 0;
+    while let Some(command) = found.get(next).cloned() {
+        add_hidden(&command, most, &mut found);
+        if found.len() > most {
+            return None;
+        }
+        next += 1;
+    }
+    Some(found)
+}
+
+/// Adds the commands behind a runner, with all that they start, and those of aliases, until there are more than `most`.
+fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
+    let program = name(command.program());
+    let arguments = command.words.get(1..).unwrap_or_default();
+    let mut lines = Vec::new();
+    if let Some(words) = behind_runner(program, arguments) {
+        lines.extend(lines_among(program, words));
+        for start in started(program, words) {
+            if found.len() > most {
+                return;
+            }
+            let known = &start[..start.len().min(MAX_WORDS)];
+            let has_more = command.has_unknown_args || known.len() < start.len();
+            let mut inner = command_scanner::scan_words(known.to_vec());
+            if let Some(first) = inner.first_mut() {
+                first.wrappers.push(program.to_owned());
+            }
+            for simple in &mut inner {
+                simple.has_unknown_args |= has_more;
+            }
+            found.append(&mut inner);
+        }
+    } else if program == "git" {
+        lines.extend(aliases(arguments));
+    }
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
-    found
+}
+
+/// The lines that `echo` or `printf` writes: its operands, and each of them with its escapes.
+fn printed_lines(command: &SimpleCommand) -> Vec<String> {
+    if !is_in("echo printf", name(command.program())) {
+        return Vec::new();
+    }
+    let operands = command.argv().skip(1).skip_while(|text| text.starts_with('-'));
+    let mut lines = vec![operands.collect::<Vec<_>>().join(" ")];
+    lines.extend(command.argv().skip(1).map(|text| text.replace("\\n", "\n")));
+    lines
+}
+
+/// True for a program that runs in the environment of a project, as in `uv run python`.
+pub(crate) fn is_in_environment(command: &SimpleCommand) -> bool {
+    let runner = command.wrappers.last().map_or("", String::as_str);
+    is_in(ENVIRONMENT_RUNNERS, runner) && is_in(ENVIRONMENT_PROGRAMS, name(command.program()))
 }
 
 /// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
-/// each argument and the value in it, as in `-d @x` and `if=x`.
+/// each argument and the value in it, as in `-d @x` and `if=x`. Globs stay as they are.
 pub(crate) fn named_paths(
     command: &SimpleCommand,
     workdir: &Path,
@@ -71,7 +134,19 @@ pub(crate) fn named_paths(
     if !class.is_read_only {
         names.extend(words_and_values(command).map(PathBuf::from));
     }
+    let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
+    let globs = operands.clone().filter(|word| word.is_glob);
+    names.extend(globs.map(|word| PathBuf::from(&word.text)));
+    names.extend(operands.flat_map(|word| in_braces(&word.text)).map(PathBuf::from));
     names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
+}
+
+/// The words that the shell makes of the first braces in a word: `a.x` and `a.y` of `a.{x,y}`.
+fn in_braces(word: &str) -> Vec<String> {
+    let Some((start, rest)) = word.split_once('{') else { return Vec::new() };
+    let (list, end) = rest.split_once('}').unwrap_or_default();
+    let parts = list.split(',').take(MAX_WORDS).filter(|part| !part.is_empty());
+    parts.map(|part| format!("{start}{part}{end}")).collect()
 }
 
 /// The hosts that the words of a command may name, in lower case.
@@ -82,12 +157,42 @@ pub(crate) fn named_hosts(command: &SimpleCommand) -> Vec<String> {
     words_and_values(command).filter_map(programs::host).map(str::to_lowercase).collect()
 }
 
-/// The arguments of a command and the values in them.
+/// The arguments of a command that may name something, and the values in them.
 fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
-    command.argv().skip(1).flat_map(|word| {
+    let program = name(command.program());
+    let subcommand = git_subcommand(command.words.get(1..).unwrap_or_default());
+    let takes_branches =
+        program == "git" && subcommand.is_some_and(|parts| is_in(BRANCH_COMMANDS, parts.0));
+    let takes_tasks = takes_branches || is_in(TASK_PROGRAMS, program);
+    let words = command.argv().zip(command.argv().skip(1));
+    let named = words.filter(move |(before, word)| {
+        let is_task = takes_tasks && !word.contains(['/', '\\', '.', '=', '@', '*', '?', '[', '$']);
+        !is_task && !names_nothing(program, before, word)
+    });
+    let names = named.flat_map(|(_, word)| {
         let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
-        [word, value.trim_start_matches('@')]
-    })
+        let mounted = word.split_once(":/").map_or("", |parts| parts.0);
+        [word, value.trim_start_matches('@'), mounted]
+    });
+    names.filter(|name| !name.is_empty())
+}
+
+/// True for a message, and for what is left out.
+fn names_nothing(program: &str, before: &str, word: &str) -> bool {
+    let own_option = word.split_once('=').filter(|_| word.starts_with('-'));
+    let option = own_option.map_or(before, |parts| parts.0);
+    let is_text = match program {
+        "git" => is_message_option(option),
+        "gh" | "glab" => is_in(TEXT_OPTIONS, option),
+        _ => false,
+    };
+    is_text || is_in(EXCLUDING_OPTIONS, option)
+}
+
+/// True for an option of git in front of a message, as in `git commit -am text`.
+pub(crate) fn is_message_option(option: &str) -> bool {
+    let letters = option.strip_prefix('-').unwrap_or_default();
+    letters == "-message" || !letters.starts_with('-') && letters.ends_with('m')
 }
 
 fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {

@@ -36,7 +36,9 @@ pub use prefix::{suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 
-pub(crate) use hidden_commands::{hidden_commands, named_hosts, named_paths};
+pub(crate) use hidden_commands::{
+    hidden_commands, is_in_environment, is_message_option, named_hosts, named_paths,
+};
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in, is_number};
 

@@ -47,7 +47,11 @@ impl ReportBundle {
         client: Option<&Value>,
     ) -> io::Result<ReportBundle> {
         if path.symlink_metadata().is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
+            return Err(io::Error::other("it exists already; give another name, or remove it"));
+        }
+        // The model is not asked for a report that has no place.
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            folder.metadata()?;
         }
         redact::register_keys(server_values(config)).map_err(io::Error::other)?;
         let state = &config.paths.state;

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
+use turnwright_config::with_home;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
@@ -66,7 +67,7 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
     if bytes.is_empty() {
         return Ok(None);
     }
-    let block = stdin_block(&bytes);
+    let block = piped_block("stdin:", &bytes);
     Ok(Some(match block {
         Some(block) => {
             blocks.push(block);
@@ -76,13 +77,13 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
     }))
 }
 
-/// The block of a picture or text from stdin; `None` for anything else.
-fn stdin_block(bytes: &[u8]) -> Option<Value> {
+/// The block of a picture or text from a pipe; `None` for anything else.
+fn piped_block(uri: &str, bytes: &[u8]) -> Option<Value> {
     if let Some(mime) = picture_mime(bytes) {
         return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(bytes) }));
     }
     let text = decode_head(bytes, false)?;
-    Some(json!({ "type": "resource", "resource": { "uri": "stdin:", "text": text } }))
+    Some(json!({ "type": "resource", "resource": { "uri": uri, "text": text } }))
 }
 
 /// Builds the prompt of a text and files; `-` is stdin.
@@ -94,9 +95,9 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     for name in files {
         let block = if name == STDIN {
             let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
-            stdin_block(&bytes).ok_or("stdin is no text, and cannot be attached")?
+            piped_block("stdin:", &bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
-            attachment(Path::new(name)).map_err(|error| {
+            attachment(&with_home(name.into())).map_err(|error| {
                 format!("--file {}: {}", escape_hidden_line(name), io_error_text(&error))
             })?
         };
@@ -116,6 +117,12 @@ pub(super) fn linked_names(blocks: &[Value]) -> impl Iterator<Item = &str> {
 /// Attaches a file. Texts and pictures are attached as a whole. For anything else, such as a folder, the model
 /// gets the name, and reads with its tools what it needs.
 fn attachment(path: &Path) -> io::Result<Value> {
+    if is_pipe(path) {
+        // It has no place to which the model could go.
+        let bytes = read_all(File::open(path)?)?;
+        let block = piped_block(&format!("pipe:{}", path.display()), &bytes);
+        return block.ok_or_else(|| io::Error::other("it is no text, and cannot be attached"));
+    }
     let path = turnwright_workspace::real_path(path)?;
     let uri = Url::from_file_path(&path).map_err(|()| io::Error::other("it has no URI"))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -137,6 +144,18 @@ fn attachment(path: &Path) -> io::Result<Value> {
         }
         _ => Ok(link),
     }
+}
+
+/// Returns true for a pipe, such as that of a shell's `<(git diff)`.
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_path: &Path) -> bool {
+    false
 }
 
 fn read_all(source: impl Read) -> io::Result<Vec<u8>> {
@@ -189,8 +208,8 @@ mod tests {
         assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
         assert_eq!(blocks[5]["resource"]["text"], "wi");
         assert_eq!(blocks[9]["resource"]["text"], "%PDF- begins a PDF");
-        assert_eq!(stdin_block(b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
-        assert_eq!(stdin_block(b"\x00\xffx"), None);
+        assert_eq!(piped_block("stdin:", b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
+        assert_eq!(piped_block("stdin:", b"\x00\xffx"), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);
         assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
         assert_eq!(blocks[1]["resource"]["text"], "text");

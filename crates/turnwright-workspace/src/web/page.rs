@@ -229,7 +229,7 @@ fn remove_invisible(text: &str) -> String {
 }
 
 fn is_seen(c: char) -> bool {
-    // Also the selectors with which emoji have colours or none.
+    // The selectors that say whether an emoji is drawn in colour are not seen, either.
     !is_hidden_char(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 

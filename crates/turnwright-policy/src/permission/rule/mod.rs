@@ -151,6 +151,15 @@ impl Rule {
         }
     }
 
+    /// True if a rule that denies or asks is also about this command, which another one starts. A rule that only names
+    /// Python or Ruby means the one outside the project's environment: `deny exec(python)` is written so that
+    /// `uv run python` is used.
+    pub(crate) fn matches_hidden(&self, command: &SimpleCommand) -> bool {
+        let has_no_arguments =
+            matches!(&self.pattern, Pattern::Exec { words, .. } if words.len() == 1);
+        self.matches_command(command) && !(has_no_arguments && shell::is_in_environment(command))
+    }
+
     /// True if the rule is about reading or changing this path, which must have symlinks resolved.
     /// A rule that denies reading a file also denies changing it, because an edit shows the
     /// content; a rule that allows reading does not allow changing.
@@ -170,7 +179,8 @@ impl Rule {
         let is_denied = self.action == RuleAction::Deny && !glob.is_everything();
         is_denied
             && (glob.matches(path, bases)
-                || glob.literal_paths(bases).iter().any(|named| named == path))
+                || glob.literal_paths(bases).iter().any(|named| named == path)
+                || glob.matches_expansion(path, bases))
     }
 
     /// True if the rule is about this path, or the name that commands have for it.
@@ -216,6 +226,13 @@ impl Rule {
     pub fn allows_any_host(&self) -> bool {
         self.action == RuleAction::Allow
             && matches!(&self.pattern, Pattern::Fetch(domain) if domain == "*")
+    }
+
+    /// True if the rule denies requests to this host. A rule about every host is one about the pages that the model
+    /// reads: otherwise no command could name a URL, or even `main.py`.
+    pub(crate) fn denies_host(&self, host: &str) -> bool {
+        let is_about_all = matches!(&self.pattern, Pattern::Fetch(domain) if domain == "*");
+        self.action == RuleAction::Deny && !is_about_all && self.matches_host(host)
     }
 
     /// True if the rule is about requests to this host (`name` or `name:port`). A pattern without a
@@ -471,7 +488,8 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
     if rule.action != RuleAction::Allow {
         return rule.pattern.is_every_command()
             || commands.any(|command| rule.matches_command(command))
-            || shell::hidden_commands(script).iter().any(|command| rule.matches_command(command));
+            || shell::hidden_commands(script)
+                .is_none_or(|hidden| hidden.iter().any(|command| rule.matches_hidden(command)));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
     let writes = script
@@ -648,6 +666,7 @@ mod tests {
             ("allow exec(cargo)", "", "cargo build", false),
             ("deny exec(git push)", "git push|git -C x push|ls && git push", "git status", true),
             ("deny exec(git push)", "uv run git push|npx -c 'git push'", "echo git push", true),
+            ("deny exec(python)", "python x.py|npx python", "uv run python x.py", true),
             ("deny exec(git push)", "git status", "", false),
             ("allow edit(/src/**)", "src/a.rs|/ws/src/b", "Cargo.toml|~/src/x|/etc/src/x", true),
             ("allow edit(/src/**)", "src", "", false),

@@ -5,7 +5,7 @@ use url::Host;
 
 use super::super::glob::Glob;
 use super::{Pattern, Rule, RuleAction, Scope, split_port};
-use crate::shell::{SimpleCommand, Word};
+use crate::shell::{SimpleCommand, Word, WordList, is_message_option};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
@@ -126,6 +126,9 @@ fn name(text: &str) -> Result<String, String> {
 pub(in crate::permission) const MAX_WORDS: usize = 32;
 /// The number of bits for them.
 const MAX_STATES: usize = 64;
+/// Programs whose options may follow their operands, the first of which is no subcommand.
+const WITHOUT_SUBCOMMANDS: WordList =
+    "chgrp chmod chown cp curl find ln mv rm rsync scp sed shred tar wget";
 /// The most short options in one word. Longer words are names, as in `find -delete`.
 const MAX_SHORT_OPTIONS: usize = 4;
 
@@ -160,39 +163,52 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
         return true;
     }
     let words: Vec<Word> = words.iter().map(Word::plain).collect();
-    follow_each_other(&words, arguments, command.has_unknown_args) || {
+    let has_subcommands =
+        !WITHOUT_SUBCOMMANDS.split(' ').any(|known| is_same_program(known, program));
+    follow_each_other(&words, arguments, has_subcommands, command.has_unknown_args) || {
         let words = separate_options(program, &words);
         let arguments = separate_options(program, arguments);
-        follow_each_other(&words, &arguments, command.has_unknown_args)
+        follow_each_other(&words, &arguments, has_subcommands, command.has_unknown_args)
     }
 }
 
 /// True if arguments begin with these words, between which options with values may stand. An option that follows
-/// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too.
-fn follow_each_other(words: &[Word], arguments: &[Word], has_unknown_args: bool) -> bool {
+/// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too. Without
+/// subcommands, so may any: `rm -rf` means `rm x -rf`. Behind operands, variables and globs are no options.
+fn follow_each_other(
+    words: &[Word],
+    arguments: &[Word],
+    has_subcommands: bool,
+    has_unknown_args: bool,
+) -> bool {
     if words.len() >= MAX_STATES {
         return false;
     }
-    let later = words.iter().enumerate().skip(1);
+    let later = words.iter().enumerate().skip(usize::from(has_subcommands));
     let options = later.filter(|(_, word)| is_option(word) && word.text != "--");
     let may_wait = options.fold(0_u64, |bits, (index, _)| bits | 1 << index);
     // The states of an automaton: bit n means that n words have been matched. In `after_option`,
     // the next argument may be the value of an option.
     let mut plain = 1_u64;
     let mut after_option = 0_u64;
+    let mut waiting = 0_u64;
+    let mut before = "";
     for argument in arguments {
         let all = plain | after_option;
-        let matching =
-            words.iter().enumerate().filter(|(_, word)| may_be_word(&word.text, argument));
-        let found = matching.fold(0, |bits, (index, _)| bits | (all & 1 << index) << 1);
+        let matching = words.iter().enumerate().filter(|(index, word)| {
+            let bit = 1_u64 << *index;
+            let is_message = is_option(word) && is_message_option(before);
+            (all | waiting) & bit != 0 && word.text == argument.text
+                || all & bit != 0 && !is_message && may_be_word(&word.text, argument)
+        });
+        let found = matching.fold(0_u64, |bits, (index, _)| bits | 1 << (index + 1));
+        waiting |= all & may_wait;
+        before = &argument.text;
         if found & 1 << words.len() != 0 {
             return true;
         }
-        (plain, after_option) = if is_option(argument) {
-            (0, all | found)
-        } else {
-            (after_option | found | (all & may_wait), 0)
-        };
+        (plain, after_option) =
+            if is_option(argument) { (0, all | found) } else { (after_option | found, 0) };
     }
     has_unknown_args && (plain | after_option) != 0
 }
@@ -209,7 +225,8 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     for run in words.chunk_by(|word, next| is_option(word) && is_option(next)) {
         let mut options: Vec<Word> =
             run.iter().flat_map(|word| short_options(word, is_rm)).collect();
-        options.sort_by(|option, other| option.text.cmp(&other.text));
+        // A message follows its option.
+        options.sort_by_cached_key(|word| (is_message_option(&word.text), word.text.clone()));
         separate.append(&mut options);
     }
     separate
@@ -248,13 +265,14 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
     }
     let wildcards = ['*', '?', '[', '$'];
     let start = word.text.split(wildcards).next().unwrap_or_default();
-    // It does not matter where the name of a variable ends: too much is matched rather than too little.
-    let end = if has_variable {
-        ""
-    } else {
-        word.text.rsplit(['*', '?', ']']).next().unwrap_or_default()
-    };
-    wanted.starts_with(start) && wanted.ends_with(end)
+    // It does not matter where the name of a variable ends: too much is matched rather than too little. No name has a
+    // slash, and no glob finds one that it does not have.
+    let last = word.text.rsplit(['*', '?', ']', '}', ')', '$']).next().unwrap_or_default();
+    let end = if has_variable { last.find('/').map_or("", |at| &last[at..]) } else { last };
+    let may_fit = has_variable
+        || word.text.contains("**")
+        || wanted.matches('/').count() <= word.text.matches('/').count();
+    may_fit && wanted.starts_with(start) && wanted.ends_with(end)
 }
 
 /// Parses the words of a rule. Also returns whether they end with a separate `*`, which only says
@@ -479,22 +497,33 @@ mod tests {
             (
                 "rm -rf",
                 "rm -rf x; rm -v -rf x; rm -v x -rf; rm -fr x; rm -rvf x; rm -Rf x; rm -f -v -r x; \
-                 rm --recursive --force x; rm -r*~ x; rm …",
-                "rm x -rf; rm -r x; rm -f x; rm -- x; rm --force x",
+                 rm --recursive --force x; rm -r*~ x; rm …; rm x -rf; rm -f x -r",
+                "rm -r x; rm -f x; rm -- x; rm --force x",
             ),
             (
                 "git push --force",
                 "git push --force; git push origin main --force; git -C d push -u origin --force; git push …",
-                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f",
+                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f; \
+                 git push origin $x; git push origin *~",
+            ),
+            (
+                "rm -rf /",
+                "rm -rf /; rm -rf $x; rm -rf $x/; rm -rf ${x:-/a}; rm -rf /*~",
+                "rm -rf node_modules; rm -rf *~; rm -rf $x/build; rm -rf ${x}/b",
             ),
             ("git push -f", "git push -f; git push -uf origin; git push origin -f", "git push -u"),
+            (
+                "git commit --amend",
+                "git commit --amend; git commit -am x --amend; git commit $x; git commit -v $x",
+                "git commit -m $(); git commit -sm $x; git commit -s -m $x; git commit --message $x",
+            ),
             ("git reset --hard", "git reset HEAD~1 --hard; git reset -q --hard", "git reset HEAD"),
             ("git checkout --", "git checkout -- x; git checkout -q -- x", "git checkout x -- y"),
-            ("git -c", "git -c a=b log", "git switch -c x; git log -c"),
+            ("git -c", "git -c a=b log; git -m -c", "git switch -c x; git log -c"),
             (
                 "find -delete",
-                "find -delete; find -L -delete",
-                "find -type d -empty -ls; find . -name x -delete; find -delet",
+                "find -delete; find -L -delete; find . -name x -delete",
+                "find -type d -empty -ls; find -delet",
             ),
             (
                 "=git push",

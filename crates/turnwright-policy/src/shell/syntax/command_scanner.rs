@@ -17,22 +17,19 @@ const MAX_DEPTH: usize = 8;
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
-    let mut scan = CommandScanner {
+    let scan = CommandScanner {
         texts: vec![(line.to_owned(), 0, ShellFolder::default())],
         budget: MAX_RESULT_BYTES,
         ..CommandScanner::default()
     };
-    while let Some((text, depth, folder)) = scan.texts.pop() {
-        scan.folder = folder;
-        let mut text = TextReader::new(&text, depth, scan.found.len());
-        text.read(&mut scan);
-    }
-    let mut texts = scan.program_texts;
-    if scan.found.iter().any(here_document::runs_text) {
-        texts.append(&mut scan.data);
-    }
-    let commands = shell_state::resolve(scan.found, &scan.assigned);
-    Script { commands, ambiguity: None, texts }
+    scan.finish()
+}
+
+/// The command of these words, and all commands that it could start.
+pub(in crate::shell) fn scan_words(words: Vec<Word>) -> Vec<SimpleCommand> {
+    let mut scan = CommandScanner { budget: MAX_RESULT_BYTES, ..CommandScanner::default() };
+    scan.add(words, Vec::new(), 0);
+    scan.finish().commands
 }
 
 #[derive(Default)]
@@ -53,6 +50,21 @@ struct CommandScanner {
 }
 
 impl CommandScanner {
+    /// Reads the texts that are left.
+    fn finish(mut self) -> Script {
+        while let Some((text, depth, folder)) = self.texts.pop() {
+            self.folder = folder;
+            let mut text = TextReader::new(&text, depth, self.found.len());
+            text.read(&mut self);
+        }
+        let mut texts = self.program_texts;
+        if self.found.iter().any(here_document::runs_text) {
+            texts.append(&mut self.data);
+        }
+        let commands = shell_state::resolve(self.found, &self.assigned);
+        Script { commands, ambiguity: None, texts }
+    }
+
     fn spend(&mut self, bytes: usize) -> bool {
         let is_affordable = bytes <= self.budget;
         self.budget = self.budget.saturating_sub(bytes);

@@ -74,15 +74,14 @@ impl CommandWatch {
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
-        if !is_success {
-            let read_only: Vec<_> =
-                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
-            if let Some(path) = refused_path(output, &read_only) {
-                return Some(ReachedLimit::of_protected(path));
-            }
-            if let Some(limit) = failed_signature(output, self.signing.as_ref()) {
-                return Some(limit);
-            }
+        let read_only: Vec<_> =
+            self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+        let complaint = if is_success { complaint_of_git(output) } else { output };
+        if let Some(path) = refused_path(complaint, &read_only) {
+            return Some(ReachedLimit::of_protected(path));
+        }
+        if !is_success && let Some(limit) = failed_signature(output, self.signing.as_ref()) {
+            return Some(limit);
         }
         if let Some(HostReport { for_model, for_user }) =
             self.refused_hosts.as_ref().and_then(|refused| refused.report())
@@ -126,6 +125,9 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
+const GIT_COMPLAINTS: [&str; 2] =
+    ["error: could not write config file", "error: could not lock config file"];
+
 /// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
 /// of its name, or as the folder of a file.
 fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
@@ -142,6 +144,13 @@ fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
             .max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
         likely.map(|(_, path)| path)
     })
+}
+
+/// The line in which git says that it could not write its settings, whatever its status: a pipe hides it, and
+/// `git push -u` has pushed all the same.
+fn complaint_of_git(output: &str) -> &str {
+    let mut lines = text::suffix(output, SEARCHED_BYTES).lines();
+    lines.find(|line| GIT_COMPLAINTS.iter().any(|start| line.starts_with(start))).unwrap_or_default()
 }
 
 /// The length of the longest end of a path that a line has as a word, or as the beginning of one; 0 if it has none that
@@ -593,5 +602,13 @@ mod tests {
             let found = refused_path(output, &paths).unwrap_or(Path::new(""));
             assert_eq!(found, Path::new(expected), "{output}");
         }
+    }
+
+    #[test]
+    fn settings_that_git_could_not_write_are_told_of_a_command_that_succeeds() {
+        let complaint = "error: could not write config file .git/config: Device or resource busy";
+        let output = format!("To example:a\n * [new branch] b -> b\n{complaint}\nbranch 'b'\n");
+        assert_eq!(complaint_of_git(&output), complaint);
+        assert_eq!(complaint_of_git("cat: .git/config: Read-only file system\n"), "");
     }
 }

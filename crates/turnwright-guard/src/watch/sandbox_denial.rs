@@ -125,6 +125,7 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
+/// How git begins to say that it could not write its settings.
 const GIT_COMPLAINTS: [&str; 2] =
     ["error: could not write config file", "error: could not lock config file"];
 
@@ -149,8 +150,10 @@ fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
 /// The line in which git says that it could not write its settings, whatever its status: a pipe hides it, and
 /// `git push -u` has pushed all the same.
 fn complaint_of_git(output: &str) -> &str {
-    let mut lines = text::suffix(output, SEARCHED_BYTES).lines();
-    lines.find(|line| GIT_COMPLAINTS.iter().any(|start| line.starts_with(start))).unwrap_or_default()
+    text::suffix(output, SEARCHED_BYTES)
+        .lines()
+        .find(|line| GIT_COMPLAINTS.iter().any(|start| line.starts_with(start)))
+        .unwrap_or_default()
 }
 
 /// The length of the longest end of a path that a line has as a word, or as the beginning of one; 0 if it has none that

@@ -308,12 +308,7 @@ impl PartialCommand {
     /// Adds the command to those of the line, without its wrappers.
     fn run(self, state: &mut LineState, end: Terminator, depth: usize) -> Result<(), Ambiguity> {
         let PartialCommand {
-            words,
-            redirects,
-            stdout_is_file,
-            has_document,
-            has_unknown_args,
-            ..
+            words, redirects, stdout_is_file, has_document, has_unknown_args, ..
         } = self;
         let folder = Some(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
         let mut simple = SimpleCommand {

@@ -228,7 +228,7 @@ fn in_full_mode_a_changed_tool_runs_and_the_user_is_told_once() {
 fn rules_for_tools_apply_and_the_strictest_wins() {
     let settings = "[permissions]\nallow = ['mcp(notes)']\ndeny = ['mcp(NOTES/sw*)']\n\
                     [[permissions.rule]]\neffect = 'ask'\nwhen = 'mcp(notes/e*o)'\n\
-                    matches = ['notes/echo']\nnot = ['other/echo']\n";
+                    match = ['notes/echo']\nnot = ['other/echo']\n";
     let mut agent = TestAgent::builder()
         .server("notes", &notes())
         .own_file("config/config.toml", settings)

@@ -100,17 +100,15 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
         why = process.ended() => Err(why),
         end = working => end,
     };
-    let end = match result {
-        Ok(()) => Ok(()),
-        Err(why) => Err(with_last_words(why, &connection, tasks).await),
-    };
+    let has_worked = matches!(*phase.borrow(), Phase::Ready(_));
     // Another process may take over from here on.
-    phase.send_modify(|current| {
-        let has_worked = matches!(current, Phase::Ready(_));
-        *current = match end {
-            Ok(()) => Phase::Idle,
-            Err(why) => Phase::Failed { why, has_worked },
-        };
+    phase.send_replace(match result {
+        Ok(()) => Phase::Idle,
+        Err(why) if has_worked => Phase::Failed { why, has_worked },
+        Err(why) => {
+            let why = with_last_words(why, &connection, tasks).await;
+            Phase::Failed { why, has_worked }
+        }
     });
     // A server exits when its input is closed.
     connection.close();
@@ -530,7 +528,7 @@ mod tests {
         let found = errors.unwrap().remove(0);
         assert_eq!((found.range.start.line, found.range.start.character), (1, 8));
         assert_eq!((&*found.code, &*found.message), ("2322", "no"));
-        // What is published counts if the compiler does not answer.
+        // Published errors count if the compiler does not answer.
         let asking = server.errors(&path, "text", soon());
         let answering = async {
             let id = peer.next().await["id"].take();

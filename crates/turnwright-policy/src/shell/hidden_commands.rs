@@ -64,7 +64,7 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     for command in &script.commands {
         add_hidden(command, most, &mut found);
     }
-    // What is found may be a runner, too.
+    // A found command may be a runner, too.
     let mut next = 0;
     while let Some(command) = found.get(next).cloned() {
         add_hidden(&command, most, &mut found);
@@ -227,7 +227,8 @@ fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
     is_in(RUNNERS, program).then_some(arguments)
 }
 
-/// What may be the command among the words of a runner: what follows its options, whose values are not known, and `--`.
+/// Returns the words of a runner that may begin its command: those behind its options, whose values are not known, and
+/// behind `--`.
 fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>> {
     let dashes = words.iter().position(|word| word.text == "--");
     let own = &words[..dashes.unwrap_or(words.len())];
@@ -255,7 +256,7 @@ fn lines_among(program: &str, words: Args<'_>) -> impl Iterator<Item = String> {
     lines.map(|(_, word)| word.text.clone())
 }
 
-/// What the aliases run that git is given or told to keep: `alias.x=push`, `alias.x '!git push'`.
+/// Returns the lines of the aliases that git is given or told to keep: `alias.x=push`, `alias.x '!git push'`.
 fn aliases(arguments: Args<'_>) -> impl Iterator<Item = String> {
     arguments.iter().enumerate().filter_map(move |(at, word)| {
         let alias = word.text.strip_prefix("alias.")?;

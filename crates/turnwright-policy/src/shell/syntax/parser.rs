@@ -105,7 +105,7 @@ pub(super) fn parse_list(
         };
         if is_negated {
             lexer.expansion.get_or_insert(KEYWORD);
-            // What follows runs only if the folder has not been changed.
+            // The rest runs only if the folder has not been changed.
             if state.commands[first..].iter().any(changes_folder) {
                 return Err(UNKNOWN_FOLDER);
             }

@@ -472,7 +472,9 @@ mod tests {
             ("GIT_DIR=x git show --stat", true),
             ("env GIT_DIR=x git diff", true),
             ("GIT_PAGER=cat git log --oneline", false),
-            ("GIT_PAGER=cat git log -p", true),
+            ("GIT_PAGER=./less git log -p", true),
+            // As without the pager, the files that it shows are known.
+            ("GIT_PAGER=cat git log -p", false),
             ("git log $x", true),
             ("for f in $x; do git show HEAD:$f; done", true),
             ("git show HEAD:$(echo .env)", true),

@@ -2,9 +2,7 @@
 //! A line with one is unambiguous only if all of its commands only read.
 
 use super::super::Word;
-use super::lexer::{
-    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable,
-};
+use super::lexer::{Ambiguity, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 

@@ -96,8 +96,9 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     if program == "python" || program == "python3" {
         return command.argv().skip(1).take(2).eq(["-m", "pip"]);
     }
-    // The table contains these two for what they start.
-    let starts_others = program == "sh" || program == "java";
+    // The table contains these for what they start.
+    let starts_others =
+        program == "clojure" || program == "java" || program == "jupyter" || program == "sh";
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
@@ -481,6 +482,32 @@ mod tests {
         assert_eq!(missing, [false, true, false, false]);
         create_below(&home, &home.join(".cargo/registry")).unwrap();
         assert!(home.join(".cargo/registry").is_dir());
+    }
+
+    #[test]
+    fn programs_that_run_any_code_are_no_package_managers() {
+        for (line, expected) in [
+            ("cabal install hlint", true),
+            ("dotnet tool install x", true),
+            ("python3 -m pip install x", true),
+            ("python3 x.py", false),
+            ("java -jar x.jar", false),
+            ("clojure -M x.clj", false),
+            ("jupyter nbconvert --execute x.ipynb", false),
+            ("git push", false),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(is_package_manager(&script.commands[0]), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn programs_in_folders_that_are_in_the_path_of_users_are_known() {
+        for folder in [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".swiftpm"] {
+            let home = Path::new("/home/a");
+            let cache = default_cache(home, &home.join(folder)).unwrap();
+            assert!(cache.has_programs, "{folder}");
+        }
     }
 
     #[test]

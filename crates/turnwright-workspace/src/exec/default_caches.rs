@@ -36,7 +36,7 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // A project brings Gradle and Maven along: `gradlew`, `mvnw`.
     cache(".gradle", &["gradle", "java"]),
     cache(".ivy2", &["sbt"]),
-    cache(".julia", &["julia"]),
+    programs(".julia", &["julia"]),
     // Of Kotlin, which Gradle starts.
     cache(".konan", &[]),
     programs(".local/bin", &["pip", "pip3", "pipx", "uv"]),
@@ -49,7 +49,8 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".local/share/pypoetry", &["poetry"]),
     cache(".local/share/uv", &["uv"]),
     cache(".local/share/virtualenvs", &["pipenv"]),
-    cache(".local/state/cabal", &["cabal"]),
+    // The programs in `.local/bin` are links into it.
+    programs(".local/state/cabal", &["cabal"]),
     cache(".m2", &["mvn", "java"]),
     cache(".npm", &["npm"]),
     // Only users who have changed npm's prefix have it.
@@ -59,7 +60,7 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".rustup", &["rustup"]),
     cache(".sbt", &["sbt"]),
     cache(".stack", &["stack"]),
-    cache(".swiftpm", &[]),
+    programs(".swiftpm", &[]),
     cache(".yarn", &["yarn"]),
     cache("go/pkg/mod", &["go"]),
 ];

@@ -2,7 +2,7 @@
 //! A line with one is unambiguous only if all of its commands only read.
 
 use super::super::Word;
-use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
+use super::lexer::{Ambiguity, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 
@@ -61,6 +61,10 @@ fn for_loop(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<(), Ambiguit
     }
     let body = lexer.position;
     for value in values {
+        // Each time, the same text has to be read in the same way.
+        if lexer.awaited_document.is_some() {
+            return Err(HERE_DOCUMENT);
+        }
         lexer.position = body;
         let known = lexer.variables.len();
         add_variable(lexer, (name.clone(), value))?;

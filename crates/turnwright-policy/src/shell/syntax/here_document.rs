@@ -56,10 +56,12 @@ pub(super) fn printed_by_cat(text: &str) -> Option<(&str, usize)> {
     let rest = rest.strip_prefix(name)?.strip_prefix('\n')?;
     let rest = rest.trim_start_matches([' ', '\t', '\n']).strip_prefix(')')?;
     let is_expanded = quoted.is_none() && printed.contains(['$', '`', '\\']);
+    // Before version 4.3, bash joins such a line with the next one, even with the last.
+    let may_join_lines = printed.contains("\\\n");
     // The bash of macOS looks for the bracket in the text, too.
-    let may_end_early =
-        cfg!(target_os = "macos") && printed.contains(['\'', '"', '`', '\\', '(', ')', '{']);
-    (is_delimiter(name) && !is_expanded && !may_end_early)
+    let may_end_early = cfg!(target_os = "macos")
+        && (printed.contains("$[") || printed.contains(['\'', '"', '`', '\\', '(', ')', '{']));
+    (is_delimiter(name) && !is_expanded && !may_join_lines && !may_end_early)
         .then(|| (printed.trim_end_matches('\n'), text.len() - rest.len()))
 }
 

@@ -107,7 +107,7 @@ pub(in crate::shell) struct Lexer<'a> {
     pub(in crate::shell) folder: Option<PathBuf>,
     pub(in crate::shell) variables: Vec<Variable>,
     /// The delimiter of the here-document that begins on the next line.
-    awaited_document: Option<&'a str>,
+    pub(super) awaited_document: Option<&'a str>,
     /// True if there was a here-document.
     pub(super) has_document: bool,
     /// True if the next word names the folder that the shell goes to.

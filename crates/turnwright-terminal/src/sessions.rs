@@ -29,7 +29,7 @@ const PAGE_SIZE: usize = 100;
 /// The most characters of the last column of a table.
 const MAX_LINE_LENGTH: usize = 100;
 
-/// What is said of a current folder that does not exist any more.
+/// The message about a current folder that does not exist any more.
 const GONE: &str = "the folder in which this was started is gone; change to one that exists";
 
 /// The current folder.

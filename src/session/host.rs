@@ -73,7 +73,6 @@ impl SessionHost {
         let keys = config.snapshot().secrets();
         let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
-        #[cfg(unix)]
         turnwright_workspace::exec::launcher_program();
         let tracker = TaskTracker::new();
         let mut process = ProcessShared::new(user_folders(&config.paths));

@@ -43,11 +43,11 @@ pub use launch::{LaunchError, LaunchSource, launch};
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
-pub use program_search::{find_in_path, is_program};
+pub use program_search::{find_in_path, is_program, launcher_program};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]
-pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
+pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote};
 
 /// Systems other than Linux: none says what the processes of a command hold.
 #[cfg(not(target_os = "linux"))]

@@ -1,11 +1,19 @@
-//! Finds a program by its name.
+//! Finds a program by its name, and this program itself.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The ends that the name of a program's file may have.
 const ENDS: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
+
+/// The path of this program, which launches commands in the editor's terminals and reads documents. It is determined
+/// once, because the file may be replaced by a new version later.
+pub fn launcher_program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::current_exe().ok()).as_deref()
+}
 
 /// Finds a program in the folders of `PATH` as a shell does, but skips relative ones: a name must not mean a file of
 /// the project. Blocks.

@@ -4,9 +4,9 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -19,6 +19,7 @@ use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
     self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
+use super::program_search::launcher_program;
 use turnwright_sandbox::Refusal;
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
@@ -38,13 +39,6 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_LABEL_CHARS: usize = 200;
 /// The size of one input frame.
 const INPUT_CHUNK: usize = 64 * 1024;
-
-/// The path of this program, which the editor's terminals are to run. It is determined once,
-/// because the file may be replaced by a new version later.
-pub fn launcher_program() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PROGRAM.get_or_init(|| std::env::current_exe().ok()).as_deref()
-}
 
 /// True if the editor's terminals are on another machine, so that the launcher cannot find the
 /// agent. A process serves one editor, so this does not change.

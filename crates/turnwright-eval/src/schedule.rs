@@ -48,7 +48,7 @@ struct Progress {
     /// The trials of the whole run, and those of it that are done.
     all: usize,
     done: usize,
-    /// Those that this process has made.
+    /// The trials that this process has made.
     made: usize,
     /// US dollars, as far as they are known.
     cost: f64,

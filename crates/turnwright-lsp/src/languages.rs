@@ -83,7 +83,7 @@ pub struct FileBefore {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ErrorsBefore {
-    /// Those of this text, which the server has not been asked for yet.
+    /// The server has not been asked yet for the errors of this text.
     OfText(Arc<str>),
     Known(Vec<Problem>),
 }

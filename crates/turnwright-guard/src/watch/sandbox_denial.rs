@@ -125,7 +125,7 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
-/// How git begins to say that it could not write its settings.
+/// The beginnings of git's messages that it could not write its settings.
 const GIT_COMPLAINTS: [&str; 2] =
     ["error: could not write config file", "error: could not lock config file"];
 

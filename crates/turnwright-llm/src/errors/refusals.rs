@@ -13,7 +13,8 @@ use turnwright_types::text;
 /// an image.
 const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
-/// How refusals name images: in English, as MiniMax does, in Chinese, and by the place where one is sent.
+/// The words for images in refusals: in English, in MiniMax's messages, in Chinese, and as the place of the image in
+/// the request.
 const IMAGE_WORDS: &[&str] =
     &["image", "media exceeds", "图片", "content.type", "should be a valid string"];
 

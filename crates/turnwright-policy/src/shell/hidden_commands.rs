@@ -37,7 +37,7 @@ const TEXT_OPTIONS: WordList =
     "-b --body -d --description -m --message -n --notes --subject -t --title";
 const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 
-/// How paths in the home folder begin, and how those in the current folder may.
+/// The beginnings of paths in the home folder, and the one that paths in the current folder may have.
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 

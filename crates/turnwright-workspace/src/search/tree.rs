@@ -28,7 +28,7 @@ pub struct FolderTree {
     pub entries: Vec<TreeEntry>,
     /// How many entries of the listed folder did not fit.
     pub omitted: usize,
-    /// How many entries were left out because they are hidden, apart from `.git`, or by ignore rules.
+    /// The number of entries left out because they are hidden, apart from `.git`, or because of ignore rules.
     pub ignored: usize,
 }
 

@@ -336,7 +336,11 @@ impl HookVerdict {
         if !document["permission"].is_null() {
             self.read_refusal(event, document);
         }
-        self.read_event_output(event, output.hook_specific_output.unwrap_or_default())
+        let result = self.read_event_output(event, output.hook_specific_output.unwrap_or_default());
+        if result.is_err() {
+            self.read_refusal(event, document);
+        }
+        result
     }
 
     /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
@@ -363,7 +367,7 @@ impl HookVerdict {
 
     fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
         if let Some(other) = own.hook_event_name.filter(|name| name != event.name()) {
-            return Err(format!("its output is for the event {other}, and was ignored"));
+            return Err(format!("its output is for the event {other}, not for this one"));
         }
         for name in own.others.keys() {
             let what = format!("`{name}` has no effect here");
@@ -505,7 +509,7 @@ mod tests {
             ("{\"decision\":", "its output is no valid JSON"),
             (
                 "{\"hookSpecificOutput\":{\"hookEventName\":\"Stop\",\"permissionDecision\":\"deny\"}}",
-                "its output is for the event Stop, and was ignored",
+                "its output is for the event Stop, not for this one",
             ),
             ("{\"hookSpecificOutput\":{\"permissionDecision\":\"no\"}}", "`no` is no decision"),
             ("{\"hookSpecificOutput\":{\"updatedInput\":\"x\"}}", "or has a wrong field"),
@@ -534,6 +538,17 @@ mod tests {
             (json!({ "decision": "approve", "reason": 1 }), None, ""),
             (
                 json!({ "hookSpecificOutput": { "decision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "hookSpecificOutput": { "permissionDecision": "block" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "hookSpecificOutput": {
+                    "hookEventName": "Stop", "permissionDecision": "deny" } }),
                 Some(HookDecision::Deny),
                 NO_REASON,
             ),

@@ -194,13 +194,18 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
             word.push(char);
         } else {
             let done = std::mem::take(&mut word);
-            if !done.is_empty() && !std::mem::take(&mut is_target) {
-                if depth < MAX_NESTING && done.contains([' ', ';', '|', '&', '\n', '(', '`']) {
-                    nested.push(done.clone());
-                }
+            let was_target = !done.is_empty() && std::mem::take(&mut is_target);
+            // Of a target, only the substitutions are commands.
+            let end =
+                if was_target { done.rfind([')', '`']).map_or(0, |at| at + 1) } else { done.len() };
+            if depth < MAX_NESTING && done[..end].contains([' ', ';', '|', '&', '\n', '(', '`']) {
+                nested.push(done[..end].to_owned());
+            }
+            if !done.is_empty() && !was_target {
                 command.push(done);
             }
-            is_target |= char == '>';
+            // A command follows `>(`.
+            is_target = char != '(' && (is_target || char == '>');
             if COMMAND_ENDS.contains(char) && !command.is_empty() {
                 commands.push(std::mem::take(&mut command));
             }
@@ -265,6 +270,9 @@ mod tests {
             ("python3 -m hooks.b", vec!["hooks/b.py"]),
             ("node hooks/my", vec!["hooks/my/index.js"]),
             ("cat hooks/a.sh | sh", vec!["hooks/a.sh"]),
+            ("cat | tee >(hooks/a.sh)", vec!["hooks/a.sh"]),
+            ("jq . > \"$(hooks/a.sh)\"", vec!["hooks/a.sh"]),
+            ("cat > hooks/a.sh 2>&1", vec![]),
             ("sh ${CLAUDE_PROJECT_DIR:-.}/hooks/a.sh", vec!["hooks/a.sh"]),
             ("sh \"${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh\"", vec!["hooks/a.sh"]),
             ("sh ${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh", vec!["hooks/a.sh"]),

@@ -172,11 +172,21 @@ impl ConfinementGuard {
     /// meanwhile. Blocks.
     pub fn temp_folder(&self) -> Option<PathBuf> {
         let known = self.state.lock().temp.clone();
-        if let Some(folder) = known {
-            if let Err(error) = folder.make_again() {
+        let is_there = known.as_ref().is_some_and(|folder| match folder.make_again() {
+            Ok(()) => true,
+            Err(error) => {
                 tracing::warn!(%error, "cannot make the temporary folder for commands again");
+                false
             }
-        } else {
+        });
+        if !is_there {
+            // Another user may have made something else in its place.
+            let lost = self
+                .state
+                .lock()
+                .temp
+                .take_if(|now| known.as_ref().is_some_and(|known| Arc::ptr_eq(known, now)));
+            drop(lost);
             match PrivateTempFolder::create() {
                 Ok(made) => {
                     let folder = Arc::new(made);

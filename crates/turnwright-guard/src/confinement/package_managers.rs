@@ -98,7 +98,7 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     }
     // The table contains these for what they start.
     let starts_others =
-        program == "clojure" || program == "java" || program == "jupyter" || program == "sh";
+        matches!(program.to_str(), Some("clojure" | "dart" | "java" | "julia" | "jupyter" | "sh"));
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
@@ -494,6 +494,8 @@ mod tests {
             ("java -jar x.jar", false),
             ("clojure -M x.clj", false),
             ("jupyter nbconvert --execute x.ipynb", false),
+            ("julia x.jl", false),
+            ("dart x.dart", false),
             ("git push", false),
         ] {
             let script = shell::parse(line, ShellDialect::Bash);

@@ -343,15 +343,17 @@ impl Decider<'_> {
 
     fn denied_file(&self, command: &ShellCommand, script: &Script) -> Option<Ruling> {
         let bases = &self.policy.bases;
-        let mut named = script
-            .commands
-            .iter()
-            .flat_map(|simple| shell::named_paths(simple, &command.workdir, bases.home.as_deref()));
+        let hidden = shell::hidden_commands(script).unwrap_or_default();
+        let mut named =
+            script.commands.iter().chain(&hidden).flat_map(|simple| {
+                shell::named_paths(simple, &command.workdir, bases.home.as_deref())
+            });
         named.find_map(|path| self.restriction(|rule| rule.denies_reading(&path, bases)))
     }
 
     fn denied_host(&self, script: &Script) -> Option<Ruling> {
-        let mut named = script.commands.iter().flat_map(shell::named_hosts);
+        let hidden = shell::hidden_commands(script).unwrap_or_default();
+        let mut named = script.commands.iter().chain(&hidden).flat_map(shell::named_hosts);
         named.find_map(|host| self.restriction(|rule| rule.denies_host(&host)))
     }
 

@@ -171,8 +171,12 @@ fn words_and_values(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     });
     let names = named.flat_map(|(_, word)| {
         let value = word.split_once(['=', '@']).map_or("", |parts| parts.1);
+        // A form of curl may name a file as `a=<file;type=text/plain`.
+        let file = value.trim_start_matches(['@', '<']).split(';').next().unwrap_or_default();
         let mounted = word.split_once(":/").map_or("", |parts| parts.0);
-        [word, value.trim_start_matches('@'), mounted]
+        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        let attached = letters.and_then(|rest| rest.get(1..)).unwrap_or_default();
+        [word, file, mounted, attached]
     });
     names.filter(|name| !name.is_empty())
 }

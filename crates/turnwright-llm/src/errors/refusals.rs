@@ -18,6 +18,9 @@ const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 const IMAGE_WORDS: &[&str] =
     &["image", "media exceeds", "图片", "content.type", "should be a valid string"];
 
+/// The places of other fields, whose refusals read like those of images.
+const OTHER_FIELDS: &[&str] = &["tools", "function", "tool_call", "'name'", "'model'"];
+
 /// Phrases of servers that accept no images at all.
 const NO_IMAGES_PHRASES: &[&str] = &[
     "at most 0 image",
@@ -111,7 +114,9 @@ impl LlmError {
         let refusals = [400, 404, 413, 415, 422, 500];
         let is_refusal = self.status().is_none_or(|status| refusals.contains(&status));
         let message = self.message()?.to_ascii_lowercase();
-        (is_refusal && has_any(&message, IMAGE_WORDS)).then_some(message)
+        let is_other =
+            message.contains("should be a valid string") && has_any(&message, OTHER_FIELDS);
+        (is_refusal && !is_other && has_any(&message, IMAGE_WORDS)).then_some(message)
     }
 }
 
@@ -227,6 +232,7 @@ mod tests {
             (false, "messages.content.type 参数非法，取值范围 ['text']"),
             (false, "Input should be a valid string"),
             (false, "the prompt is too large"),
+            (false, "tools.0.function.description: Input should be a valid string"),
         ];
         for (expected, message) in table {
             let error = LlmError::Status {
@@ -240,7 +246,8 @@ mod tests {
                 failed_generation: None,
             };
             assert_eq!(error.is_about_one_image(), expected, "{message}");
-            let is_about_images = message != "the prompt is too large";
+            let is_about_images =
+                message != "the prompt is too large" && !message.contains("tools.0");
             assert_eq!(error.is_about_images(), is_about_images, "{message}");
         }
     }

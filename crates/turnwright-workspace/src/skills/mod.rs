@@ -29,6 +29,8 @@ const MAX_TEXT_BYTES: usize = 64 * 1024;
 const MAX_LISTED_FILES: usize = 30;
 /// Stands for the skill's folder in its text.
 const SKILL_FOLDER: &str = "${CLAUDE_SKILL_DIR}";
+/// The most times that it is replaced in one text, because a path can be long.
+const MAX_FOLDER_NAMES: usize = 30;
 /// How deep in a skill's folder files are listed.
 const MAX_FILE_DEPTH: usize = 3;
 
@@ -113,7 +115,8 @@ impl Skill {
         let seen = read_head(&self.file(), self.within.as_deref(), MAX_TEXT_BYTES)?;
         let (_, body) = front_matter::split(&seen.text);
         let dir = escape_hidden_line(&self.folder.to_string_lossy());
-        let mut text = substitute(body.trim(), args).replace(SKILL_FOLDER, &dir);
+        let filled = substitute(body.trim(), args);
+        let mut text = filled.replacen(SKILL_FOLDER, &dir, MAX_FOLDER_NAMES);
         if !seen.is_complete {
             text.push_str("\n\n[cut after 64 KiB; use read_file on its file for the rest]");
         }
@@ -517,6 +520,15 @@ mod tests {
             folder: PathBuf::from("/skills"),
             within: None,
         }
+    }
+
+    #[test]
+    fn the_folder_is_named_a_bounded_number_of_times() {
+        let base = tempfile::tempdir().unwrap();
+        fs::write(base.path().join("SKILL.md"), SKILL_FOLDER.repeat(1_000)).unwrap();
+        let hostile = Skill { folder: base.path().to_path_buf(), ..skill("a", "b") };
+        let text = hostile.load("").unwrap();
+        assert_eq!(text.matches(SKILL_FOLDER).count(), 1_000 - MAX_FOLDER_NAMES);
     }
 
     #[test]

@@ -78,18 +78,23 @@ fn the_permissions_command_shows_revokes_and_adds_rules() {
 }
 
 #[test]
-fn a_rule_file_that_is_broken_or_newer_is_ignored() {
-    for (text, is_kept) in [("{", true), ("{ \"version\": 99 }", false)] {
-        let mut agent = TestAgent::builder().start();
-        ask_and_keep(&mut agent, write("a.txt"));
+fn a_rule_file_that_is_broken_or_newer_makes_everything_ask_until_it_is_moved_away() {
+    for text in ["{", "{ \"version\": 99 }"] {
+        let settings = "mode = 'auto-edit'";
+        let mut agent = TestAgent::builder().own_file("config/config.toml", settings).start();
+        assert!(agent.turn_text("/permissions deny edit(/a.txt)").contains("edit(/a.txt)"));
         let folder = std::fs::read_dir(agent.home().join("state/projects")).unwrap().next();
         let file = folder.unwrap().unwrap().path().join("permissions.json");
         std::fs::write(&file, text).unwrap();
         agent.session = agent.new_session();
-        assert!(agent.turn_text("/permissions").contains("its rules are ignored"));
-        ask_and_keep(&mut agent, write("a.txt"));
+        assert!(agent.turn_text("/permissions").contains("move it away"));
+        ask_and_answer(&mut agent, write("a.txt"), "reject_once");
+        assert!(agent.thoughts().contains("permissions.json"), "{}", agent.thoughts());
+        assert!(agent.turn_text("/permissions allow exec(ls)").contains("Nothing was changed"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        std::fs::remove_file(&file).unwrap();
+        agent.session = agent.new_session();
         run_without_question(&mut agent, write("a.txt"));
-        assert_eq!(std::fs::read_to_string(&file).unwrap() != text, is_kept, "{text}");
     }
 }
 

@@ -357,12 +357,17 @@ impl PolicyLayers<'_> {
                 self.load(&drafts(&file.permissions), Scope::User, &settings.config.file_path());
             }
             Err(error) => {
-                self.problems
-                    .push(format!("{error}. Until this is fixed, you are asked about everything"));
-                let why = "the user's settings cannot be read";
-                self.rules.extend(fallback_rules(RuleAction::Ask, Scope::User, why));
+                self.ask_about_everything(&error.to_string(), Scope::User, "the user's settings");
             }
         }
+    }
+
+    /// Stands in for a file of rules that cannot be read for this reason.
+    fn ask_about_everything(&mut self, problem: &str, scope: Scope, file: &str) {
+        let effect = "Until this is fixed, you are asked about everything";
+        self.problems.push(format!("{problem}. {effect}"));
+        let why = format!("{file} cannot be read");
+        self.rules.extend(fallback_rules(RuleAction::Ask, scope, &why));
     }
 
     /// Adds the rules that the user has saved for this project.
@@ -372,22 +377,18 @@ impl PolicyLayers<'_> {
         self.rules.extend(page.rules());
     }
 
-    /// The text of the project's file and its parsed content.
+    /// The text of the project's file and its parsed content. Nobody knows what a file that cannot be read denies.
     fn project_file(&mut self, folder: &Path) -> Option<(String, ProjectSettings)> {
-        let text = match trust::read_project_file(folder, PROJECT_FILE) {
-            Ok(text) => text?,
-            Err(why) => {
-                self.problems.push(format!("{PROJECT_FILE} {why} and is ignored"));
-                return None;
-            }
+        let problem = match trust::read_project_file(folder, PROJECT_FILE) {
+            Ok(None) => return None,
+            Ok(Some(text)) => match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
+                Ok(project) => return Some((text, project)),
+                Err(error) => error.to_string(),
+            },
+            Err(why) => format!("{PROJECT_FILE} {why}"),
         };
-        match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
-            Ok(project) => Some((text, project)),
-            Err(error) => {
-                self.problems.push(format!("{error}. The file is ignored"));
-                None
-            }
-        }
+        self.ask_about_everything(&problem, Scope::Project, "the project's settings");
+        None
     }
 
     /// Adds the project's rules, and changes the user's mode to the project's, if it may. Returns what the project

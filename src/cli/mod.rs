@@ -115,7 +115,7 @@ enum CliCommand {
                             Exit status: 0 only if the login was stored.")]
     Login {
         /// Store the key of the service that searches the web, which the settings name
-        #[arg(value_parser = ["search"], conflicts_with = "provider")]
+        #[arg(value_parser = ["search"], ignore_case = true, conflicts_with = "provider")]
         what: Option<String>,
         /// Provider to log in to, such as `deepseek`; without it, a list is shown
         #[arg(long, value_name = "NAME")]
@@ -533,6 +533,22 @@ mod tests {
         assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(CRASHED)));
         let ended = report_crash(|| ExitCode::from(3), Path::new("state"));
         assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(3)));
+    }
+
+    #[test]
+    fn words_to_choose_from_are_accepted_in_any_case() {
+        for line in [
+            "run --mode PLAN x",
+            "mcp-server --mode Auto-Edit",
+            "policy check --mode Plan ls",
+            "history --status ERROR",
+            "login Search",
+            "config editor Zed",
+        ] {
+            let parsed = CliArgs::try_parse_from(["turnwright"].into_iter().chain(line.split(' ')));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+        assert!(CliArgs::try_parse_from(["turnwright", "run", "--mode", "plain", "x"]).is_err());
     }
 
     #[test]

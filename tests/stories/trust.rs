@@ -64,7 +64,7 @@ fn the_settings_of_a_project_loosen_nothing_before_their_exact_content_is_truste
 
 #[test]
 fn the_settings_of_a_project_make_permissions_stricter_at_once() {
-    let strict = "mode = 'plan'\n[permissions]\ndeny = ['edit(/ci)']\nask = ['edit(/src)']";
+    let strict = "mode = 'Plan'\n[permissions]\ndeny = ['edit(/ci)']\nask = ['edit(/src)']";
     let user = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/ci)', 'edit(/src)']";
     let mut agent = project(strict).own_file("config/config.toml", user).initialize();
     assert_eq!(open_with_mode(&mut agent), "plan");

@@ -334,7 +334,7 @@ impl PolicyLayers<'_> {
                 self.load(&drafts(&permissions), Scope::Managed, &place);
                 match max_mode {
                     None => Mode::Full,
-                    Some(word) => Mode::parse(&word).unwrap_or_else(|| {
+                    Some(word) => Mode::parse_lenient(&word).unwrap_or_else(|| {
                         self.note_mode(&place, "max_mode", &word);
                         Mode::Ask
                     }),
@@ -441,7 +441,7 @@ impl PolicyLayers<'_> {
     /// The mode that the project's file asks for.
     fn project_mode(&mut self, project: &ProjectSettings) -> Option<Mode> {
         let word = project.mode.as_deref()?;
-        let mode = Mode::parse(word);
+        let mode = Mode::parse_lenient(word);
         if mode.is_none() {
             self.note_mode(PROJECT_FILE, "mode", word);
         }

@@ -66,7 +66,7 @@ struct CliArgs {
     /// Model, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
     #[arg(long, global = true, help_heading = GENERAL, value_name = "NAME")]
     model: Option<String>,
-    /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL]
+    /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL, OPENAI_API_BASE]
     #[arg(long, global = true, help_heading = GENERAL, value_name = "URL")]
     base_url: Option<String>,
     /// Limit of a turn or session, such as session_cost=2.5; repeatable

@@ -233,11 +233,12 @@ impl StoredRules {
 }
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
-    let invalid = entries.iter().find_map(|entry| {
+    let invalid = entries.iter().filter_map(|entry| {
         let why = Pattern::parse(&entry.rule, entry.action).err()?;
         Some((entry, why))
     });
-    invalid.map(|(entry, why)| {
+    let strictest = invalid.min_by_key(|(entry, _)| entry.action);
+    strictest.map(|(entry, why)| {
         let asks = match entry.action {
             RuleAction::Allow => "",
             RuleAction::Ask | RuleAction::Deny => ", and you are asked about everything",
@@ -388,7 +389,7 @@ mod tests {
             let file = serde_json::json!({ "version": 1, "project": "/ws", "rules": rules });
             let state = tempfile::tempdir().unwrap();
             let store = store_with(state.path(), file.to_string().as_bytes());
-            assert_eq!(rules_of(&store.load()), [&["deny exec(rm)"], asks].concat(), "{tier}");
+            assert_eq!(rules_of(&store.load()), [&["deny exec(rm)"][..], asks].concat(), "{tier}");
             store.revoke(&["c".to_owned()]).unwrap();
             assert_eq!(rules_of(&store.load()), ["allow exec(ls)", "deny exec(rm)"]);
         }

@@ -79,6 +79,33 @@ fn the_settings_of_a_project_make_permissions_stricter_at_once() {
     assert!(output.contains("nothing that needs your trust"), "{output}");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
+#[cfg(unix)]
+#[test]
+fn the_settings_behind_a_link_apply_and_are_protected() {
+    let target = "shared/rules.toml";
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "mode = 'auto-edit'")
+        .file(target, "[permissions]\nask = ['edit(/ci)']")
+        .file(".turnwright/notes", "")
+        .permission("reject_once")
+        .initialize();
+    std::os::unix::fs::symlink("../shared/rules.toml", agent.path(FILE)).unwrap();
+    assert_eq!(open_with_mode(&mut agent), "auto-edit");
+    agent.model().push(calls("read_file", &json!({ "path": target }))).unwrap();
+    agent.model().push(says("It has a rule.")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    for (path, expected) in [("ci/a", 1), (target, 1), ("b", 0)] {
+        assert_eq!(questions_of_write(&mut agent, path), expected, "{path}");
+    }
+    std::fs::write(agent.path(target), "[").unwrap();
+    open_with_mode(&mut agent);
+    assert_eq!(questions_of_write(&mut agent, "c"), 1, "nobody knows what the file denies");
+    std::fs::remove_file(agent.path(target)).unwrap();
+    open_with_mode(&mut agent);
+    assert_eq!(questions_of_write(&mut agent, "ci/b"), 0, "there are no settings");
+}
+
 #[test]
 fn settings_that_changed_after_they_were_shown_are_not_trusted() {
     let mut agent = project(LOOSE).start();

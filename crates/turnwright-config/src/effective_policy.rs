@@ -7,7 +7,7 @@ mod language_servers;
 mod project_servers;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::file::{CheckTable, MAX_CHECKS, usable_checks};
 use crate::layers::{ManagedSettings, ProjectSettings};
@@ -153,7 +153,7 @@ pub fn resolve_policy_with(
     let mut checks = usable_checks(&settings.values.checks);
     let mut sandbox = settings.sandbox_settings();
     let mut project_files = Vec::new();
-    if let Some((text, project)) = layers.project_file(folder) {
+    if let Some((text, project)) = layers.project_file(folder, roots) {
         let is_trusted = trust.is_trusted(folder, PROJECT_FILE, text.as_bytes());
         let mut requests = layers.add_project(&project, is_trusted, settings, &mut mode);
         requests.extend(add_checks(&mut checks, &project.checks, is_trusted));
@@ -191,6 +191,31 @@ pub fn resolve_policy_with(
         helper_types: helpers.types,
         hooks,
     }
+}
+
+/// Reads the project's settings; `None` if there are none. A link is followed on this machine, so that the rules
+/// behind it apply, too.
+///
+/// # Errors
+/// Why the file is not read, as a phrase that follows its name.
+pub(crate) fn read_project_settings(
+    folder: &Path,
+    roots: &Roots,
+) -> Result<Option<String>, String> {
+    trust::read_project_file(folder, PROJECT_FILE).or_else(|why| {
+        match real_path(folder.join(PROJECT_FILE)) {
+            Ok(place) if !roots.leads_elsewhere(&place) => trust::read_real_file(&place),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            _ => Err(why),
+        }
+    })
+}
+
+/// The place of the settings below one of these folders, of which the first is the project, if a link leads there.
+fn linked_settings(folders: &[PathBuf]) -> Option<String> {
+    let place = real_path(folders.first()?.join(PROJECT_FILE)).ok()?;
+    let below = folders.iter().find_map(|folder| place.strip_prefix(folder).ok())?;
+    (below != Path::new(PROJECT_FILE)).then(|| below.to_string_lossy().into_owned())
 }
 
 /// Finds the MCP servers and the language servers of a project, with the files that name them.
@@ -245,7 +270,8 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let (git, obeyed_paths): (Vec<_>, Vec<_>) =
         folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
-    let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
+    let obeyed =
+        obeyed_paths.into_iter().flatten().chain(read.flatten()).chain(linked_settings(folders));
     let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
 }
@@ -378,8 +404,12 @@ impl PolicyLayers<'_> {
     }
 
     /// The text of the project's file and its parsed content. Nobody knows what a file that cannot be read denies.
-    fn project_file(&mut self, folder: &Path) -> Option<(String, ProjectSettings)> {
-        let problem = match trust::read_project_file(folder, PROJECT_FILE) {
+    fn project_file(
+        &mut self,
+        folder: &Path,
+        roots: &Roots,
+    ) -> Option<(String, ProjectSettings)> {
+        let problem = match read_project_settings(folder, roots) {
             Ok(None) => return None,
             Ok(Some(text)) => match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
                 Ok(project) => return Some((text, project)),

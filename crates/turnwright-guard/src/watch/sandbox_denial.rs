@@ -12,7 +12,7 @@ use turnwright_sandbox::{Refusal, RefusedCall};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
-use turnwright_workspace::exec::JobEnd;
+use turnwright_workspace::exec::{JobEnd, is_secret_name};
 
 use super::CommandWatch;
 
@@ -60,7 +60,10 @@ impl CommandWatch {
         is_success: bool,
         end: Option<JobEnd>,
     ) -> Option<ReachedLimit> {
-        let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
+        let denial = self
+            .denial(output, is_success, end)
+            .filter(|_| !self.is_unconfined)
+            .or_else(|| if is_success { None } else { missing_variable(output) });
         if denial.is_some() {
             return denial;
         }
@@ -80,7 +83,10 @@ impl CommandWatch {
         if let Some(path) = refused_path(complaint, &read_only) {
             return Some(ReachedLimit::of_protected(path));
         }
-        if !is_success && let Some(limit) = failed_signature(output, self.signing.as_ref()) {
+        if !is_success
+            && let Some(limit) = failed_signature(output, self.signing.as_ref())
+                .or_else(|| missing_login(output))
+        {
             return Some(limit);
         }
         if let Some(HostReport { for_model, for_user }) =
@@ -107,6 +113,8 @@ impl CommandWatch {
 
 /// Messages of programs when the system denies something, in lower case.
 const DENIAL_PHRASES: &str = include_str!("denial_phrases.txt");
+/// Messages of programs that have found no login, in lower case.
+const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
 
 /// Only this many bytes at the end of the output are searched.
 const SEARCHED_BYTES: usize = 16 * 1024;
@@ -355,6 +363,38 @@ fn failed_signature(output: &str, signing: Option<&io::Result<()>>) -> Option<Re
     }
 }
 
+/// Describes that a program may find no login because the user's are hidden; `None` if the output does not say so.
+fn missing_login(output: &str) -> Option<ReachedLimit> {
+    let what = "the user's logins and keyring are out of reach, so a login that is said to be missing or wrong may be \
+                in order";
+    has_phrase(output, MISSING_LOGINS).then(|| ReachedLimit::denied(what, "full"))
+}
+
+/// The messages of package managers that a file names a variable which is not set, up to its name.
+const UNSET_VARIABLES: [&str; 2] =
+    ["Failed to replace env in config: ${", "Environment variable not found ("];
+const MAX_VARIABLE_CHARS: usize = 64;
+
+/// Describes that a program misses a variable which commands do not get; `None` if the output does not say so.
+fn missing_variable(output: &str) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES);
+    let name = UNSET_VARIABLES.iter().find_map(|before| {
+        let (_, rest) = end.split_once(before)?;
+        let length = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_')?;
+        Some(&rest[..length])
+    })?;
+    let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
+    is_hidden.then(|| {
+        let what = format!("commands get no variables that may hold secrets, such as {name}");
+        ReachedLimit {
+            for_model: format!(
+                "[{what}. If its value is not needed, begin the line with `export {name}=none;`.]"
+            ),
+            for_user: format!("[{what}]"),
+        }
+    })
+}
+
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
@@ -391,8 +431,13 @@ fn path_in(line: &str) -> Option<&str> {
 
 /// Returns true if the output of a failed command mentions a denied operation.
 fn is_likely(output: &str) -> bool {
+    has_phrase(output, DENIAL_PHRASES)
+}
+
+/// Returns true if the end of an output has one of these phrases, in letters of any case.
+fn has_phrase(output: &str, phrases: &str) -> bool {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    text::list_entries(DENIAL_PHRASES).any(|phrase| end.contains(phrase))
+    text::list_entries(phrases).any(|phrase| end.contains(phrase))
 }
 
 #[cfg(test)]
@@ -536,6 +581,51 @@ mod tests {
                 assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
             }
         }
+    }
+
+    #[test]
+    fn a_login_that_the_sandbox_hides_is_not_said_to_be_missing() {
+        let confined = CommandWatch::default();
+        let unconfined = CommandWatch { is_unconfined: true, ..CommandWatch::default() };
+        for (output, is_success, expected) in [
+            ("To get started with GitHub CLI, please run:  gh auth login\n", false, true),
+            ("X Failed to log in\n- The token in default is invalid.\n", false, true),
+            ("Unable to locate credentials. You can configure them by \"aws login\".", false, true),
+            (
+                "fatal: could not read Username for 'https://a.example': terminal prompts disabled",
+                false,
+                true,
+            ),
+            ("npm error code ENEEDAUTH\nnpm error need auth", false, true),
+            ("docs: gh auth login", true, false),
+            ("FATAL: password authentication failed for user \"a\"", false, false),
+        ] {
+            let limit = confined.reached_limit(output, is_success, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            let is_told = limit.is_some_and(|limit| limit.for_model.contains("\"full\"; the user"));
+            assert_eq!(is_told, expected, "{output}");
+            assert!(unconfined.reached_limit(output, is_success, None).is_none(), "{output}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_commands_do_not_get_is_named() {
+        let unconfined = CommandWatch { is_unconfined: true, ..CommandWatch::default() };
+        for (output, expected) in [
+            ("error \"Failed to replace env in config: ${NPM_TOKEN}\".", "NPM_TOKEN"),
+            ("Usage Error: Environment variable not found (MY_NPM_TOKEN) in x", "MY_NPM_TOKEN"),
+            ("Usage Error: Environment variable not found (REGISTRY) in x", ""),
+            ("Environment variable not found (", ""),
+            ("error: NPM_TOKEN is not set", ""),
+        ] {
+            let limit = unconfined.reached_limit(output, false, None);
+            assert_eq!(limit.is_some(), !expected.is_empty(), "{output}: {limit:?}");
+            let advice = format!("`export {expected}=none;`");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
+            assert!(unconfined.reached_limit(output, true, None).is_none(), "{output}");
+        }
+        let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
+        assert!(missing_variable(&long).is_none());
     }
 
     #[test]

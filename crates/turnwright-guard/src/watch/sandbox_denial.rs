@@ -13,6 +13,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 use turnwright_workspace::exec::{JobEnd, is_secret_name};
+use turnwright_workspace::real_path;
 
 use super::CommandWatch;
 
@@ -104,6 +105,7 @@ impl CommandWatch {
         }
         refused_connections(&connections, self.has_network, !is_success)
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
+            .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
             .or_else(|| {
                 let named = unwritable_path(output).filter(|_| !is_success)?;
                 unwritable_place(Path::new(named), &self.writable)
@@ -395,6 +397,36 @@ fn missing_variable(output: &str) -> Option<ReachedLimit> {
     })
 }
 
+/// Describes that a command does not reach a socket of this machine which its output names: many programs then say that
+/// nobody listens there.
+fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
+    let words = text::suffix(output, SEARCHED_BYTES)
+        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
+        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
+        .filter(|word| word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name)));
+    let mut sockets = words.take(MAX_LINES).filter_map(|word| real_path(word).ok());
+    let socket = sockets.find(|path| {
+        !writable.iter().any(|place| path.starts_with(place)) && is_socket(path)
+    })?;
+    let shown = escape_hidden_line(&socket.to_string_lossy());
+    let what = format!("commands do not reach the program that listens at {shown}");
+    Some(ReachedLimit::denied(&what, &shown))
+}
+
+/// Parts of the names of sockets.
+const SOCKET_NAMES: [&str; 2] = ["sock", "/.s.PGSQL."];
+
+#[cfg(unix)]
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|found| found.file_type().is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_socket(_: &Path) -> bool {
+    false
+}
+
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
@@ -626,6 +658,31 @@ mod tests {
         }
         let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
         assert!(missing_variable(&long).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_that_commands_do_not_reach_is_not_said_to_be_unused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = real_path(temporary.path()).unwrap();
+        let socket = folder.join("docker.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let socket = socket.to_str().unwrap();
+        let place = folder.to_str().unwrap();
+        for (output, expected) in [
+            (format!("Cannot connect to the Docker daemon at unix://{socket}. Is it running?"), true),
+            (format!("dial unix {socket}: connect: no such file or directory"), true),
+            (format!("connection to server on socket \"{socket}\" failed"), true),
+            (format!("connection to server on socket \"{place}/.s.PGSQL.5432\" failed"), false),
+            ("Cannot connect to unix:///nowhere/docker.sock.".to_owned(), false),
+            (format!("{place} is a folder"), false),
+        ] {
+            let limit = CommandWatch::default().reached_limit(&output, false, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            let advice = format!("\"escalate\": \"{socket}\"");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
+            assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
+        }
     }
 
     #[test]

@@ -123,9 +123,15 @@ const LOCK_FILES: [(&str, &str); 13] = [
     ("mix.lock", "mix"),
 ];
 
-/// The lock files of a project, each with its package manager. Blocks.
-pub fn lock_files(root: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
-    LOCK_FILES.into_iter().filter(move |(file, _)| root.join(file).is_file())
+/// The lock files of a project, each with its package manager: those of the folder, or else of the nearest one above it
+/// in its repository, as the packages of a workspace share one. Blocks.
+pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let top = folder.ancestors().find(|place| place.join(".git").exists()).unwrap_or(folder);
+    let mut places = folder.ancestors().take_while(|place| place.starts_with(top));
+    let locked = places
+        .find(|place| LOCK_FILES.iter().any(|(file, _)| place.join(file).is_file()))
+        .unwrap_or(folder);
+    LOCK_FILES.into_iter().filter(move |(file, _)| locked.join(file).is_file())
 }
 
 /// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name.
@@ -287,7 +293,9 @@ impl Project<'_> {
         if self.has(&own) {
             return own;
         }
-        let is_managed = name == "pytest" && self.has("uv.lock") && (self.has_program)("uv");
+        let is_managed = name == "pytest"
+            && lock_files(self.folder).any(|(_, manager)| manager == "uv")
+            && (self.has_program)("uv");
         if is_managed { "uv run pytest".to_owned() } else { name.to_owned() }
     }
 }
@@ -414,5 +422,25 @@ mod tests {
         let manifest = r#"{"scripts":{"test":["a"]}}"#;
         let files = [("package.json", manifest), ("yarn.lock", ""), ("package-lock.json", "")];
         assert_eq!(commands_in(&files, &["npm", "yarn"]), ["yarn run test (package.json)"]);
+    }
+
+    #[test]
+    fn a_part_of_a_repository_has_the_package_manager_of_the_whole() {
+        let temporary = tempfile::tempdir().unwrap();
+        let top = temporary.path().join("main");
+        let part = top.join("packages/web");
+        fs::create_dir_all(&part).unwrap();
+        fs::create_dir(top.join(".git")).unwrap();
+        fs::write(part.join("package.json"), r#"{"scripts":{"lint":"eslint ."}}"#).unwrap();
+        for (lock_file, expected) in [
+            ("pnpm-lock.yaml", "npm run lint"),
+            ("main/pnpm-lock.yaml", "pnpm run lint"),
+            ("main/packages/web/yarn.lock", "yarn run lint"),
+        ] {
+            fs::write(temporary.path().join(lock_file), "").unwrap();
+            let found = find_commands(&part, &|_| true);
+            assert_eq!(found[0].command, expected, "{lock_file}");
+        }
+        assert!(lock_files(&part).eq([("yarn.lock", "yarn")]));
     }
 }

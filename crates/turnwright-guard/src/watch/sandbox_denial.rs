@@ -135,9 +135,14 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
-/// The beginnings of git's messages that it could not write its settings.
-const GIT_COMPLAINTS: [&str; 2] =
-    ["error: could not write config file", "error: could not lock config file"];
+/// The beginnings of git's messages that it could not write its settings, or a file of a commit.
+const GIT_COMPLAINTS: [&str; 5] = [
+    "error: could not lock config file",
+    "error: could not write config file",
+    "error: unable to create file",
+    "error: unable to unlink old",
+    "warning: unable to unlink",
+];
 
 /// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
 /// of its name, or as the folder of a file.
@@ -157,8 +162,8 @@ fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
     })
 }
 
-/// The line in which git says that it could not write its settings, whatever its status: a pipe hides it, and
-/// `git push -u` has pushed all the same.
+/// The line in which git says what it could not write, whatever its status: a pipe hides it, `git push -u` has pushed
+/// all the same, and `git checkout` has switched to the branch, where the file counts as changed.
 fn complaint_of_git(output: &str) -> &str {
     text::suffix(output, SEARCHED_BYTES)
         .lines()
@@ -622,12 +627,8 @@ mod tests {
         for (output, is_success, expected) in [
             ("To get started with GitHub CLI, please run:  gh auth login\n", false, true),
             ("X Failed to log in\n- The token in default is invalid.\n", false, true),
-            ("Unable to locate credentials. You can configure them by \"aws login\".", false, true),
-            (
-                "fatal: could not read Username for 'https://a.example': terminal prompts disabled",
-                false,
-                true,
-            ),
+            ("Unable to locate credentials. You can configure", false, true),
+            ("fatal: could not read Username for 'https://a.example': terminal", false, true),
             ("npm error code ENEEDAUTH\nnpm error need auth", false, true),
             ("docs: gh auth login", true, false),
             ("FATAL: password authentication failed for user \"a\"", false, false),
@@ -670,7 +671,7 @@ mod tests {
         let socket = socket.to_str().unwrap();
         let place = folder.to_str().unwrap();
         for (output, expected) in [
-            (format!("Cannot connect to the Docker daemon at unix://{socket}. Is it running?"), true),
+            (format!("Cannot connect to the Docker daemon at unix://{socket}. Is it"), true),
             (format!("dial unix {socket}: connect: no such file or directory"), true),
             (format!("connection to server on socket \"{socket}\" failed"), true),
             (format!("connection to server on socket \"{place}/.s.PGSQL.5432\" failed"), false),
@@ -760,5 +761,25 @@ mod tests {
         let output = format!("To example:a\n * [new branch] b -> b\n{complaint}\nbranch 'b'\n");
         assert_eq!(complaint_of_git(&output), complaint);
         assert_eq!(complaint_of_git("cat: .git/config: Read-only file system\n"), "");
+    }
+
+    #[test]
+    fn a_protected_file_that_git_could_not_check_out_is_told_of_a_command_that_succeeds() {
+        let read_only_inodes = vec![(PathBuf::from("/ws/.github/workflows"), 1)];
+        let changes = super::super::AllowedChanges { read_only_inodes, ..Default::default() };
+        let watch = CommandWatch { changes, ..CommandWatch::default() };
+        for (output, expected) in [
+            ("error: unable to unlink old '.github/workflows/ci.yml': Read-only file system", true),
+            ("warning: unable to unlink '.github/workflows/ci.yml': Device or resource busy", true),
+            ("error: unable to create file .github/workflows/x.yml: Read-only file system", true),
+            ("error: unable to unlink old 'src/a.rs': Permission denied", false),
+            ("M\t.github/workflows/ci.yml", false),
+        ] {
+            let whole = format!("{output}\nSwitched to branch 'b'\n");
+            let limit = watch.reached_limit(&whole, true, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            let path = "\"escalate\": \"/ws/.github/workflows\"";
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(path)), "{output}");
+        }
     }
 }

@@ -72,16 +72,8 @@ const SCRIPTS: [(&str, Purpose); 5] =
     [("build", Build), ("typecheck", Check), ("check", Check), ("lint", Lint), ("test", Test)];
 
 /// Options with which a linter changes files, or a runner of tests waits for changes and never ends.
-const UNFIT_OPTIONS: [&str; 8] = [
-    "--apply",
-    "--apply-unsafe",
-    "--auto-correct",
-    "--autocorrect",
-    "--fix",
-    "--watch",
-    "--watchAll",
-    "--write",
-];
+const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect --fix --watch \
+                             --watchAll --write";
 /// The ends of scripts that are named after such an option.
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs with their words that do the same, unless one of the last words keeps them from it.
@@ -162,7 +154,8 @@ fn only_looks(script: &str) -> bool {
     let parts = script.split(|char: char| char.is_whitespace() || "\"\\'`,;&|()[]@".contains(char));
     let words: Vec<_> = parts.map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
     let is_unfit = words.iter().any(|word| {
-        UNFIT_OPTIONS.contains(word) || UNFIT_ENDS.iter().any(|end| word.ends_with(end))
+        UNFIT_OPTIONS.split_whitespace().any(|option| option == *word)
+            || UNFIT_ENDS.iter().any(|end| word.ends_with(end))
     });
     !is_unfit
         && UNFIT_PROGRAMS.iter().all(|(program, command, harmless)| {
@@ -176,8 +169,8 @@ fn only_looks(script: &str) -> bool {
 /// the number of targets that have led to it.
 fn recipes_only_look(makefile: &str, target: &str, depth: usize) -> bool {
     let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
-    let Some((_, needed)) = lines.next().and_then(|rule| rule.split_once(':')) else { return true };
-    let mut needed = needed.split_whitespace().take(MAX_NEEDED);
+    let Some((_, behind)) = lines.next().and_then(|rule| rule.split_once(':')) else { return true };
+    let mut needed = behind.split_whitespace().take(MAX_NEEDED);
     lines.take_while(|line| line.starts_with('\t')).all(only_looks)
         && (depth == MAX_DEPTH || needed.all(|name| recipes_only_look(makefile, name, depth + 1)))
 }

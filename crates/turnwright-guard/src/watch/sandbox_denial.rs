@@ -479,6 +479,7 @@ fn has_phrase(output: &str, phrases: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AllowedChanges;
     use super::*;
 
     #[test]
@@ -766,7 +767,7 @@ mod tests {
     #[test]
     fn a_protected_file_that_git_could_not_check_out_is_told_of_a_command_that_succeeds() {
         let read_only_inodes = vec![(PathBuf::from("/ws/.github/workflows"), 1)];
-        let changes = super::super::AllowedChanges { read_only_inodes, ..Default::default() };
+        let changes = AllowedChanges { read_only_inodes, ..AllowedChanges::default() };
         let watch = CommandWatch { changes, ..CommandWatch::default() };
         for (output, expected) in [
             ("error: unable to unlink old '.github/workflows/ci.yml': Read-only file system", true),

@@ -2,20 +2,20 @@
 //! that it has refused, and the command's output. Only adds a hint; the command is never run again because of it, since
 //! it may have done part of its work.
 
+mod out_of_reach;
+
 use std::cmp::Reverse;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_proxy::HostReport;
 use turnwright_sandbox::{Refusal, RefusedCall};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
-use turnwright_workspace::exec::{JobEnd, is_secret_name};
-use turnwright_workspace::real_path;
+use turnwright_workspace::exec::JobEnd;
 
 use super::CommandWatch;
+use out_of_reach::{closed_socket, failed_signature, missing_login, missing_variable};
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -54,17 +54,17 @@ impl ReachedLimit {
 
 impl CommandWatch {
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
-    /// sandbox lets it do.
+    /// sandbox lets it do. Blocks, because it looks at paths that the output names.
     pub(super) fn reached_limit(
         &self,
         output: &str,
         is_success: bool,
         end: Option<JobEnd>,
     ) -> Option<ReachedLimit> {
-        let denial = self
-            .denial(output, is_success, end)
-            .filter(|_| !self.is_unconfined)
-            .or_else(|| if is_success { None } else { missing_variable(output) });
+        let denial = (!self.is_unconfined)
+            .then(|| self.denial(output, is_success, end))
+            .flatten()
+            .or_else(|| missing_variable(output).filter(|_| !is_success));
         if denial.is_some() {
             return denial;
         }
@@ -86,7 +86,7 @@ impl CommandWatch {
         }
         if !is_success
             && let Some(limit) = failed_signature(output, self.signing.as_ref())
-                .or_else(|| missing_login(output))
+                .or_else(|| missing_login(output, &self.script))
         {
             return Some(limit);
         }
@@ -115,12 +115,10 @@ impl CommandWatch {
 
 /// Messages of programs when the system denies something, in lower case.
 const DENIAL_PHRASES: &str = include_str!("denial_phrases.txt");
-/// Messages of programs that have found no login, in lower case.
-const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
 
 /// Only this many bytes at the end of the output are searched.
 const SEARCHED_BYTES: usize = 16 * 1024;
-/// At most this many lines of it are compared with names of files.
+/// At most this many lines of it, or words that may be sockets, are compared with files.
 const MAX_LINES: usize = 200;
 
 /// Messages of programs about a path that is read-only, or that git cannot replace because of that, in lower case.
@@ -341,97 +339,6 @@ fn refused_calls(
     Some(ReachedLimit::denied(&what, escalate))
 }
 
-/// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
-const FAILED_SIGNATURES: &[&str] = &[
-    "failed to sign the data",
-    "unable to sign the tag",
-    "gpg failed to sign",
-    "couldn't sign message",
-    "couldn't get agent socket",
-    "couldn't load public key",
-    "no private key found for public key",
-];
-
-/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
-/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
-fn failed_signature(output: &str, signing: Option<&io::Result<()>>) -> Option<ReachedLimit> {
-    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
-    match signing {
-        Some(Ok(())) => None,
-        Some(Err(error)) => {
-            let what = format!("git signs nothing: {}", io_error_text(error));
-            Some(ReachedLimit::denied(&what, "full"))
-        }
-        None => {
-            let what = "the user's keys are out of reach, so git signs nothing";
-            Some(ReachedLimit::denied(what, "sign"))
-        }
-    }
-}
-
-/// Describes that a program may find no login because the user's are hidden; `None` if the output does not say so.
-fn missing_login(output: &str) -> Option<ReachedLimit> {
-    let what = "the user's logins and keyring are out of reach, so a login that is said to be missing or wrong may be \
-                in order";
-    has_phrase(output, MISSING_LOGINS).then(|| ReachedLimit::denied(what, "full"))
-}
-
-/// The messages of package managers that a file names a variable which is not set, up to its name.
-const UNSET_VARIABLES: [&str; 2] =
-    ["Failed to replace env in config: ${", "Environment variable not found ("];
-const MAX_VARIABLE_CHARS: usize = 64;
-
-/// Describes that a program misses a variable which commands do not get; `None` if the output does not say so.
-fn missing_variable(output: &str) -> Option<ReachedLimit> {
-    let end = text::suffix(output, SEARCHED_BYTES);
-    let name = UNSET_VARIABLES.iter().find_map(|before| {
-        let (_, rest) = end.split_once(before)?;
-        let length = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_')?;
-        Some(&rest[..length])
-    })?;
-    let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
-    is_hidden.then(|| {
-        let what = format!("commands get no variables that may hold secrets, such as {name}");
-        ReachedLimit {
-            for_model: format!(
-                "[{what}. If its value is not needed, begin the line with `export {name}=none;`.]"
-            ),
-            for_user: format!("[{what}]"),
-        }
-    })
-}
-
-/// Describes that a command does not reach a socket of this machine which its output names: many programs then say that
-/// nobody listens there.
-fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
-    let words = text::suffix(output, SEARCHED_BYTES)
-        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
-        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
-        .filter(|word| word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name)));
-    let mut sockets = words.take(MAX_LINES).filter_map(|word| real_path(word).ok());
-    let socket = sockets.find(|path| {
-        !writable.iter().any(|place| path.starts_with(place)) && is_socket(path)
-    })?;
-    let shown = escape_hidden_line(&socket.to_string_lossy());
-    let what = format!("commands do not reach the program that listens at {shown}");
-    Some(ReachedLimit::denied(&what, &shown))
-}
-
-/// Parts of the names of sockets.
-const SOCKET_NAMES: [&str; 2] = ["sock", "/.s.PGSQL."];
-
-#[cfg(unix)]
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    path.metadata().is_ok_and(|found| found.file_type().is_socket())
-}
-
-#[cfg(not(unix))]
-fn is_socket(_: &Path) -> bool {
-    false
-}
-
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
@@ -468,13 +375,8 @@ fn path_in(line: &str) -> Option<&str> {
 
 /// Returns true if the output of a failed command mentions a denied operation.
 fn is_likely(output: &str) -> bool {
-    has_phrase(output, DENIAL_PHRASES)
-}
-
-/// Returns true if the end of an output has one of these phrases, in letters of any case.
-fn has_phrase(output: &str, phrases: &str) -> bool {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    text::list_entries(phrases).any(|phrase| end.contains(phrase))
+    text::list_entries(DENIAL_PHRASES).any(|phrase| end.contains(phrase))
 }
 
 #[cfg(test)]
@@ -598,92 +500,6 @@ mod tests {
                 let advice = format!("\"escalate\": \"{escalate}\"; the user is asked.]");
                 assert!(limit.for_model.ends_with(&advice), "{limit:?}");
             }
-        }
-    }
-
-    #[test]
-    fn the_result_says_why_git_has_not_signed() {
-        let broken = || Some(Err(io::Error::other("no place for the socket")));
-        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
-        for (signing, output, expected) in [
-            (None, failed, Some(("the user's keys are out of reach", "sign"))),
-            (broken(), failed, Some(("git signs nothing: no place for the socket", "full"))),
-            (Some(Ok(())), failed, None),
-            (None, "fatal: not a git repository", None),
-            (broken(), "", None),
-        ] {
-            let limit = failed_signature(output, signing.as_ref());
-            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
-            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
-                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
-                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
-            }
-        }
-    }
-
-    #[test]
-    fn a_login_that_the_sandbox_hides_is_not_said_to_be_missing() {
-        let confined = CommandWatch::default();
-        let unconfined = CommandWatch { is_unconfined: true, ..CommandWatch::default() };
-        for (output, is_success, expected) in [
-            ("To get started with GitHub CLI, please run:  gh auth login\n", false, true),
-            ("X Failed to log in\n- The token in default is invalid.\n", false, true),
-            ("Unable to locate credentials. You can configure", false, true),
-            ("fatal: could not read Username for 'https://a.example': terminal", false, true),
-            ("npm error code ENEEDAUTH\nnpm error need auth", false, true),
-            ("docs: gh auth login", true, false),
-            ("FATAL: password authentication failed for user \"a\"", false, false),
-        ] {
-            let limit = confined.reached_limit(output, is_success, None);
-            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
-            let is_told = limit.is_some_and(|limit| limit.for_model.contains("\"full\"; the user"));
-            assert_eq!(is_told, expected, "{output}");
-            assert!(unconfined.reached_limit(output, is_success, None).is_none(), "{output}");
-        }
-    }
-
-    #[test]
-    fn a_variable_that_commands_do_not_get_is_named() {
-        let unconfined = CommandWatch { is_unconfined: true, ..CommandWatch::default() };
-        for (output, expected) in [
-            ("error \"Failed to replace env in config: ${NPM_TOKEN}\".", "NPM_TOKEN"),
-            ("Usage Error: Environment variable not found (MY_NPM_TOKEN) in x", "MY_NPM_TOKEN"),
-            ("Usage Error: Environment variable not found (REGISTRY) in x", ""),
-            ("Environment variable not found (", ""),
-            ("error: NPM_TOKEN is not set", ""),
-        ] {
-            let limit = unconfined.reached_limit(output, false, None);
-            assert_eq!(limit.is_some(), !expected.is_empty(), "{output}: {limit:?}");
-            let advice = format!("`export {expected}=none;`");
-            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
-            assert!(unconfined.reached_limit(output, true, None).is_none(), "{output}");
-        }
-        let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
-        assert!(missing_variable(&long).is_none());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_socket_that_commands_do_not_reach_is_not_said_to_be_unused() {
-        let temporary = tempfile::tempdir().unwrap();
-        let folder = real_path(temporary.path()).unwrap();
-        let socket = folder.join("docker.sock");
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let socket = socket.to_str().unwrap();
-        let place = folder.to_str().unwrap();
-        for (output, expected) in [
-            (format!("Cannot connect to the Docker daemon at unix://{socket}. Is it"), true),
-            (format!("dial unix {socket}: connect: no such file or directory"), true),
-            (format!("connection to server on socket \"{socket}\" failed"), true),
-            (format!("connection to server on socket \"{place}/.s.PGSQL.5432\" failed"), false),
-            ("Cannot connect to unix:///nowhere/docker.sock.".to_owned(), false),
-            (format!("{place} is a folder"), false),
-        ] {
-            let limit = CommandWatch::default().reached_limit(&output, false, None);
-            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
-            let advice = format!("\"escalate\": \"{socket}\"");
-            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
-            assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
         }
     }
 

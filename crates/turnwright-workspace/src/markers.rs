@@ -76,17 +76,20 @@ const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect
                              --watchAll --write";
 /// The ends of scripts that are named after such an option.
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
-/// Programs with their words that do the same, unless one of the last words keeps them from it.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 12] = [
-    ("black", "", "--check --diff"),
+/// Programs with their words that do the same, unless one of the last words keeps them from it. A profile of isort has
+/// the name of `black`.
+const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
+    ("black", "", "--check --diff --profile"),
     ("cargo", "fmt", "--check"),
     ("cargo", "watch", ""),
     ("go", "fmt", ""),
+    ("gofmt", "-w", ""),
     ("isort", "", "--check --check-only --diff -c"),
     ("karma", "start", "--single-run"),
     ("ng", "test", "--no-watch --watch=false"),
     ("php-cs-fixer", "fix", "--dry-run"),
     ("pint", "", "--test"),
+    ("prettier", "-w", ""),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
     ("ruff", "format", "--check --diff"),
     ("vue-cli-service", "lint", "--no-fix"),
@@ -149,9 +152,15 @@ fn is_rule(line: &str, target: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with('='))
 }
 
-/// Returns true if a script or a line of a recipe neither changes files nor waits for changes, as far as it tells.
+/// Returns true if no command of a script, or of a line of a recipe, changes files or waits for changes. In a manifest
+/// of Composer, a script may be a list.
 fn only_looks(script: &str) -> bool {
-    let parts = script.split(|char: char| char.is_whitespace() || "\"\\'`,;&|()[]@".contains(char));
+    script.split("\",\"").flat_map(|part| part.split(['&', '|', ';'])).all(is_fit)
+}
+
+/// Returns true if a command neither changes files nor waits for changes, as far as its words tell.
+fn is_fit(command: &str) -> bool {
+    let parts = command.split(|char: char| char.is_whitespace() || "\"\\'`,()[]@".contains(char));
     let words: Vec<_> = parts.map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
     let is_unfit = words.iter().any(|word| {
         UNFIT_OPTIONS.split_whitespace().any(|option| option == *word)
@@ -375,7 +384,12 @@ mod tests {
             ("prettier --check . && npm run lint:fix", false),
             ("vue-cli-service lint", false),
             ("vue-cli-service lint --no-fix", true),
+            ("black . && isort --check .", false),
+            ("flake8 | tee out; isort --check-only --profile black .", true),
+            ("gofmt -l -w .", false),
             ("vitest", true),
+            ("vitest run", true),
+            ("jest", true),
             ("jest --watchAll", false),
             ("jest --watchAll=false", true),
             ("react-scripts test", false),

@@ -10,10 +10,11 @@ use turnwright_types::text;
 const SECRET_WORDS: &[&str] =
     &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
 
-/// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, and who
-/// writes a commit.
-const NON_SECRET_NAMES: &[&str] =
-    &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
+/// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, who writes a commit, which
+/// modules are private, and how programs work that would otherwise wait for a keyring or warn all the time.
+const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE \
+                                GOPRIVATE PIP_KEYRING_PROVIDER POETRY_KEYRING_ENABLED \
+                                PYTHON_KEYRING_BACKEND TOKENIZERS_PARALLELISM UV_KEYRING_PROVIDER";
 
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
@@ -105,7 +106,7 @@ fn holds_password(value: &str) -> bool {
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    !NON_SECRET_NAMES.contains(&name.as_str())
+    !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
         && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
@@ -345,6 +346,20 @@ mod tests {
             assert!(!names.contains(&gone.to_owned()), "{gone}");
         }
         assert_eq!(names.iter().filter(|name| *name == "TERM").count(), 1);
+    }
+
+    #[test]
+    fn variables_whose_names_only_sound_secret_are_kept() {
+        for (name, value, is_kept) in [
+            ("GOPRIVATE", "git.example.com/*", true),
+            ("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring", true),
+            ("TOKENIZERS_PARALLELISM", "false", true),
+            ("GOPRIVATE", "https://u:word@git.example.com", false),
+            ("MY_GOPRIVATE", "x", false),
+        ] {
+            let all = Environment::scrubbed([(name.into(), value.into())], &[]);
+            assert_eq!(all.get(name).is_some(), is_kept, "{name}={value}");
+        }
     }
 
     #[test]

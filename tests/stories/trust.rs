@@ -4,7 +4,7 @@
 use serde_json::json;
 use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 const FILE: &str = ".turnwright/config.toml";
 

@@ -404,11 +404,7 @@ impl PolicyLayers<'_> {
     }
 
     /// The text of the project's file and its parsed content. Nobody knows what a file that cannot be read denies.
-    fn project_file(
-        &mut self,
-        folder: &Path,
-        roots: &Roots,
-    ) -> Option<(String, ProjectSettings)> {
+    fn project_file(&mut self, folder: &Path, roots: &Roots) -> Option<(String, ProjectSettings)> {
         let problem = match read_project_settings(folder, roots) {
             Ok(None) => return None,
             Ok(Some(text)) => match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {

@@ -103,11 +103,12 @@ pub(super) fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<Reache
     let words = text::suffix(output, SEARCHED_BYTES)
         .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
         .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
-        .filter(|word| word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name)));
+        .filter(|word| {
+            word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
+        });
     let mut sockets = words.take(MAX_LINES).filter_map(|word| real_path(word).ok());
-    let socket = sockets.find(|path| {
-        !writable.iter().any(|place| path.starts_with(place)) && is_socket(path)
-    })?;
+    let socket = sockets
+        .find(|path| !writable.iter().any(|place| path.starts_with(place)) && is_socket(path))?;
     let shown = escape_hidden_line(&socket.to_string_lossy());
     let what = format!("commands do not reach the program that listens at {shown}");
     Some(ReachedLimit::denied(&what, &shown))

@@ -216,14 +216,12 @@ impl StoredRules {
     /// be denied, so the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
         let parse = |entry: &StoredRule| Rule::parse(&entry.rule, entry.action, Scope::Local);
-        let mut rules: Vec<_> =
-            self.entries.iter().filter_map(|entry| parse(entry).ok()).collect();
+        let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parse(entry).ok()).collect();
         if self.problem.is_none() {
             return rules;
         }
         rules.retain(|rule| rule.action != RuleAction::Allow);
-        let mut restricting =
-            self.entries.iter().filter(|entry| entry.action != RuleAction::Allow);
+        let mut restricting = self.entries.iter().filter(|entry| entry.action != RuleAction::Allow);
         if self.entries.is_empty() || restricting.any(|entry| parse(entry).is_err()) {
             let why = "the rules kept for this project cannot be read";
             rules.extend(fallback_rules(RuleAction::Ask, Scope::Local, why));
@@ -378,9 +376,7 @@ mod tests {
     #[test]
     fn an_invalid_rule_disables_the_allow_rules_and_makes_everything_ask_if_it_denied_something() {
         for (tier, asks) in [("allow", &ASKS[..0]), ("ask", &ASKS[..]), ("deny", &ASKS[..])] {
-            let entry = |id: &str, tier: &str, rule: &str| {
-                serde_json::json!({ "id": id, "tier": tier, "rule": rule, "at": "", "origin": "" })
-            };
+            let entry = |id: &str, tier: &str, rule: &str| serde_json::json!({ "id": id, "tier": tier, "rule": rule, "at": "", "origin": "" });
             let rules = [
                 entry("a", "allow", "exec(ls)"),
                 entry("b", "deny", "exec(rm)"),

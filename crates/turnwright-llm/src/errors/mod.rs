@@ -141,6 +141,9 @@ const UNREADABLE_REPLY: [&str; 5] = [
     "tool_use_failed",
 ];
 
+/// Messages that quote what the model has written, whatever that is about: llama.cpp, Ollama.
+const QUOTED_REPLY: [&str; 2] = ["failed to parse input", "error parsing tool call"];
+
 /// Why the server could not be reached, and what to check.
 fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>) -> String {
     if let Some(proxy) = proxy {
@@ -289,6 +292,11 @@ impl LlmError {
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         matches!(self, LlmError::EmptyReply { .. }) || has_any(&message, &UNREADABLE_REPLY)
+    }
+
+    /// True if the message quotes what the model has written, which says nothing about the request.
+    pub(super) fn quotes_reply(&self) -> bool {
+        has_any(&self.message().unwrap_or_default().to_lowercase(), &QUOTED_REPLY)
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.

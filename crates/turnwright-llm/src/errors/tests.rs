@@ -419,6 +419,27 @@ fn server_failures_are_recognised() {
     check(ErrorKind::Unavailable, &rows);
 }
 
+/// Ollama and llama.cpp quote the call that they cannot parse, such as one that writes code for errors.
+#[test]
+fn what_the_model_has_written_is_no_message_of_the_server() {
+    for written in [
+        "if code == 'context_length_exceeded' or 'rate_limit' in text:",
+        "raise Error('Error code: 401 - invalid_api_key')",
+        "assert 'insufficient_quota' in str(error)",
+        "refused = 'content_filter'",
+        "# the model does not exist",
+    ] {
+        for message in [
+            format!("error parsing tool call: raw='{written}', err=invalid character"),
+            format!("Failed to parse input at pos 9: {written}"),
+        ] {
+            let body = json!({ "error": { "message": message } }).to_string();
+            assert_eq!(kind(500, &body), ErrorKind::Unavailable, "{message}");
+            assert_eq!(kind(200, &body), ErrorKind::Unavailable, "{message} in a stream");
+        }
+    }
+}
+
 /// Gateways wrap what their provider has answered into an error of their own.
 #[test]
 fn a_lasting_failure_is_told_by_its_text_within_a_stream() {

@@ -126,7 +126,7 @@ impl LearnedQuirks {
             ErrorKind::ModelNotFound => !message.contains("image input"),
             _ => error.is_reply_specific() || error.is_effort_rejection() || error.lacks_thought(),
         };
-        if is_unrelated || error.is_about_one_image() {
+        if is_unrelated || error.quotes_reply() || error.is_about_one_image() {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
@@ -456,14 +456,17 @@ mod tests {
         let table = QuirkPatch::lookup("api.groq.com", "llama-3.3-70b-versatile");
         let learned_quirks =
             LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
-        let message = "tool call validation failed: parameters for tool write_file did not match \
-                       schema: errors: [`/content`: expected string, but got object]";
-        let patches = learned_quirks.candidate_patches(
-            &refused(ErrorKind::Unavailable, message),
-            &learned_quirks.quirks(),
-            Modalities::default(),
-        );
-        assert_eq!(patches, []);
+        for message in [
+            "tool call validation failed: parameters for tool write_file did not match schema: \
+             errors: [`/content`: expected string, but got object]",
+            "error parsing tool call: raw='{\"text\":\"streaming is not supported; max_tokens and \
+             reasoning_effort are\"', err=unexpected end of JSON input",
+        ] {
+            let error = refused(ErrorKind::Unavailable, message);
+            let images = Modalities { images: true, audio: false };
+            let patches = learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
+            assert_eq!(patches, [], "{message}");
+        }
     }
 
     #[test]

@@ -330,6 +330,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         &[
             &["unexpected role 'user' after role 'tool'"],
             &["unexpected role", "after role"],
+            &["roles must alternate"],
             &["after a tool message", "assistant"],
         ],
         |_, _| QuirkPatch { bridge: Some(true), ..NONE },
@@ -550,6 +551,12 @@ mod tests {
             ),
             // C.4 #14.
             (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
+            (
+                500,
+                "Jinja Exception: After the optional system message, conversation roles must \
+                 alternate user and assistant roles except for tool calls and results.",
+                r#"{"bridge":true}"#,
+            ),
             (400, "messages.3.content: value must be a string", r#"{"wordless":"empty"}"#),
             (
                 400,

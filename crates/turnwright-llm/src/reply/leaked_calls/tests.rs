@@ -23,7 +23,7 @@ fn expected() -> Vec<(String, Value)> {
     vec![("read".to_owned(), json!({ "path": "a b", "line": 3 }))]
 }
 
-const DIALECTS: [(&str, &str); 27] = [
+const DIALECTS: [(&str, &str); 28] = [
     (
         "Hermes",
         r#"<tool_call>
@@ -101,6 +101,18 @@ a b
 <parameter name="line">3</parameter>
 </invoke>
 </function_calls>"#,
+    ),
+    (
+        "Qwen3-Coder without its opening tag (ollama#16686)",
+        "<function=read>
+<parameter=path>
+a b
+</parameter>
+<parameter=line>
+3
+</parameter>
+</function>
+</tool_call>",
     ),
     (
         "one invocation",

@@ -164,8 +164,9 @@ fn each_syntax_is_parsed() {
     }
 }
 
-/// Kimi K3, Gemma 4 (llama.cpp#22786), LFM 2.5 (lmstudio-bug-tracker#1979), Nemotron, and gpt-oss
-/// (lablup/mlxcel#654): the model is asked for a real call.
+/// Kimi K3, Gemma 4 (llama.cpp#22786), LFM 2.5 (lmstudio-bug-tracker#1979), Nemotron, gpt-oss (lablup/mlxcel#654,
+/// TensorRT-LLM#9256), gpt-5.3-codex (openai/codex#13114, opencode#15164), MiniCPM 5 (mlx-lm#1899) and Granite 3: the
+/// model is asked for a real call.
 #[test]
 fn a_dialect_that_is_not_parsed_is_recognised() {
     for text in [
@@ -178,11 +179,19 @@ fn a_dialect_that_is_not_parsed_is_recognised() {
         "<|channel|>commentary to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}<|call|>",
         "<|channel|>analysis<|message|>We read.<|end|><|start|>assistant<|channel|>commentary \
          to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}",
+        "<|start|>assistant to=functions.read<|channel|>commentary json<|message|>{\"path\":\"a b\"}",
+        "<|channel|>commentary<|message|>{\n  \"path\": \"a b\"\n}<|end|>",
+        "assistant to=functions.read commentary json\n{\"path\":\"a b\"}",
+        "I narrow it down. +#+#+#+#+#+assistant to=functions.read մեկնաբանություն \n{\"path\":\"a b\"}",
+        "<function name=\"read\"><param name=\"path\">a b</param></function>",
+        "<|tool_call|>[{\"name\": \"read\", \"arguments\": {\"path\": \"a b\"}}]",
     ] {
         assert!(calls(text).is_empty() && looks_like_leaked_call(text), "{text}");
     }
     assert!(!looks_like_leaked_call("Gemma writes `<|tool_call>` before a call."));
     assert!(!looks_like_leaked_call("It writes `<|open|>tools` and `<|sep|>` there."));
+    assert!(!looks_like_leaked_call("```\nto=functions.read {}\n```\nis what it wrote: {}"));
+    assert!(!looks_like_leaked_call("It wrote `to=functions.read {}`, then {}"));
 }
 
 #[test]

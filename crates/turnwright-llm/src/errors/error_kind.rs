@@ -130,8 +130,7 @@ fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind>
     if may_be(&[400, 403, 422, 451]) && has_listed(text, REFUSED) {
         return Some(ErrorKind::Refused);
     }
-    // The server failed to parse the model's call, or LM Studio loads the model with the next request.
-    if has_any(text, &["tool_use_failed", "model is unloaded", "model has crashed"]) {
+    if has_any(text, TRY_AGAIN) {
         return Some(ErrorKind::Unavailable);
     }
     if [NO_TOOLS, NO_MEMORY, NO_CHAT].iter().any(|phrases| has_any(text, phrases)) {
@@ -194,6 +193,16 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 
 /// C.1 #14, C.4 #26.
 const REFUSED: &str = include_str!("phrases/refused.txt");
+
+/// The server failed to parse the model's call, LM Studio loads the model with the next request, or OpenRouter sent
+/// Gemini's signature to another of its two servers, which does not know it.
+const TRY_AGAIN: &[&str] = &[
+    "tool_use_failed",
+    "model is unloaded",
+    "model has crashed",
+    "corrupted thought signature",
+    "thought signature is not valid",
+];
 
 /// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
 const NO_TOOLS: &[&str] =

@@ -404,6 +404,11 @@ fn server_failures_are_recognised() {
             400,
             r#"{"error":"Model is unloaded."}"#,
         ),
+        (
+            "OpenRouter, which has switched between Gemini's servers",
+            400,
+            r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\n  \"error\": {\n    \"code\": 400,\n    \"message\": \"Corrupted thought signature.\",\n    \"status\": \"INVALID_ARGUMENT\"\n  }\n}\n","provider_name":"Google AI Studio"}},"user_id":"u"}"#,
+        ),
         ("a gateway", 200, r#"{"error":"Internal server error"}"#),
         ("a gateway", 200, r#"{"error":{"message":"Overloaded"}}"#),
         ("a gateway", 200, r#"{"error":{"message":"Stream idle timeout"}}"#),

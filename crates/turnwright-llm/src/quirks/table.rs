@@ -330,6 +330,7 @@ mod tests {
             ("kimi-k2-thinking", false),
             ("moonshotai/kimi-k2.6", true),
             ("kimi-k2.7-code:cloud", true),
+            ("accounts/fireworks/models/kimi-k2p6", true),
             ("granite4:3b", false),
             ("granite3.2-vision:2b", true),
             ("moonshot-v1-8k-vision-preview", true),

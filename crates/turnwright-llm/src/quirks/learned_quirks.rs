@@ -393,11 +393,15 @@ const LEARNING_RULES: &[LearningRule] = &[
             QuirkPatch { wordless: Some(other), ..NONE }
         },
     ),
-    // Content parts are only sent for images and audio.
+    // Content parts are only sent for images, audio and markers of the cache.
     rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| QuirkPatch {
         images: Some(false),
         audio: Some(false),
         tool_images: Some(false),
+        ..NONE
+    }),
+    rule(&[&["content", "string"], &["content", "array"]], |_, quirks| QuirkPatch {
+        cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
         ..NONE
     }),
 ];
@@ -641,6 +645,21 @@ mod tests {
         ];
         for (status, message, expected) in table {
             assert_eq!(patch(&all, status, message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_wants_no_list_gets_no_markers_of_the_cache() {
+        let marked = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
+        for message in [
+            "messages.2.content.0.tool_result.content.0.cache_control: cache_control may not be \
+             specified within `tool_result.content`",
+            "tool messages must contain string content",
+            "Input should be a valid string (messages.3.tool.content)",
+        ] {
+            let patches = patches_for_refusal(400, message, &marked, Modalities::default());
+            let last = patches.last().map(|patch| serde_json::to_string(patch).unwrap());
+            assert_eq!(last.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
         }
     }
 

@@ -186,8 +186,10 @@ impl LearnedQuirks {
     fn change(&self, change: impl FnOnce(&mut ModelProfile)) {
         let mut profile = self.profile.lock();
         change(&mut profile);
-        let now = profile.clone();
+        let mut now = profile.clone();
         drop(profile);
+        // Often only the reasoning of one conversation is unreadable, as after a change of the key.
+        now.quirks.encrypted = None;
         if let Some(save_profile) = &self.save_profile {
             save_profile(&now);
         }
@@ -440,6 +442,29 @@ mod tests {
         let candidates =
             learned_quirks.candidate_patches(&refusal(ErrorKind::BadRequest), &quirks, none);
         assert!(candidates.is_empty(), "what the user wishes is not unlearned");
+    }
+
+    #[test]
+    fn reasoning_that_could_not_be_read_is_no_lesson_for_the_next_process() {
+        let saved = Arc::new(Mutex::new(ModelProfile::default()));
+        let copy = Arc::clone(&saved);
+        let save: SaveProfile = Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
+        let learned = LearnedQuirks::new(
+            QuirkPatch::NONE,
+            ModelProfile::default(),
+            QuirkPatch::NONE,
+            Some(save),
+        );
+        let message = "The encrypted content gAAA could not be verified. Reason: Encrypted content \
+                       could not be decrypted or parsed.";
+        let error = refused(ErrorKind::BadRequest, message);
+        let patches =
+            learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        learned.record_if_new(patches[0]);
+        let lasting = QuirkPatch { stream_options: Some(false), ..QuirkPatch::NONE };
+        learned.record_if_new(lasting);
+        assert!(!learned.quirks().encrypted);
+        assert_eq!(saved.lock().quirks, lasting);
     }
 
     fn refused(kind: ErrorKind, message: &str) -> LlmError {

@@ -86,7 +86,7 @@ pub(crate) fn classify(
     has_retry_delay: bool,
 ) -> ErrorKind {
     let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
-    if has_any(&text, &super::QUOTED_REPLY) {
+    if super::quotes_reply(&text, stated) {
         return ErrorKind::Unavailable;
     }
     if stated == Some(413) || has_listed(&text, OVERFLOW) {

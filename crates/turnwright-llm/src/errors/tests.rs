@@ -445,6 +445,22 @@ fn what_the_model_has_written_is_no_message_of_the_server() {
     }
 }
 
+/// A server that refuses a request may quote the conversation, which is about these errors here.
+#[test]
+fn a_refusal_that_quotes_the_conversation_keeps_its_kind() {
+    let quote = "Ollama says: error parsing tool call: raw='{', err=";
+    for (status, message, expected) in [
+        (401, "Incorrect API key provided", ErrorKind::Auth),
+        (402, "Insufficient credits", ErrorKind::Quota),
+        (413, "Too large", ErrorKind::ContextOverflow { limit: None, used: None }),
+        (422, "Input should be a valid string", ErrorKind::BadRequest),
+        (429, "Slow down", ErrorKind::RateLimit),
+    ] {
+        let body = json!({ "error": { "message": format!("{message}: {quote}") } }).to_string();
+        assert_eq!(kind(status, &body), expected, "{message}");
+    }
+}
+
 /// Gateways wrap what their provider has answered into an error of their own.
 #[test]
 fn a_lasting_failure_is_told_by_its_text_within_a_stream() {

@@ -470,7 +470,7 @@ mod tests {
     fn refused(kind: ErrorKind, message: &str) -> LlmError {
         LlmError::Status {
             host: "h".into(),
-            status: 400,
+            status: if kind == ErrorKind::Unavailable { 500 } else { 400 },
             proxy: None,
             message: message.to_owned(),
             retry_after: None,

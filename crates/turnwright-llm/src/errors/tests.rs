@@ -527,6 +527,11 @@ fn anything_else_is_a_bad_request() {
             r#"{"error":{"message":"litellm.ContentPolicyViolationError: AzureException - {\"error\": {\"message\": \"The encrypted content gAAA could not be verified.\", \"code\": \"invalid_encrypted_content\"}}. content_policy_fallback=None."}}"#,
         ),
         (
+            "litellm PR#39210, Bedrock",
+            403,
+            r#"{"error":{"message":"BedrockException - {\"message\":\"You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.\"}"}}"#,
+        ),
+        (
             "OpenAI",
             404,
             r#"{"error":{"message":"This model is only supported in v1/responses and not in v1/chat/completions.","type":"invalid_request_error","param":"model","code":null}}"#,

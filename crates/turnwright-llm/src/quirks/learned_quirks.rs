@@ -205,7 +205,7 @@ fn patches_for_refusal(
     quirks: &Quirks,
     media: Modalities,
 ) -> Vec<QuirkPatch> {
-    if !matches!(status, 400 | 404 | 415 | 422 | 500) {
+    if !matches!(status, 400 | 403 | 404 | 415 | 422 | 500) {
         return Vec::new();
     }
     let message = message.to_ascii_lowercase();
@@ -282,6 +282,17 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500(
         &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
         |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
+    ),
+    // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
+    rule(
+        &[
+            &["cache_control"],
+            &["cachepoint"],
+            &["cache point"],
+            &["prompt caching"],
+            &["prompt_cache_key"],
+        ],
+        |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
     ),
     rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| QuirkPatch {
         summary: Some(false),
@@ -369,10 +380,6 @@ const LEARNING_RULES: &[LearningRule] = &[
         audio: Some(false),
         ..NONE
     }),
-    rule(&[&["cache_control"], &["prompt_cache_key"]], |_, _| QuirkPatch {
-        cache: Some(CacheHint::Auto),
-        ..NONE
-    }),
     rule(&[&["tool_stream"]], |_, _| QuirkPatch { tool_stream: Some(false), ..NONE }),
     // C.4 #12: some servers require text next to calls, some reject it.
     rule_for_500(
@@ -402,10 +409,13 @@ const LEARNING_RULES: &[LearningRule] = &[
         tool_images: Some(false),
         ..NONE
     }),
-    rule(&[&["content", "string"], &["content", "array"]], |_, quirks| QuirkPatch {
-        cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
-        ..NONE
-    }),
+    rule(
+        &[&["content", "string"], &["content", "array"], &["expected", "string"], &["valid string"]],
+        |_, quirks| QuirkPatch {
+            cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
+            ..NONE
+        },
+    ),
 ];
 
 /// True if a message complains that something is missing, and not that it is there.
@@ -673,18 +683,31 @@ mod tests {
         }
     }
 
+    /// litellm#17479, litellm PR#39210, rig#1673.
     #[test]
-    fn a_server_that_wants_no_list_gets_no_markers_of_the_cache() {
-        let marked = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
-        for message in [
-            "messages.2.content.0.tool_result.content.0.cache_control: cache_control may not be \
-             specified within `tool_result.content`",
-            "tool messages must contain string content",
-            "Input should be a valid string (messages.3.tool.content)",
+    fn a_server_that_takes_no_list_or_no_marker_of_the_cache_gets_none() {
+        let marked = Quirks {
+            cache: CacheHint::Marks,
+            effort: EffortDialect::ReasoningEffort,
+            ..Quirks::default()
+        };
+        for (status, message) in [
+            (
+                400,
+                "messages.2.content.0.tool_result.content.0.cache_control: cache_control may not be \
+                 specified within `tool_result.content`",
+            ),
+            (400, "tool messages must contain string content"),
+            (422, "Input should be a valid string (messages.3.tool.content)"),
+            (400, "Expected string, received array"),
+            (400, "#/messages/0/content/1: extraneous key [cachePoint] is not permitted"),
+            (400, "Cache point cannot be inserted after reasoning block."),
+            (400, "messages.1.content.0.thinking.cache_control: Extra inputs are not permitted"),
+            (403, "You invoked an unsupported model or your request did not allow prompt caching."),
         ] {
-            let patches = patches_for_refusal(400, message, &marked, Modalities::default());
-            let last = patches.last().map(|patch| serde_json::to_string(patch).unwrap());
-            assert_eq!(last.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
+            let patches = patches_for_refusal(status, message, &marked, Modalities::default());
+            let first = patches.first().map(|patch| serde_json::to_string(patch).unwrap());
+            assert_eq!(first.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
         }
     }
 

@@ -227,6 +227,8 @@ const ROWS: &[TableRow] = &[
         "generativelanguage.googleapis.com",
         QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     ),
+    // It has markers of its own, which only its own clients send.
+    host_row("githubcopilot.com", QuirkPatch { cache: Some(CacheHint::Auto), ..NONE }),
     // Its API for OpenAI's clients has no cache (C.4 #21).
     host_row(
         "api.anthropic.com",
@@ -327,6 +329,7 @@ mod tests {
             ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", CacheHint::Marks),
             ("openrouter.ai", "anthropic/claude-haiku-4.5", CacheHint::Marks),
             ("api.anthropic.com", "claude-sonnet-4-5", CacheHint::Auto),
+            ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
             ("localhost", "gpt-5", CacheHint::Auto),
         ] {

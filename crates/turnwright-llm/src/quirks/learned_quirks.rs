@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,9 @@ pub(crate) struct LearnedQuirks {
     /// The number of patches that may still be accepted from errors within streams. These are not
     /// verified by a successful request, so they are limited.
     stream_patches_left: AtomicU32,
+    /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
+    /// read that of others, so the next process asks for it again.
+    has_unreadable_reasoning: AtomicBool,
 }
 
 impl fmt::Debug for LearnedQuirks {
@@ -70,6 +73,7 @@ impl LearnedQuirks {
             profile: Mutex::new(profile),
             save_profile,
             stream_patches_left,
+            has_unreadable_reasoning: AtomicBool::new(false),
         }
     }
 
@@ -139,6 +143,10 @@ impl LearnedQuirks {
             // A refusal in unknown words. Otherwise the image would fail every later request too.
             patches.push(QuirkPatch { images: Some(false), ..QuirkPatch::NONE });
         }
+        let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
+        if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
+            self.has_unreadable_reasoning.store(true, Ordering::Relaxed);
+        }
         // Patches that the user's overrides would undo are useless.
         patches.retain(|patch| refused.with(*patch).with(self.overrides) != *refused);
         patches
@@ -188,8 +196,9 @@ impl LearnedQuirks {
         change(&mut profile);
         let mut now = profile.clone();
         drop(profile);
-        // Often only the reasoning of one conversation is unreadable, as after a change of the key.
-        now.quirks.encrypted = None;
+        if self.has_unreadable_reasoning.load(Ordering::Relaxed) {
+            now.quirks.encrypted = None;
+        }
         if let Some(save_profile) = &self.save_profile {
             save_profile(&now);
         }
@@ -456,25 +465,32 @@ mod tests {
 
     #[test]
     fn reasoning_that_could_not_be_read_is_no_lesson_for_the_next_process() {
-        let saved = Arc::new(Mutex::new(ModelProfile::default()));
-        let copy = Arc::clone(&saved);
-        let save: SaveProfile = Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
-        let learned = LearnedQuirks::new(
-            QuirkPatch::NONE,
-            ModelProfile::default(),
-            QuirkPatch::NONE,
-            Some(save),
-        );
-        let message = "The encrypted content gAAA could not be verified. Reason: Encrypted content \
-                       could not be decrypted or parsed.";
-        let error = refused(ErrorKind::BadRequest, message);
-        let patches =
-            learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
-        learned.record_if_new(patches[0]);
-        let lasting = QuirkPatch { stream_options: Some(false), ..QuirkPatch::NONE };
-        learned.record_if_new(lasting);
-        assert!(!learned.quirks().encrypted);
-        assert_eq!(saved.lock().quirks, lasting);
+        for (message, encrypted) in [
+            (
+                "The encrypted content gAAA could not be verified. Reason: Encrypted content could \
+                 not be decrypted or parsed.",
+                None,
+            ),
+            ("Could not decrypt the provided encrypted_content.", None),
+            ("Encrypted content is not supported with this model.", Some(false)),
+            ("Unknown value: 'reasoning.encrypted_content'", Some(false)),
+        ] {
+            let saved = Arc::new(Mutex::new(ModelProfile::default()));
+            let copy = Arc::clone(&saved);
+            let save: SaveProfile =
+                Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
+            let profile = ModelProfile::default();
+            let learned =
+                LearnedQuirks::new(QuirkPatch::NONE, profile, QuirkPatch::NONE, Some(save));
+            let error = refused(ErrorKind::BadRequest, message);
+            let patches =
+                learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            learned.record_if_new(patches[0]);
+            let lasting = QuirkPatch { stream_options: Some(false), ..QuirkPatch::NONE };
+            learned.record_if_new(lasting);
+            assert!(!learned.quirks().encrypted, "{message}");
+            assert_eq!(saved.lock().quirks, QuirkPatch { encrypted, ..lasting }, "{message}");
+        }
     }
 
     fn refused(kind: ErrorKind, message: &str) -> LlmError {

@@ -3,6 +3,7 @@
 //! on what the model has thought of in its summary; the rest is pure.
 
 use std::collections::HashSet;
+use std::slice;
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
@@ -16,7 +17,7 @@ use turnwright_types::message::{
     Arguments, Message, PromptPart, ToolMessage, UserMessage, render_part,
 };
 use turnwright_types::text;
-use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
+use turnwright_types::token_meter::{media_weight, message_weight, part_weight, text_weight};
 use turnwright_types::update::{PlanEntry, PlanStatus};
 use turnwright_undo::UndoHistory;
 
@@ -64,7 +65,10 @@ impl KeptTail {
         for (newer, message) in messages.iter().skip(1).rev().enumerate() {
             let result = message.as_tool();
             weight += match result {
-                Some(result) => text_weight(&result.text).min(max_result),
+                Some(result) => {
+                    text_weight(&result.text).min(max_result)
+                        + media_weight(slice::from_ref(message))
+                }
                 None => message_weight(message),
             };
             let must_stay = unanswered > 0 && newer <= unanswered || newer < waiting;
@@ -84,8 +88,9 @@ impl KeptTail {
         let kept = &messages[messages.len() - self.count..];
         let (results, others): (Vec<_>, Vec<_>) =
             kept.iter().partition(|message| message.as_tool().is_some());
+        let pictures: u64 = results.iter().map(|result| media_weight(slice::from_ref(*result))).sum();
         let taken: u64 = others.iter().map(|message| message_weight(message)).sum();
-        let share = room.saturating_sub(taken).checked_div(results.len() as u64);
+        let share = room.saturating_sub(taken + pictures).checked_div(results.len() as u64);
         let max_result = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
         self.max_result = self.max_result.max(max_result);
     }
@@ -479,6 +484,24 @@ mod tests {
         compact(&mut messages, prompt("all"), tail.count, tail.max_result);
         assert_eq!(messages.len(), 4);
         assert!(messages[2..].iter().all(|message| message_weight(message) < 500));
+    }
+
+    #[test]
+    fn pictures_of_results_take_room_like_words() {
+        let mut picture = result(100);
+        let Message::Tool(tool) = Arc::make_mut(&mut picture) else { panic!("no result") };
+        tool.images.push(Media { mime: "image/png".to_owned(), data: "AA".into() });
+        let mut messages = vec![prompt("1")];
+        for _ in 0..20 {
+            messages.extend([answer("a", 1), Arc::clone(&picture)]);
+        }
+        messages.push(answer("b", 0));
+        // The two newest pictures with their calls, and what was said last.
+        let chosen = KeptTail::choose(&messages, &limits(10_000));
+        assert_eq!(chosen.count, 5);
+        let mut tail = KeptTail { max_result: 400, ..chosen };
+        tail.widen(&messages, 12_000);
+        assert!((1_900..2_000).contains(&tail.max_result), "{tail:?}");
     }
 
     #[test]

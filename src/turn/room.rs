@@ -22,7 +22,7 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage, UserMessage};
+use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::patience::timeout;
 use turnwright_types::token_meter::{
     CountFinding, LearnedWindow, TokenMeter, message_weight, part_weight, text_weight,
@@ -222,11 +222,11 @@ impl Turn {
         }
     }
 
-    /// The tokens of the prompt that waits for its answer, without the context that comes with it.
+    /// The tokens of the prompt that waits for its answer, without the context that a summary takes from it.
     pub(super) fn prompt_tokens(&self) -> u64 {
         let message = self.history.messages.get(self.prompt.index);
         let prompt = message.and_then(|message| message.as_user());
-        let own = prompt.into_iter().flat_map(UserMessage::own_parts);
+        let own = prompt.into_iter().flat_map(handoff::lasting_parts);
         self.history.meter.tokens(own.map(part_weight).sum())
     }
 
@@ -518,7 +518,7 @@ fn is_prunable(message: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall};
+    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall, UserMessage};
 
     /// A call of a tool with its result of this length. Calls of the same name are equal.
     fn step(messages: &mut Vec<Arc<Message>>, tool: &str, length: usize) {

@@ -21,6 +21,8 @@ use turnwright_types::token_meter::{media_weight, message_weight, part_weight, t
 use turnwright_types::update::{PlanEntry, PlanStatus};
 use turnwright_undo::UndoHistory;
 
+/// The start of the text of a command or skill that a prompt runs.
+pub(crate) const COMMAND_HEAD: &str = "The user has run the ";
 /// The first line of a part with something that the user has said.
 const USER_HEAD: &str = "The user said earlier:\n";
 /// The first line of the part with the summary.
@@ -148,9 +150,18 @@ pub(in crate::turn) fn replacement(
     UserMessage::new(parts)
 }
 
-/// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
+/// Returns what goes on as it is of a prompt that waits for its answer: what the user has written or attached, and the
+/// text of the command that it runs.
+pub(super) fn lasting_parts(prompt: &UserMessage) -> impl Iterator<Item = &PromptPart> {
+    prompt.parts.iter().filter(|part| match part {
+        PromptPart::Context(text) => text.starts_with(COMMAND_HEAD),
+        _ => true,
+    })
+}
+
+/// The same with as many pictures and recordings as have this weight.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
-    let kept = prompt.own_parts().map(|part| {
+    let kept = lasting_parts(prompt).map(|part| {
         let Some(note) = left_out_note(part) else { return part.clone() };
         match media.checked_sub(part_weight(part)) {
             Some(left) => {
@@ -199,10 +210,11 @@ pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = 
 }
 
 /// The context that came with the first prompt: folders, project instructions. Its mode and its date are left
-/// out, because they may have changed.
+/// out, because they may have changed, and so is a command, which is not to be run again in a later turn.
 fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
-    let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
+    let heads =
+        [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE, COMMAND_HEAD];
     let own = context_parts(first).filter(|text| !heads.iter().any(|head| text.starts_with(head)));
     let mut left = limit;
     let mut parts = Vec::new();
@@ -580,6 +592,30 @@ mod tests {
         let text = new.render();
         assert!(text.contains("word word") && text.contains("are left out here"), "{text}");
         assert!(new.parts.iter().all(|part| matches!(part, PromptPart::Context(_))));
+    }
+
+    #[test]
+    fn the_text_of_a_command_lasts_as_long_as_its_prompt_waits() {
+        let mut open = UserMessage::text("/deploy staging");
+        let text = format!("{COMMAND_HEAD}command `/deploy`. Ask before each step.\n");
+        open.parts.extend(["Mode: ask\n".to_owned(), text].map(PromptPart::Context));
+        let open = Arc::new(Message::User(open));
+        let mut messages = vec![prompt("hi"), answer("a", 0), Arc::clone(&open)];
+        // Twice in the turn of the command, then in a later one.
+        for (at, expected) in [(Some(2), 1), (Some(0), 1), (None, 0)] {
+            let new = replacement(&messages, &limits(1_000), at, Some("So far."), "Mode: ask");
+            let text = new.render();
+            assert_eq!(text.matches("Ask before each step.").count(), expected, "{text}");
+            assert!(text.contains("/deploy staging"), "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
+        // The first prompt of a conversation is no different.
+        for (at, expected) in [(Some(0), 1), (None, 0)] {
+            let only = slice::from_ref(&open);
+            let new = replacement(only, &limits(1_000), at, Some("So far."), "Mode: ask");
+            let count = new.render().matches("Ask before each step.").count();
+            assert_eq!(count, expected, "{new:?}");
+        }
     }
 
     fn read(arguments: serde_json::Value) -> Arc<Message> {

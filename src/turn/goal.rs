@@ -139,6 +139,18 @@ impl Turn {
         }
     }
 
+    /// Tells the model its goal again, because a summary has taken the place of what it was told.
+    pub(super) fn repeat_goal(&mut self) {
+        let goal = self.goal.as_ref().filter(|goal| goal.state.status == GoalStatus::Active);
+        let text = goal.map(|goal| match goal.state.last_missing.as_slice() {
+            [] => beginning(&goal.state),
+            _ => continuation(&goal.state),
+        });
+        if let Some(text) = text {
+            self.push_outside_context(&text);
+        }
+    }
+
     /// Ends a slice. Returns the step that follows from it; `None` if the turn may end as any other.
     pub(super) async fn goal_step(&mut self) -> Option<TurnStep> {
         let mut goal = self.goal.take()?;

@@ -188,6 +188,7 @@ impl Turn {
             // summary stands for, all that is left belongs to it.
             let own = messages - self.prompt.first_message;
             self.prompt.first_message = self.history.messages.len() - own.min(kept);
+            self.repeat_goal();
         }
         self.room.is_compacted = true;
         compacted

@@ -157,9 +157,10 @@ impl Compactor<'_> {
                 return CompactionOutcome::Failed(error);
             }
         };
-        let facts = handoff::gather_facts(self.conversation, &self.history.messages[..old]).await;
+        let (old, kept) = self.history.messages.split_at(old);
+        let facts = handoff::gather_facts(self.conversation, old, kept).await;
         let replacement = handoff::replacement(
-            &self.history.messages[..old],
+            old,
             &limits,
             self.prompt,
             summary.as_deref(),

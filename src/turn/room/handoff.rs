@@ -306,8 +306,12 @@ const MAX_ERROR_BYTES: usize = 300;
 const READ_TOOL: &str = "read_file";
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
-/// longer gets.
-pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message>]) -> String {
+/// longer gets, and `kept` those after them.
+pub(super) async fn gather_facts(
+    conversation: &Conversation,
+    old: &[Arc<Message>],
+    kept: &[Arc<Message>],
+) -> String {
     let (entries, changed, turns) = stored_facts(conversation).await;
     let env = &conversation.env;
     let mut text = date_line() + &conversation.mode_line();
@@ -321,7 +325,7 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
         text.push('\n');
     }
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
-    for error in open_errors(old) {
+    for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
     }
@@ -418,11 +422,12 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
         .collect()
 }
 
-/// The newest failed results that no later call of the same tool has made good.
-fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
+/// The newest failed results that the model no longer gets, and no later call of the same tool has made good.
+fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a ToolMessage> {
     let newest = old.iter().rev().filter_map(|message| message.as_tool()).take(NEWEST_RESULTS);
     // A result that comes after counts instead of those of the same tool before.
-    let mut known = HashSet::new();
+    let later = kept.iter().filter_map(|message| message.as_tool());
+    let mut known: HashSet<_> = later.map(|result| &result.name).collect();
     newest.filter(|result| known.insert(&result.name) && !result.ok).collect()
 }
 
@@ -648,11 +653,22 @@ mod tests {
 
     #[test]
     fn an_error_is_open_until_the_tool_succeeds() {
-        let open = |results: &[Arc<Message>]| {
-            open_errors(results).iter().map(|error| error.name.clone()).collect::<Vec<_>>()
+        let table: [(&[bool], &[bool], usize); 4] = [
+            (&[false, false], &[], 1),
+            (&[false, true], &[], 0),
+            (&[true, false], &[], 1),
+            // The model still has the result that comes after.
+            (&[false], &[true], 0),
+        ];
+        let results = |all: &[bool]| -> Vec<_> {
+            all.iter().map(|ok| named_result("exec", *ok)).collect()
         };
-        assert_eq!(open(&[named_result("exec", false), named_result("exec", false)]), ["exec"]);
-        assert!(open(&[named_result("exec", false), named_result("exec", true)]).is_empty());
-        assert_eq!(open(&[named_result("exec", true), named_result("exec", false)]), ["exec"]);
+        for (earlier, later, expected) in table {
+            let old = results(earlier);
+            let kept = results(later);
+            let open = open_errors(&old, &kept);
+            assert_eq!(open.len(), expected, "{open:?}");
+            assert!(open.iter().all(|error| error.name == "exec"));
+        }
     }
 }

@@ -28,7 +28,7 @@ use turnwright_types::token_meter::{
     CountFinding, LearnedWindow, TokenMeter, message_weight, part_weight, text_weight,
 };
 
-use budget::WindowBudget;
+use budget::{WindowBudget, window_beside_answer};
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -295,7 +295,12 @@ impl Turn {
             && self.room.overflows == 0
         {
             model.record_window(limit.max(least));
-            meter.calibrate(weight, used.unwrap_or(limit));
+            match window_beside_answer(limit, model.max_output(), meter.tokens(weight)) {
+                Some(left) => {
+                    self.history.learned_window.refuse(model.name(), left.max(least));
+                }
+                None => meter.calibrate(weight, used.unwrap_or(limit)),
+            }
             return;
         }
         // One such refusal proves nothing against what the user has set or the server has told.

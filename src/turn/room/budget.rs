@@ -63,6 +63,19 @@ impl WindowBudget {
     }
 }
 
+/// The window that remains if a server has refused a request of `sent` tokens because it adds the longest answer to it.
+/// `None` if the request itself may have been too long, or enough is kept free for the answer anyway.
+pub(super) fn window_beside_answer(
+    window: u64,
+    max_output: Option<u64>,
+    sent: u64,
+) -> Option<u64> {
+    let reserved = WindowBudget::new(window, max_output, 0).reserved;
+    let answer = max_output.filter(|answer| *answer > reserved)?;
+    let left = window.checked_sub(answer)?;
+    (left / 2..window / 10 * 9).contains(&sent).then_some(left).filter(|left| *left > 0)
+}
+
 /// How the room after a compaction is shared, as weights (see `token_meter`). Together no more than
 /// `WindowBudget::compacted_room`.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +124,25 @@ mod tests {
         ];
         for (window, max_output, usable) in table {
             assert_eq!(WindowBudget::new(window, max_output, 0).usable, usable, "{window}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_longer_than_what_is_kept_free_takes_room_of_the_request() {
+        let table = [
+            (200_000, Some(64_000), 140_000, Some(136_000)),
+            (32_000, Some(16_000), 17_000, Some(16_000)),
+            // The request itself is too long, or something else is.
+            (200_000, Some(64_000), 195_000, None),
+            (200_000, Some(64_000), 5_000, None),
+            (200_000, Some(8_000), 170_000, None),
+            (200_000, None, 170_000, None),
+            (32_000, Some(32_000), 5_000, None),
+            (32_000, Some(64_000), 5_000, None),
+        ];
+        for (window, max_output, sent, expected) in table {
+            let left = window_beside_answer(window, max_output, sent);
+            assert_eq!(left, expected, "{window} {max_output:?} {sent}");
         }
     }
 

@@ -324,6 +324,8 @@ pub(super) async fn gather_facts(
         text.push_str(&env.jobs.describe());
         text.push('\n');
     }
+    let helpers = env.helpers.in_background();
+    list("Helpers at work in the background, whose answers you get: ", &helpers, &mut text);
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
     for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);

@@ -209,6 +209,26 @@ fn a_compaction_that_fails_changes_nothing_and_says_why() {
     assert_eq!(agent.model_transcript(2), ["user alpha", "assistant One.", "user beta"]);
 }
 
+#[test]
+fn a_summary_that_is_cut_off_is_asked_for_once_more_with_fewer_words() {
+    let cut = json!([{ "text": "# Goal\nKeep" }, { "finish": "length" }]);
+    for (again, expected) in [
+        (says("Keep b.txt as it is."), "Keep b.txt as it is."),
+        (cut.clone(), "[The summary was cut off here.]"),
+    ] {
+        let script = json!([says("One."), cut, again, says("Two.")]);
+        let mut agent = TestAgent::builder().model(script).start();
+        for prompt in ["alpha", "/compact", "beta"] {
+            assert_eq!(agent.turn(prompt), "end_turn", "{prompt}");
+        }
+        let requests = agent.model().requests();
+        assert_eq!(requests.len(), 4);
+        assert!(requests[1..3].iter().all(|request| is_summary_request(&request.body)));
+        let last = text(&requests[3].body);
+        assert!(last.contains(expected), "{last}");
+    }
+}
+
 /// What each server says about a request that is too long for a window of 32 000 tokens.
 const DIALECTS: &[(u16, &str)] = &[
     (

@@ -282,7 +282,7 @@ impl Compactor<'_> {
             let checked = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
                     self.record_usage(&reply);
-                    // What comes next is at its end.
+                    // Its end says what comes next.
                     let is_cut = reply.end == EndReason::Length && !summary.trim().is_empty();
                     if is_cut && !std::mem::replace(&mut is_shorter, true) {
                         tokens /= SHORTER;

@@ -340,7 +340,8 @@ fn after_a_summary_in_the_middle_of_the_work_the_model_is_told_its_goal_again() 
         "This model's maximum context length is 32000 tokens. However, your messages resulted in \
          35000 tokens." });
     let replies = json!([
-        writes("b.txt", "x\n"),
+        // So long that nothing before it is kept beside the summary.
+        writes("b.txt", &"x\n".repeat(4_000)),
         [{ "status": 400, "body": { "error": full } }],
         says("A summary."),
         writes("a.txt", "good\n"),

@@ -295,7 +295,7 @@ impl Turn {
             && self.room.overflows == 0
         {
             model.record_window(limit.max(least));
-            match window_beside_answer(limit, model.max_output(), meter.tokens(weight)) {
+            match window_beside_answer(limit, model.max_output(), meter.tokens(weight), used) {
                 Some(left) => {
                     self.history.learned_window.refuse(model.name(), left.max(least));
                 }

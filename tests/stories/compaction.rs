@@ -214,10 +214,12 @@ fn a_summary_that_is_cut_off_is_asked_for_once_more_with_fewer_words() {
     let cut = json!([{ "text": "# Goal\nKeep" }, { "finish": "length" }]);
     for (again, expected) in [
         (says("Keep b.txt as it is."), "Keep b.txt as it is."),
-        (cut.clone(), "[The summary was cut off here.]"),
+        (cut.clone(), "Keep\\n[The summary was cut off here.]"),
+        // The first one is better than none.
+        (says(""), "Keep\\n[The summary was cut off here.]"),
     ] {
         let script = json!([says("One."), cut, again, says("Two.")]);
-        let mut agent = TestAgent::builder().model(script).start();
+        let mut agent = TestAgent::builder().model(script).capabilities(with_compactions()).start();
         for prompt in ["alpha", "/compact", "beta"] {
             assert_eq!(agent.turn(prompt), "end_turn", "{prompt}");
         }
@@ -226,6 +228,9 @@ fn a_summary_that_is_cut_off_is_asked_for_once_more_with_fewer_words() {
         assert!(requests[1..3].iter().all(|request| is_summary_request(&request.body)));
         let last = text(&requests[3].body);
         assert!(last.contains(expected), "{last}");
+        // The last update replaces what was shown of both.
+        let shown = agent.updates_of("compaction_update").pop().unwrap()["summary"].to_string();
+        assert!(shown.contains(expected) && shown.matches("Keep").count() == 1, "{shown}");
     }
 }
 
@@ -310,7 +315,7 @@ fn a_server_that_adds_the_longest_answer_to_a_request_refuses_only_one() {
     let model = "[providers.p.model.m]\nwindow = 32000\nmax_output = 16000";
     let settings = format!("model = 'p/m'\n{}", provider.section("p", model));
     let mut agent = configured(&settings).start();
-    for number in 0..12 {
+    for number in 0..16 {
         let prompt = long_prompt(&format!("Read part {number}:"), 2_000);
         assert_eq!(agent.turn(&prompt), "end_turn", "{number}");
     }

@@ -43,7 +43,7 @@ const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// A summary that reaches the limit of an answer is asked for again with this part of the words.
 const SHORTER: u64 = 3;
-/// The end of a summary that has reached it again.
+/// The end of a summary that has reached it.
 const SUMMARY_WAS_CUT: &str = "\n[The summary was cut off here.]";
 /// A shorter text before calls is no summary, but tells what the model is about to do.
 const MIN_BYTES_BEFORE_CALLS: usize = 400;
@@ -165,13 +165,8 @@ impl Compactor<'_> {
         };
         let (old, kept) = self.history.messages.split_at(old);
         let facts = handoff::gather_facts(self.conversation, old, kept).await;
-        let replacement = handoff::replacement(
-            old,
-            &limits,
-            self.prompt,
-            summary.as_deref(),
-            &facts,
-        );
+        let replacement =
+            handoff::replacement(old, &limits, self.prompt, summary.as_deref(), &facts);
         let replacement = Arc::new(Message::User(replacement));
         let room = meter.weight(budget.compacted_room());
         tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
@@ -269,32 +264,35 @@ impl Compactor<'_> {
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
         let is_compacted = handoff::is_compacted(&self.history.messages);
-        let mut tokens = budget.summary_tokens();
+        // A word has at most two tokens in most languages.
+        let mut words = (budget.summary_tokens() / 2).min(MAX_SUMMARY_WORDS);
         let mut room = budget.summary_room();
-        let mut is_shorter = false;
+        let mut cut_off = None;
         let mut failures = 0;
         let mut attempts = 1;
         let is_asked_for = matches!(reason, CompactionReason::Asked(_));
         let name = self.selection.model.name().to_owned();
         loop {
-            let request = self.request(room, summary_request(reason, is_compacted, tokens), &tools);
+            let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
             let asking = self.ask(id, &request);
+            let mut is_cut = false;
             let checked = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
                     self.record_usage(&reply);
-                    // Its end says what comes next.
-                    let is_cut = reply.end == EndReason::Length && !summary.trim().is_empty();
-                    if is_cut && !std::mem::replace(&mut is_shorter, true) {
-                        tokens /= SHORTER;
-                        continue;
-                    }
+                    is_cut = reply.end == EndReason::Length;
                     checked_summary(self.selection.model.host(), summary, reply)
                 }
                 Err(error) => Err(error),
             };
-            let error = match checked {
-                Ok(summary) => return Some(Ok(summary)),
-                Err(error) => error,
+            let error = match (checked, cut_off.take()) {
+                // The end, which says what comes next, is missing.
+                (Ok(summary), None) if is_cut => {
+                    cut_off = Some(summary);
+                    words /= SHORTER;
+                    continue;
+                }
+                (Ok(summary), _) | (Err(_), Some(summary)) => return Some(Ok(summary)),
+                (Err(error), None) => error,
             };
             let kind = error.kind();
             if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
@@ -404,14 +402,8 @@ fn what_was_done(has_summary: bool, is_only_prompt: bool) -> &'static str {
     }
 }
 
-/// The request for a summary of at most this many tokens, as a message of the user.
-fn summary_request(
-    reason: CompactionReason<'_>,
-    is_compacted: bool,
-    summary_tokens: u64,
-) -> UserMessage {
-    // A word has at most two tokens in most languages.
-    let words = (summary_tokens / 2).min(MAX_SUMMARY_WORDS);
+/// The request for a summary of at most this many words, as a message of the user.
+fn summary_request(reason: CompactionReason<'_>, is_compacted: bool, words: u64) -> UserMessage {
     let request =
         if words < MIN_WORDS_WITH_HEADINGS { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
     let mut text = request.trim_end().replace(MAX_WORDS_PLACEHOLDER, &words.to_string());

@@ -328,6 +328,15 @@ impl HelperSet {
         }
     }
 
+    /// The titles of the helpers that wait or work in the background, sorted.
+    pub(crate) fn in_background(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let helpers = state.running.values().filter(|helper| helper.started.in_background);
+        let mut titles: Vec<_> = helpers.map(|helper| helper.started.title.clone()).collect();
+        titles.sort();
+        titles
+    }
+
     /// Notes that a helper has ended. Returns its conversation in the client.
     pub(crate) fn remove(&self, session: &SessionId) -> Option<Box<dyn HelperView>> {
         self.state.lock().running.remove(session)?.shown

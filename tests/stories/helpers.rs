@@ -260,6 +260,25 @@ fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
     );
 }
 
+#[test]
+fn after_a_summary_the_model_knows_which_helpers_are_in_the_background() {
+    let task = json!({ "description": "look", "prompt": "the task", "background": true });
+    let replies = json!([
+        [call("agent", &task)],
+        says("Started."),
+        says("A summary."),
+        says("It goes on."),
+        when("the task", hangs()),
+    ]);
+    let mut agent = helpers(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert_eq!(agent.turn("What now?"), "end_turn");
+    let last = agent.model_request(agent.model().requests().len() - 1)["messages"].to_string();
+    assert!(last.contains("in the background, whose answers you get: general: look"), "{last}");
+}
+
 /// Starts a turn with a helper in the background that reads a file of the editor and then writes `a`.
 /// Returns the request for that file, too.
 fn writes_in_background(replies: &[Value]) -> (TestAgent, Value, Value) {

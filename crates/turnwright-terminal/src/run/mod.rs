@@ -83,6 +83,11 @@ impl TerminalRun {
         Ok(TerminalRun { options, traits, task })
     }
 
+    /// Returns true if the session ends with its only turn.
+    pub fn has_one_turn(&self) -> bool {
+        matches!(self.task, RunTask::Turn(..))
+    }
+
     /// Starts the agent, which `serve` runs until the token ends it, and works in the session of the plan.
     pub fn start(
         self,

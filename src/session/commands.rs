@@ -225,7 +225,7 @@ pub(super) fn typed_text(prompt: &UserMessage) -> String {
                 goes_on = false;
             }
             PromptPart::Link { uri, .. } | PromptPart::Resource { uri, .. }
-                if typed.ends_with(' ') =>
+                if typed.ends_with(' ') && takes_words(&typed) =>
             {
                 typed.push_str(&mentioned(uri));
                 goes_on = true;
@@ -236,6 +236,11 @@ pub(super) fn typed_text(prompt: &UserMessage) -> String {
         }
     }
     typed
+}
+
+/// Returns false for a built-in command that takes no words: what is behind it can only be attached.
+fn takes_words(typed: &str) -> bool {
+    find(typed).is_none_or(|(command, _)| !matches!(command.argument, Refused))
 }
 
 /// A mentioned file as one word: its path, or else its address.
@@ -415,7 +420,8 @@ mod tests {
                 "/review https://h/x",
             ),
             // These are attached by the editor.
-            (vec![text("/clear"), file("file:///ws/open.rs")], "/clear"),
+            (vec![text("/goal"), file("file:///ws/open.rs")], "/goal"),
+            (vec![text("/clear "), file("file:///ws/open.rs")], "/clear "),
             (vec![text("/goal x"), text(" --check y")], "/goal x"),
             (vec![text("/goal x "), file("file:///ws/a"), text("--check y")], "/goal x /ws/a"),
         ];

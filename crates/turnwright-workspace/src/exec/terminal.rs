@@ -37,7 +37,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum length of a terminal's name, in characters.
 const MAX_LABEL_CHARS: usize = 200;
 /// The punctuation that means nothing to a shell, wherever it stands in a word.
-const PLAIN_PUNCTUATION: &str = "_-./:,@+";
+const PLAIN_PUNCTUATION: &str = "_-./:,@+%";
 /// How far the wide forms of the punctuation of ASCII are behind it in Unicode.
 const WIDE_FORMS: u32 = 0xfee0;
 /// The size of one input frame.
@@ -388,18 +388,18 @@ impl RunningCommand for TerminalRun {
 }
 
 /// A command as the name of its terminal: in one line, without hidden characters, and not too long. Some editors have a
-/// shell read it, which would run parts of it outside of the sandbox. The card has the command as it is.
+/// shell read it, with or without quotes around it, which would run parts of it outside of the sandbox: so most
+/// punctuation is wide. The raw input of the card has the command as it is.
 fn label(command: &str) -> String {
-    let name: String = escape_hidden_line(command.trim()).chars().map(inert).collect();
-    text::clip(name, MAX_LABEL_CHARS)
-}
-
-/// A character as it looks, or nearly so, and without a meaning to a shell: the wide form of most punctuation.
-fn inert(char: char) -> char {
-    if !char.is_ascii_punctuation() || PLAIN_PUNCTUATION.contains(char) {
-        return char;
+    let mut name = String::new();
+    for char in escape_hidden_line(command.trim()).chars() {
+        // At the start of a word, zsh looks for a program behind it.
+        let is_inner_equals = char == '=' && name.ends_with(char::is_alphanumeric);
+        let is_plain = !char.is_ascii_punctuation() || PLAIN_PUNCTUATION.contains(char);
+        let wide = char::from_u32(u32::from(char) + WIDE_FORMS).unwrap_or(char);
+        name.push(if is_plain || is_inner_equals { char } else { wide });
     }
-    char::from_u32(u32::from(char) + WIDE_FORMS).unwrap_or(char)
+    text::clip(name, MAX_LABEL_CHARS)
 }
 
 /// Completes the pending request. Waits for ever if there is none.
@@ -461,11 +461,12 @@ mod tests {
             ("npm test && rm -rf x", "npm test ＆＆ rm -rf x"),
             ("echo \"$(id)\"", "echo ＂＄（id）＂"),
             ("a\nb", "a＼nb"),
+            ("A=1 date --utc +%s =b", "A=1 date --utc +%s ＝b"),
         ];
         for (command, expected) in table {
             assert_eq!(label(command), expected, "{command}");
         }
-        for char in ";&|<>()$`\\\"'*?[]{}#~!^%=\n\t".chars() {
+        for char in ";&|<>()$`\\\"'*?[]{}#~!^=\n\t".chars() {
             assert!(!label(&format!("a {char}b")).contains(char), "{char:?}");
         }
     }

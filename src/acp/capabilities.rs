@@ -67,6 +67,10 @@ pub(super) enum LoginSupport {
     Meta,
 }
 
+/// The names of clients that ask for a kind of answer and send the last one of it. The second one gives no name in most
+/// of its versions.
+const LAST_OF_A_KIND: [&str; 2] = ["CodeCompanion.nvim", "avante.nvim"];
+
 /// Reads the client's capabilities from the parameters of `initialize`.
 ///
 /// # Errors
@@ -86,11 +90,11 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     })
 }
 
-/// Returns true if the client is known to show the names of answers. Two for Neovim ask for a kind and send the last
-/// answer of it; one of them does not say who it is.
+/// Returns true if the client is known to show the names of answers. Another order of the answers would not help the
+/// others: the keys of Zed and many clients without a user send the first answer of a kind.
 fn names_answers(params: &Value) -> bool {
     let name = params.pointer("/clientInfo/name").and_then(Value::as_str);
-    name.is_some_and(|name| !name.eq_ignore_ascii_case("CodeCompanion.nvim"))
+    name.is_some_and(|name| !LAST_OF_A_KIND.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.

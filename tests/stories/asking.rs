@@ -254,7 +254,8 @@ fn a_client_that_may_answer_by_the_kind_of_an_answer_gets_none_for_all_commands(
     if !turnwright_sandbox::can_confine() {
         return;
     }
-    for info in [json!({ "name": "CodeCompanion.nvim", "version": "1.0.0" }), Value::Null] {
+    let named = |name: &str| json!({ "name": name, "version": "1.0.0" });
+    for info in [named("CodeCompanion.nvim"), named("avante.nvim"), Value::Null] {
         let mut agent = TestAgent::builder().spawn();
         agent.call("initialize", &json!({ "protocolVersion": 1, "clientInfo": info }));
         agent.session = agent.new_session();

@@ -253,3 +253,23 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
     agent.turn_text("/permissions forget");
     ask_and_answer(&mut agent, runs("mkdir c"), "reject_once");
 }
+
+#[test]
+fn a_client_that_may_answer_by_the_kind_of_an_answer_gets_none_for_all_commands() {
+    if !turnwright_sandbox::can_confine() {
+        return;
+    }
+    let named = |name: &str| json!({ "name": name, "version": "1.0.0" });
+    for info in [named("CodeCompanion.nvim"), named("avante.nvim"), Value::Null] {
+        let mut agent = TestAgent::builder().spawn();
+        agent.call("initialize", &json!({ "protocolVersion": 1, "clientInfo": info }));
+        agent.session = agent.new_session();
+        let question = ask_and_answer(&mut agent, runs("touch a"), "allow_always");
+        let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["allow_once", "allow_always", "reject_once", "reject_always"], "{info}");
+        let call = calls("exec", &json!({ "command": "touch b", "escalate": "network" }));
+        let question = ask_and_answer(&mut agent, call, "reject_once");
+        let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
+        assert!(!ids.iter().any(|id| id == "allow_always_for_all"), "{info}: {ids:?}");
+    }
+}

@@ -419,7 +419,12 @@ const LEARNING_RULES: &[LearningRule] = &[
         ..NONE
     }),
     rule(
-        &[&["content", "string"], &["content", "array"], &["expected", "string"], &["valid string"]],
+        &[
+            &["content", "string"],
+            &["content", "array"],
+            &["expected", "string"],
+            &["valid string"],
+        ],
         |_, quirks| QuirkPatch {
             cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
             ..NONE
@@ -520,7 +525,8 @@ mod tests {
         ] {
             let error = refused(ErrorKind::Unavailable, message);
             let images = Modalities { images: true, audio: false };
-            let patches = learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
+            let patches =
+                learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
             assert_eq!(patches, [], "{message}");
         }
     }

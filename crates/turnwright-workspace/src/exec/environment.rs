@@ -18,9 +18,16 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
-/// options of programs, programs that they start and libraries that they load, and colours even in a pipe, which
-/// some editors set for their own terminals. `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
+/// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
+/// some editors set for their own terminals, and how editors run themselves and attach their debuggers.
+/// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
+
+/// Variables that npm sets for a program that it starts, as `npx` has started this one. Each `npm` and `npx` of a
+/// command would take them for the user's settings, and nvm does not work with them.
+const NPM_NAMES: &str = include_str!("environment/npm_names.txt");
+/// The variable that is set only if npm has set the others. Without it they are the user's.
+const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
@@ -124,6 +131,10 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     !is_secret && !changes_meaning && !is_terminal
 }
 
+fn is_of_npm(name: &OsStr) -> bool {
+    text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
+}
+
 /// `known` are the names for silent commands.
 fn is_for_silent_commands(name: &OsStr, known: &[&str]) -> bool {
     if NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0)) {
@@ -151,8 +162,10 @@ impl Environment {
         secrets: &[&str],
     ) -> Environment {
         let mut kept: Vec<_> = variables.into_iter().collect();
+        let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
         kept.retain(|(name, value)| {
             is_harmless(name, value, secrets)
+                && !(is_started_by_npm && is_of_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
         kept.extend(
@@ -369,7 +382,8 @@ mod tests {
                     GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 GIT_CONFIG_PARAMETERS \
                     GIT_CONFIG_GLOBAL GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND \
                     GIT_TRACE GIT_TRACE2_EVENT GIT_INDEX_FILE LD_PRELOAD LD_AUDIT BASH_FUNC_cd%% \
-                    FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY";
+                    FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY \
+                    ELECTRON_RUN_AS_NODE VSCODE_INSPECTOR_OPTIONS VIMRUNTIME";
         let stays = "PATH HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
                      GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
         let all = format!("{gone} {stays}");
@@ -381,5 +395,22 @@ mod tests {
         assert!(left.is_empty(), "{left:?}");
         let missing: Vec<_> = stays.split(' ').filter(|name| !has(name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn npm_that_has_started_the_agent_sets_nothing_for_commands() {
+        let names = |variables: &[&str]| {
+            let given = variables.iter().map(|name| (name.into(), "x".into()));
+            let environment = Environment::scrubbed(given, &[]);
+            let kept = variables.iter().filter(|name| environment.get(name).is_some());
+            kept.copied().collect::<Vec<_>>().join(" ")
+        };
+        let own = ["npm_config_prefix", "npm_config_yes", "npm_config_registry", "NPM_CONFIG_PREFIX"];
+        assert_eq!(names(&own), own.join(" "), "without npm they are the user's");
+        let of_npm = ["npm_lifecycle_event", "npm_command", "INIT_CWD", "npm_config_local_prefix"];
+        let all = [&own[..], &of_npm].concat();
+        if cfg!(not(windows)) {
+            assert_eq!(names(&all), "npm_config_registry NPM_CONFIG_PREFIX");
+        }
     }
 }

@@ -84,10 +84,7 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         // whatever they say (R-INIT-14).
         return Ok(newer_caps(params));
     }
-    Ok(ClientCaps {
-        names_answers: names_answers(params),
-        ..v1_caps(&request.client_capabilities)
-    })
+    Ok(ClientCaps { names_answers: names_answers(params), ..v1_caps(&request.client_capabilities) })
 }
 
 /// Returns true if the client is known to show the names of answers. Another order of the answers would not help the

@@ -25,8 +25,8 @@ use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
     BufferError, ChoiceKind, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome,
-    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError,
-    TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand,
+    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};

@@ -405,7 +405,8 @@ mod tests {
             let kept = variables.iter().filter(|name| environment.get(name).is_some());
             kept.copied().collect::<Vec<_>>().join(" ")
         };
-        let own = ["npm_config_prefix", "npm_config_yes", "npm_config_registry", "NPM_CONFIG_PREFIX"];
+        let own =
+            ["npm_config_prefix", "npm_config_yes", "npm_config_registry", "NPM_CONFIG_PREFIX"];
         assert_eq!(names(&own), own.join(" "), "without npm they are the user's");
         let of_npm = ["npm_lifecycle_event", "npm_command", "INIT_CWD", "npm_config_local_prefix"];
         let all = [&own[..], &of_npm].concat();

@@ -112,14 +112,20 @@ pub(super) fn parse_list(
                 return Err(UNKNOWN_FOLDER);
             }
         }
-        let word_count: usize = state.commands.iter().map(|command| command.words.len()).sum();
-        if state.commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
-            return Err("it has more than 64 commands or 1024 words");
-        }
+        check_size(&state.commands)?;
         if end == Terminator::EndOfLine {
             return if until.is_empty() { Ok("") } else { Err(INCOMPLETE) };
         }
     }
+}
+
+/// Refuses more commands or words than are judged.
+fn check_size(commands: &[SimpleCommand]) -> Result<(), Ambiguity> {
+    let word_count: usize = commands.iter().map(|command| command.words.len()).sum();
+    if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
+        return Err("it has more than 64 commands or 1024 words");
+    }
+    Ok(())
 }
 
 fn simple_command(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<Terminator, Ambiguity> {
@@ -329,7 +335,11 @@ impl PartialCommand {
                 state.commands.append(&mut parse_nested(simple, &line, dialect, folders, depth)?);
             }
             None => {
-                for command in started_by_find(&simple).into_iter().chain([simple]) {
+                let mut started = started_by_find(&simple);
+                started.push(simple);
+                // `find` may start hundreds of long ones, and there is a copy of each for each folder.
+                check_size(&started)?;
+                for command in started {
                     let copies = folders.iter().map(|folder| SimpleCommand {
                         folder: Some(folder.clone()),
                         ..command.clone()

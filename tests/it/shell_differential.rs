@@ -356,7 +356,7 @@ fn random_line(noise: &mut Noise) -> String {
         line.push_str(noise.pick(FRONT));
         line.push(' ');
     }
-    line.push_str(noise.pick(&["a", "a", "a ", "cd d"]));
+    line.push_str(noise.pick(&["a", "a", "a ", "cd d", "cd d; a"]));
     for _ in 0..=noise.below(7) {
         let token = match noise.below(16) {
             0..=6 => noise.pick(PLAIN),

@@ -132,9 +132,7 @@ pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
 const MAX_FOLDERS: usize = 4;
 
 /// Returns the folders in which a command may run, unless there are none, which means that they are not known.
-pub(super) fn known_folders(
-    folders: &BTreeSet<PathBuf>,
-) -> Result<BTreeSet<PathBuf>, Ambiguity> {
+pub(super) fn known_folders(folders: &BTreeSet<PathBuf>) -> Result<BTreeSet<PathBuf>, Ambiguity> {
     if folders.is_empty() { Err(UNKNOWN_FOLDER) } else { Ok(folders.clone()) }
 }
 

@@ -169,13 +169,25 @@ fn names_of_glyphs_say_which_characters_a_font_has() {
 }
 
 #[test]
+fn the_program_of_a_font_names_glyphs_if_the_font_has_no_encoding() {
+    let program = b"%!PS-AdobeFont-1.0: X\n/Encoding 256 array\ndup 59/comma put\ndup 11 /ff put\n\
+                    dup 99999999999 /a put readonly def\ncurrentfile eexec \xff";
+    let text = text_in_font("a;\\013", |document| {
+        let file = document.add_object(Stream::new(Dictionary::new(), program.to_vec()));
+        let facts = dictionary! { "FontFile" => file };
+        dictionary! { "Encoding" => Object::Null, "FontDescriptor" => facts }
+    });
+    assert_eq!(text, "--- page 1 ---\na,\u{fb00}\n\n");
+}
+
+#[test]
 fn a_map_to_unicode_comes_before_an_encoding_if_it_does_not_unpack_to_too_much() {
-    for (end, expected) in [(9, "你"), (MAX_UNPACKED_BYTES, "A")] {
+    for (end, expected) in [(9, "你B"), (MAX_UNPACKED_BYTES, "AB")] {
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(b"1 beginbfchar <41> <4F60> endbfchar").unwrap();
         packed.write_all(&vec![b' '; end]).unwrap();
         let map = Stream::new(dictionary! { "Filter" => "FlateDecode" }, packed.finish().unwrap());
-        let text = text_in_font("A", |document| {
+        let text = text_in_font("AB", |document| {
             dictionary! { "ToUnicode" => document.add_object(map) }
         });
         assert_eq!(text, format!("--- page 1 ---\n{expected}\n\n"));

@@ -1,16 +1,19 @@
-//! Turns the codes in the strings of a font into text: by its map to Unicode, or else by a predefined encoding and the
-//! names of glyphs that differ from it. (`lopdf` can do that, but its names of glyphs are half a megabyte of code.)
+//! Turns the codes in the strings of a font into text: by a predefined encoding, the names of glyphs that differ from
+//! it, and a map to Unicode. (`lopdf` can do that, but its names of glyphs are half a megabyte of code.)
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, MACINTOSH, SHIFT_JIS, UTF_16BE, WINDOWS_1252};
 use lopdf::content::Content;
 use lopdf::{Dictionary, Document, Object};
 
 use crate::MAX_UNPACKED_BYTES;
 
-/// The most codes of one range in a map to Unicode.
-const MAX_RANGE: usize = 0x1_0000;
+/// The most codes that a map to Unicode defines.
+const MAX_CODES: usize = 0x2_0000;
+/// The most bytes of the text of one code.
+const MAX_CODE_TEXT: usize = 512;
 /// The characters of the standard encoding from A0 to FB.
 const STANDARD: &str = " ¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ�–†‡·�¶•‚„”»…‰�¿�`´ˆ˜¯˘˙¨�˚¸�˝˛ˇ—����������������Æ�ª����ŁØŒº�����æ���ı��łøœß";
 const UNKNOWN: char = '\u{fffd}';
@@ -25,54 +28,50 @@ static GLYPHS: LazyLock<HashMap<&str, char>> = LazyLock::new(|| {
 
 /// The characters of a font.
 pub(super) struct Encoding {
-    /// Decodes whole strings if there are no texts of codes.
+    /// Decodes whole strings of a predefined encoding for Chinese, Japanese or Korean.
     charset: Option<&'static encoding_rs::Encoding>,
     texts: HashMap<u32, String>,
-    /// The number of bytes of the codes that begin with each byte.
-    lengths: Vec<usize>,
+    /// The number of bytes of a code, at least 1.
+    code_length: usize,
 }
 
 impl Encoding {
-    /// Reads the encoding of a font. A map to Unicode comes first, because the codes of font subsets are often
-    /// arbitrary.
+    /// Reads the encoding of a font. Its map to Unicode comes before the names of its glyphs, because the codes of font
+    /// subsets are often arbitrary. The names are for codes that are not in the map: some programs map only a few.
     pub(super) fn new(font: &Dictionary, is_wide: bool, document: &Document) -> Encoding {
-        let declared = font.get_deref(b"Encoding", document).ok();
-        let name = declared.and_then(|object| object.as_name().ok()).unwrap_or_default();
-        let lengths = vec![if is_wide { 2 } else { 1 }; 256];
-        let mut encoding = Encoding { charset: charset(name), texts: HashMap::new(), lengths };
-        if let Ok(stream) = font.get_deref(b"ToUnicode", document).and_then(Object::as_stream) {
-            let map = stream.get_plain_content_with_limit(MAX_UNPACKED_BYTES).unwrap_or_default();
+        let declared = font.get_deref(b"Encoding", document);
+        let name = declared.and_then(Object::as_name).unwrap_or_default();
+        let code_length = if is_wide { 2 } else { 1 };
+        let mut encoding = Encoding { charset: charset(name), texts: HashMap::new(), code_length };
+        if encoding.charset.is_none() {
+            if !is_wide {
+                encoding.read_names(name, font, document);
+            }
+            let map = content(font.get_deref(b"ToUnicode", document));
             encoding.read_map(&map, is_wide && !name.starts_with(b"Identity"));
-        }
-        if encoding.texts.is_empty() && encoding.charset.is_none() && !is_wide {
-            let details = declared.and_then(|object| object.as_dict().ok());
-            encoding.read_names(name, details, document);
         }
         encoding
     }
 
     /// Reads a map to Unicode, which has the syntax of a page's content. The codes of a range have a text each, or the
     /// last character of their only text counts up.
-    fn read_map(&mut self, map: &[u8], has_lengths: bool) {
+    fn read_map(&mut self, map: &[u8], has_length: bool) {
+        let mut left = 0..MAX_CODES;
         for operation in Content::decode_iter(map).map_while(Result::ok) {
             let columns = if operation.operator == "endbfrange" { 3 } else { 2 };
             for row in operation.operands.chunks_exact(columns) {
-                let low = bytes(&row[0]);
-                let start = number(low);
-                let codes = (start..=number(bytes(&row[columns - 2]))).take(MAX_RANGE);
+                let start = number(bytes(&row[0]));
+                let codes = (start..=number(bytes(&row[columns - 2]))).zip(&mut left);
                 match (operation.operator.as_str(), &row[columns - 1]) {
-                    ("endcodespacerange", high) if has_lengths => {
-                        let first_bytes = low.first().zip(bytes(high).first());
-                        for byte in first_bytes.into_iter().flat_map(|(low, high)| *low..=*high) {
-                            self.lengths[usize::from(byte)] = low.len();
-                        }
+                    ("endcodespacerange", high) if has_length => {
+                        self.code_length = bytes(high).len().max(1);
                     }
                     ("endbfrange", Object::Array(texts)) => {
                         let texts = texts.iter().map(|text| utf16(bytes(text), 0));
-                        self.texts.extend(codes.zip(texts));
+                        self.texts.extend(codes.zip(texts).map(|((code, _), text)| (code, text)));
                     }
                     ("endbfchar" | "endbfrange", Object::String(text, _)) => {
-                        self.texts.extend(codes.map(|code| (code, utf16(text, code - start))));
+                        self.texts.extend(codes.map(|(code, _)| (code, utf16(text, code - start))));
                     }
                     _ => {}
                 }
@@ -80,61 +79,70 @@ impl Encoding {
         }
     }
 
-    /// Reads a predefined encoding, and the glyphs that differ from it. A glyph with an unknown name keeps the
-    /// character of the predefined encoding, which is right for many fonts of TeX.
-    fn read_names(&mut self, name: &[u8], details: Option<&Dictionary>, document: &Document) {
-        let own = details.and_then(|details| details.get_deref(b"BaseEncoding", document).ok());
-        let base = own.and_then(|base| base.as_name().ok()).unwrap_or(name);
+    /// Reads a predefined encoding or that of a Type 1 font's program, and the glyphs that differ from it.
+    fn read_names(&mut self, name: &[u8], font: &Dictionary, document: &Document) {
+        let empty = Dictionary::new();
+        let declared = font.get_deref(b"Encoding", document);
+        let details = declared.and_then(Object::as_dict).unwrap_or(&empty);
+        let own = details.get_deref(b"BaseEncoding", document).and_then(Object::as_name);
+        let base = own.unwrap_or(name);
         self.texts.extend((0..=u8::MAX).map(|code| (u32::from(code), predefined(base, code))));
-        let list = details.and_then(|details| details.get_deref(b"Differences", document).ok());
-        let mut code = 0_u32;
-        for item in list.and_then(|list| list.as_array().ok()).into_iter().flatten() {
-            if let Object::Name(glyph) = item {
-                let text = self.texts.entry(code).or_default();
-                match glyph_text(glyph) {
-                    Some(known) => *text = known,
-                    None if text.is_empty() => text.push(UNKNOWN),
-                    None => {}
+        if base.is_empty() {
+            let facts = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
+            let program = content(facts.and_then(|facts| facts.get_deref(b"FontFile", document)));
+            let text = String::from_utf8_lossy(&program).replace('/', " ");
+            let words: Vec<_> = text.split_whitespace().collect();
+            for window in words.windows(4) {
+                if let ["dup", code, glyph, "put"] = window {
+                    self.name_code(code.parse().unwrap_or(u32::MAX), glyph.as_bytes());
                 }
-                code = code.wrapping_add(1);
+            }
+        }
+        let list = details.get_deref(b"Differences", document).and_then(Object::as_array);
+        let mut code = 0_u32;
+        for item in list.into_iter().flatten() {
+            if let Object::Name(glyph) = item {
+                self.name_code(code, glyph);
+                code = code.saturating_add(1);
             } else if let Ok(first) = item.as_i64() {
                 code = u32::try_from(first).unwrap_or(u32::MAX);
             }
         }
     }
 
+    /// Sets the glyph of a code. A glyph with an unknown name keeps the character of the predefined encoding, which is
+    /// right for many fonts of TeX.
+    fn name_code(&mut self, code: u32, glyph: &[u8]) {
+        let Some(text) = self.texts.get_mut(&code) else { return };
+        match glyph_text(glyph) {
+            Some(known) => *text = known,
+            None if text.is_empty() => text.push(UNKNOWN),
+            None => {}
+        }
+    }
+
     /// Decodes a string. U+FFFD stands for a character that cannot be known, or for a string of such a font.
-    pub(super) fn decode(&self, mut bytes: &[u8]) -> String {
+    pub(super) fn decode(&self, bytes: &[u8]) -> String {
+        if let Some(charset) = self.charset {
+            return charset.decode_without_bom_handling(bytes).0.into_owned();
+        }
         if self.texts.is_empty() {
-            let decoded = self.charset.map(|charset| charset.decode_without_bom_handling(bytes).0);
-            return decoded.unwrap_or("\u{fffd}".into()).into_owned();
+            return UNKNOWN.to_string();
         }
-        let mut text = String::new();
-        while let Some(first) = bytes.first() {
-            let length = self.lengths[usize::from(*first)].min(bytes.len());
-            let (code, rest) = bytes.split_at(length);
-            text.push_str(self.texts.get(&number(code)).map_or("\u{fffd}", String::as_str));
-            bytes = rest;
-        }
-        text
+        let codes = bytes.chunks(self.code_length).map(number);
+        codes.map(|code| self.texts.get(&code).map_or("\u{fffd}", String::as_str)).collect()
     }
 }
 
 /// Returns the character of a code in a predefined encoding, or nothing for a control character.
 fn predefined(encoding: &[u8], code: u8) -> String {
-    let charset = match encoding {
-        b"MacRomanEncoding" => Some(encoding_rs::MACINTOSH),
-        b"WinAnsiEncoding" | b"PDFDocEncoding" => Some(encoding_rs::WINDOWS_1252),
-        _ => None,
-    };
-    let text = match (charset, code) {
-        (Some(charset), _) => charset.decode_without_bom_handling(&[code]).0.into_owned(),
-        (None, b'\'') => "’".to_owned(),
-        (None, b'`') => "‘".to_owned(),
-        (None, 0xa0..) => {
-            STANDARD.chars().nth((code - 0xa0).into()).unwrap_or(UNKNOWN).to_string()
-        }
-        (None, _) => char::from(code).to_string(),
+    let text = match (encoding, code) {
+        (b"MacRomanEncoding", _) => MACINTOSH.decode_without_bom_handling(&[code]).0.into_owned(),
+        (b"WinAnsiEncoding", _) => WINDOWS_1252.decode_without_bom_handling(&[code]).0.into_owned(),
+        (_, b'\'') => "’".to_owned(),
+        (_, b'`') => "‘".to_owned(),
+        (_, 0xa0..) => STANDARD.chars().nth((code - 0xa0).into()).unwrap_or(UNKNOWN).to_string(),
+        _ => char::from(code).to_string(),
     };
     text.replace('\u{a0}', " ").replace('\u{ad}', "-").replace(char::is_control, "")
 }
@@ -163,12 +171,21 @@ fn bytes(string: &Object) -> &[u8] {
     string.as_str().unwrap_or_default()
 }
 
+/// Returns the unpacked content of a stream, or nothing if it is too large or no stream.
+fn content(object: lopdf::Result<&Object>) -> Vec<u8> {
+    let stream = object.and_then(Object::as_stream);
+    let content = stream.and_then(|stream| stream.get_plain_content_with_limit(MAX_UNPACKED_BYTES));
+    content.unwrap_or_default()
+}
+
 /// Decodes a text of a map to Unicode, and counts up its last character. Some programs write a letter as one byte.
 fn utf16(text: &[u8], step: u32) -> String {
+    let text = &text[..text.len().min(MAX_CODE_TEXT)];
     let padded = [&[0][..text.len() % 2], text].concat();
-    let mut decoded = encoding_rs::UTF_16BE.decode_without_bom_handling(&padded).0.into_owned();
-    let last = decoded.pop().map(|last| char::from_u32(u32::from(last) + step).unwrap_or(UNKNOWN));
-    decoded.extend(last);
+    let mut decoded = UTF_16BE.decode_without_bom_handling(&padded).0.into_owned();
+    if let Some(last) = decoded.pop() {
+        decoded.push(char::from_u32(u32::from(last) + step).unwrap_or(UNKNOWN));
+    }
     decoded
 }
 
@@ -176,13 +193,13 @@ fn utf16(text: &[u8], step: u32) -> String {
 fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
     let name = str::from_utf8(name).ok()?;
     let known = [
-        ("UCS2", encoding_rs::UTF_16BE),
-        ("UTF16", encoding_rs::UTF_16BE),
-        ("GB", encoding_rs::GBK),
-        ("B5", encoding_rs::BIG5),
-        ("RKSJ", encoding_rs::SHIFT_JIS),
-        ("KSC", encoding_rs::EUC_KR),
-        ("EUC", encoding_rs::EUC_JP),
+        ("UCS2", UTF_16BE),
+        ("UTF16", UTF_16BE),
+        ("GB", GBK),
+        ("B5", BIG5),
+        ("RKSJ", SHIFT_JIS),
+        ("KSC", EUC_KR),
+        ("EUC", EUC_JP),
     ];
     known.into_iter().find(|(part, _)| name.contains(part)).map(|(_, charset)| charset)
 }
@@ -192,30 +209,29 @@ mod tests {
     use super::*;
 
     fn encoding_with_map(map: &[u8]) -> Encoding {
-        let lengths = vec![1; 256];
-        let mut encoding = Encoding { charset: None, texts: HashMap::new(), lengths };
+        let mut encoding = Encoding { charset: None, texts: HashMap::new(), code_length: 1 };
         encoding.read_map(map, true);
         encoding
     }
 
     #[test]
-    fn a_map_has_codes_of_several_lengths() {
+    fn a_map_has_characters_and_ranges() {
         let encoding = encoding_with_map(
             b"%!PS-Adobe-3.0 Resource-CMap
             /CIDInit /ProcSet findresource begin 12 dict begin
             /CIDSystemInfo 3 dict dup begin /Registry (A) def end def
-            2 begincodespacerange <00> <80> <8140> <FEFE> endcodespacerange
-            1 beginbfrange <20> <7e> <0020> endbfrange
+            1 begincodespacerange <0000> <FFFF> endcodespacerange
+            1 beginbfrange <0020> <007e> <0020> endbfrange
             % a remark
             2 beginbfrange <8140> <8142> [<4F60> <597D> <00660069>]
             <8150> <8151> <D83DDE00> endbfrange
-            2 beginbfchar <05> <41> <8160> /name endbfchar",
+            2 beginbfchar <0005> <41> <8160> /name endbfchar",
         );
         for (bytes, expected) in [
-            (&b"a\x05 b"[..], "aA b"),
-            (&b"\x81\x41a\x81\x40\x81\x42"[..], "好a你fi"),
+            (&b"\0a\0\x05\0b"[..], "aAb"),
+            (&b"\x81\x41\0a\x81\x40\x81\x42"[..], "好a你fi"),
             (&b"\x81\x50\x81\x51"[..], "\u{1f600}\u{1f601}"),
-            (&b"\x81\x60a\xffb"[..], "\u{fffd}a\u{fffd}b"),
+            (&b"\x81\x60\0a\xff"[..], "\u{fffd}a\u{fffd}"),
         ] {
             assert_eq!(encoding.decode(bytes), expected, "{bytes:?}");
         }
@@ -223,11 +239,14 @@ mod tests {
 
     #[test]
     fn a_hostile_map_neither_fills_the_memory_nor_hangs() {
-        let encoding = encoding_with_map(
-            b"<> <> <05> <01> endcodespacerange
-            <00000000> <FFFFFFFF> <0041> <02> <01> <42> endbfrange",
+        let text = "0041".repeat(MAX_CODE_TEXT);
+        let ranges = "<00000000> <FFFFFFFF> <0041> ".repeat(1_000);
+        let map = format!(
+            "<> <> <05> <01> endcodespacerange <FFFFFFFF> <{text}> endbfchar {ranges} endbfrange"
         );
-        assert_eq!(encoding.texts.len(), MAX_RANGE);
+        let encoding = encoding_with_map(map.as_bytes());
+        assert_eq!(encoding.texts.len(), MAX_CODES);
+        assert_eq!(encoding.texts[&u32::MAX].len(), MAX_CODE_TEXT / 2);
         assert_eq!(encoding.decode(b"\x00\x01"), "AB");
     }
 

@@ -5,7 +5,8 @@ use std::io::{Cursor, Write};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use lopdf::{
-    Dictionary, Document, EncryptionState, EncryptionVersion, Object, Permissions, Stream, dictionary,
+    Dictionary, Document, EncryptionState, EncryptionVersion, Object, Permissions, Stream,
+    dictionary,
 };
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;

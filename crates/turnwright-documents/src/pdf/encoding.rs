@@ -15,7 +15,8 @@ const MAX_CODES: usize = 0x2_0000;
 /// The most bytes of the text of one code.
 const MAX_CODE_TEXT: usize = 512;
 /// The characters of the standard encoding from A0 to FB.
-const STANDARD: &str = " ¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ�–†‡·�¶•‚„”»…‰�¿�`´ˆ˜¯˘˙¨�˚¸�˝˛ˇ—����������������Æ�ª����ŁØŒº�����æ���ı��łøœß";
+const STANDARD: &str =
+    " ¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ�–†‡·�¶•‚„”»…‰�¿�`´ˆ˜¯˘˙¨�˚¸�˝˛ˇ—����������������Æ�ª����ŁØŒº�����æ���ı��łøœß";
 const UNKNOWN: char = '\u{fffd}';
 
 static GLYPHS: LazyLock<HashMap<&str, char>> = LazyLock::new(|| {

@@ -5,6 +5,11 @@ use std::io::{self, ErrorKind};
 
 use rustls::CertificateError;
 
+/// Small images of containers have no certificates of authorities, so no client for https can be built in them.
+const NO_AUTHORITIES: &str =
+    "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
+     name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
+
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
@@ -48,6 +53,9 @@ impl ConnectionFault {
         let mut next = Some(error as &(dyn Error + 'static));
         while let Some(error) = next {
             reason = error.to_string();
+            if reason.contains("No CA certificates") {
+                return ConnectionFault::Certificate(NO_AUTHORITIES.to_owned());
+            }
             if reason.starts_with("dns error") || reason.starts_with("failed to lookup address") {
                 return ConnectionFault::UnknownHost;
             }

@@ -132,7 +132,8 @@ impl Tool for Agent {
         })?;
         let view = view(&self);
         let title = self.title();
-        let in_background = self.background.unwrap_or(false);
+        // Alone, nobody prompts again, and the helper would end with the turn.
+        let in_background = self.background.unwrap_or(false) && !ctx.env.is_alone;
         let task = HelperTask { kind, title, view, prompt: self.prompt, in_background };
         Ok(runner.run(task, ctx).await)
     }

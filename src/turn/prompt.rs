@@ -33,6 +33,7 @@ const ALONE: [(&str, &str); 2] = [
         "\
 - Nobody can answer: do not ask. Choose the most reasonable reading, and say at the end what you assumed.
 - Start nothing that waits for a person; give flags such as -y or --no-input.
+- Commands in the background end with your answer: wait for those whose results matter.
 ",
     ),
 ];

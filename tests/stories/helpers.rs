@@ -260,6 +260,20 @@ fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
     );
 }
 
+#[test]
+fn alone_a_helper_is_waited_for_although_it_was_to_work_in_the_background() {
+    let replies = json!([
+        [in_background("the task")],
+        says("It is 42."),
+        when("the task", says("The answer is 42.")),
+    ]);
+    let mut agent = helpers(replies).variable("TURNWRIGHT_ALONE", "1").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let results = last_results(&agent).concat();
+    assert!(results.contains("The answer is 42."), "{results}");
+}
+
 /// Starts a turn with a helper in the background that reads a file of the editor and then writes `a`.
 /// Returns the request for that file, too.
 fn writes_in_background(replies: &[Value]) -> (TestAgent, Value, Value) {

@@ -33,12 +33,13 @@ use self::screen::Screen;
 use self::text_style::{TerminalTraits, terminal_width};
 #[cfg(unix)]
 use crate::prompt::TerminalMode;
-use crate::prompt::is_yes;
+use crate::prompt::{is_yes, say};
 use crate::{CliError, exit_code};
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{RpcError, Stdio};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::SessionId;
 use turnwright_types::text;
 
 /// The user's choices for a run.
@@ -89,7 +90,17 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> ExitCode {
-        exit_code("run", self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from), 1)
+        // Until this word, GitHub Actions obeys no line that a model, a file or a command has written.
+        let word = (self.traits.is_github && !self.options.is_json).then(SessionId::random);
+        if let Some(word) = &word {
+            say(&format!("::stop-commands::{word}\n")).ok();
+        }
+        let worked = self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from);
+        let code = exit_code("run", worked, 1);
+        if let Some(word) = &word {
+            say(&format!("::{word}::\n")).ok();
+        }
+        code
     }
 
     #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]

@@ -73,6 +73,8 @@ pub(super) struct TerminalTraits {
     pub(super) is_styled: bool,
     /// The cursor can be moved back: `TERM` is not `dumb`, and `ACCESSIBLE` is not set.
     pub(super) moves_cursor: bool,
+    /// GitHub Actions reads both outputs and obeys some lines of them.
+    pub(super) is_github: bool,
 }
 
 impl TerminalTraits {
@@ -88,6 +90,7 @@ impl TerminalTraits {
             is_stderr_terminal: stderr().is_terminal(),
             is_styled: !is_dumb && variable("NO_COLOR").is_none(),
             moves_cursor: !is_dumb,
+            is_github: variable("GITHUB_ACTIONS").as_deref() == Some("true"),
         }
     }
 }

@@ -49,7 +49,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    replace(file, path)
+    match replace(file, path) {
+        // A file that is mounted by itself, as into a container, cannot be replaced.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            options().write(true).truncate(true).open(path)?.write_all(bytes)
+        }
+        replaced => replaced,
+    }
 }
 
 /// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
@@ -125,12 +131,14 @@ impl FileLock {
     /// Returns the lock, or `None` if another process holds it. Creates the file if it is missing.
     pub fn try_acquire(path: &Path) -> io::Result<Option<FileLock>> {
         let file = options().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(FileLock(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        Ok(is_free(&file.try_lock()).then_some(FileLock(file)))
     }
+}
+
+/// Returns true if nobody else holds a lock, as far as that can be known. Some network disks have no locks; work goes
+/// ahead there without one.
+fn is_free(locked: &Result<(), TryLockError>) -> bool {
+    !matches!(locked, Err(TryLockError::WouldBlock))
 }
 
 /// Locks an open file, or on Unix a folder, until it is closed.
@@ -170,6 +178,17 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{name}");
             let refusal = (name == "create_new").then_some(io::ErrorKind::AlreadyExists);
             assert_eq!(written.err().map(|error| error.kind()), refusal, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_disk_without_locks_holds_nobody_up() {
+        for (locked, expected) in [
+            (Ok(()), true),
+            (Err(TryLockError::Error(io::ErrorKind::Unsupported.into())), true),
+            (Err(TryLockError::WouldBlock), false),
+        ] {
+            assert_eq!(is_free(&locked), expected, "{locked:?}");
         }
     }
 

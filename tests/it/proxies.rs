@@ -65,6 +65,25 @@ fn a_status_names_the_proxy_and_the_advice_about_it_works() {
     assert_eq!(proxy.requests().len(), asked);
 }
 
+#[test]
+fn a_proxy_that_refuses_the_password_is_not_asked_again() {
+    let proxy = RawServer::with_models(|_, _, stream| {
+        answer(stream, "407 Proxy Authentication Required", "", "");
+    });
+    let mut agent = TestAgent::unconfigured()
+        .variable("OPENAI_BASE_URL", "https://models.invalid/v1")
+        .variable("TURNWRIGHT_MODEL", "m")
+        .variable("https_proxy", &format!("http://me:old-password@{}", proxy.host()))
+        .start();
+    let id = agent.prompt("go");
+    let answer = agent.wait_for("the answer", |line| line["id"] == id);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the proxy wants a name and a password"), "{message}");
+    assert!(message.contains("Check the proxy variables"), "{message}");
+    let log = format!("{:?}", agent.log);
+    assert!(!log.contains("rying again") && !log.contains("old-password"), "{log}");
+}
+
 /// Does the part of a SOCKS 5 proxy in a connection to a host that is named, and plays that host.
 fn play_socks(stream: &mut TcpStream) {
     let mut greeting = [0; 3];

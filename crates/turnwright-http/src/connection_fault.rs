@@ -10,6 +10,9 @@ const NO_AUTHORITIES: &str =
     "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
      name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
 
+/// Each attempt with a wrong password may count, until a company locks the account.
+const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
+
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
@@ -44,7 +47,11 @@ impl ConnectionFault {
 
     /// True if another attempt would fail in the same way.
     pub fn is_lasting(&self) -> bool {
-        matches!(self, ConnectionFault::Certificate(_))
+        match self {
+            ConnectionFault::Certificate(_) => true,
+            ConnectionFault::Other(why) => why == PROXY_LOGIN,
+            _ => false,
+        }
     }
 
     /// Finds the cause in the chain of an error.
@@ -55,6 +62,9 @@ impl ConnectionFault {
             reason = error.to_string();
             if reason.contains("No CA certificates") {
                 return ConnectionFault::Certificate(NO_AUTHORITIES.to_owned());
+            }
+            if reason.contains("proxy authorization required") {
+                return ConnectionFault::Other(PROXY_LOGIN.to_owned());
             }
             if reason.starts_with("dns error") || reason.starts_with("failed to lookup address") {
                 return ConnectionFault::UnknownHost;

@@ -269,6 +269,8 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
         assert!(ended.stderr.contains("? Create new.txt"), "{}", ended.stderr);
         assert!(ended.stderr.contains(why), "{}", ended.stderr);
         assert!(!desk.exists("new.txt"));
+        let told = desk.messages(0);
+        assert!(told.contains("Nobody can answer: do not ask"), "{flags:?}: {told}");
     }
 }
 

@@ -64,6 +64,8 @@ pub struct TerminalRun {
     options: RunOptions,
     traits: TerminalTraits,
     task: RunTask,
+    /// The terminal on which the user is asked; `None` if nobody is.
+    asks_on: Option<AnswerSource>,
 }
 
 /// The work that is to be done.
@@ -81,7 +83,14 @@ impl TerminalRun {
     pub fn prepare(options: RunOptions, config: &Config) -> Result<TerminalRun, String> {
         let traits = TerminalTraits::detect(config);
         let task = find_task(&options, config, traits)?;
-        Ok(TerminalRun { options, traits, task })
+        let may_ask = !options.asks_nobody && traits.is_stderr_terminal;
+        let asks_on = may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten();
+        Ok(TerminalRun { options, traits, task, asks_on })
+    }
+
+    /// Returns true if nobody can answer a question: the user wants it so, or there is no terminal.
+    pub fn asks_nobody(&self) -> bool {
+        self.asks_on.is_none()
     }
 
     /// Starts the agent, which `serve` runs until the token ends it, and works in the session of the plan.
@@ -109,11 +118,10 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> io::Result<TurnEnd> {
-        let TerminalRun { options, traits, task } = self;
-        let may_ask = !options.asks_nobody && traits.is_stderr_terminal;
+        let TerminalRun { options, traits, task, asks_on } = self;
         let policy = AnswerPolicy {
             allows_bounded: options.allows_bounded,
-            asks_on: may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten(),
+            asks_on,
             is_silenced: options.asks_nobody,
         };
         let outputs =

@@ -109,8 +109,8 @@ fn a_socks_proxy_is_used_and_looks_names_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
+        for accepted in listener.incoming() {
+            let mut stream = accepted.unwrap();
             std::thread::spawn(move || play_socks(&mut stream));
         }
     });

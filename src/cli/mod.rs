@@ -333,6 +333,7 @@ pub fn run() -> ExitCode {
         base_url: arguments.base_url,
         limits: arguments.budget,
         alone: false,
+        one_turn: false,
     };
     let state = paths.state.clone();
     let config = Config::new(variables, flags, user_file, paths);

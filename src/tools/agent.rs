@@ -132,8 +132,7 @@ impl Tool for Agent {
         })?;
         let view = view(&self);
         let title = self.title();
-        // Alone, nobody prompts again, and the helper would end with the turn.
-        let in_background = self.background.unwrap_or(false) && !ctx.env.is_alone;
+        let in_background = self.background.unwrap_or(false);
         let task = HelperTask { kind, title, view, prompt: self.prompt, in_background };
         Ok(runner.run(task, ctx).await)
     }
@@ -327,6 +326,15 @@ impl HelperSet {
         if let Some(shown) = helper.shown.as_ref().filter(|_| others == 0) {
             shown.set_waiting(is_open);
         }
+    }
+
+    /// The titles of the helpers that wait or work in the background, sorted.
+    pub(crate) fn in_background(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let helpers = state.running.values().filter(|helper| helper.started.in_background);
+        let mut titles: Vec<_> = helpers.map(|helper| helper.started.title.clone()).collect();
+        titles.sort();
+        titles
     }
 
     /// Notes that a helper has ended. Returns its conversation in the client.

@@ -12,7 +12,8 @@ use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
 use super::own_calls::{CommandEnd, Consent, output_of};
-use super::{Conversation, Turn, TurnStep, stopped_note};
+use super::room::handoff::context_parts;
+use super::{Conversation, Turn, TurnStep, redacted, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
@@ -52,6 +53,8 @@ pub(super) struct GoalRun {
     is_resumed: bool,
     /// The commands in the background that are not waited for.
     old_jobs: Vec<String>,
+    /// The message with which the current slice has begun.
+    task: String,
 }
 
 /// The verdict on the work at the end of a slice: the points that are open, or the state of the goal with which the work
@@ -66,6 +69,7 @@ impl Turn {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
             old_jobs: conversation.env.jobs.running().ids(),
+            task: String::new(),
         };
         self.goal = Some(Box::new(goal));
         self
@@ -93,7 +97,8 @@ impl Turn {
         self.meter.limit_goal(&goal.state.limits);
         goal.state.slices += 1;
         self.set_goal_status(&mut goal, GoalStatus::Active);
-        self.push_outside_context(&beginning(&goal.state));
+        goal.task = beginning(&goal.state);
+        self.push_outside_context(&goal.task);
         self.goal = Some(goal);
         TurnStep::Sample
     }
@@ -136,6 +141,19 @@ impl Turn {
                 Err((why, StopReason::MaxTurnRequests))
             }
             ControlFlow::Continue(_) | ControlFlow::Break(_) => Ok(()),
+        }
+    }
+
+    /// Tells the model its goal again if a summary has taken the place of what it was told, and it may still work.
+    pub(super) fn repeat_goal(&mut self) {
+        let Some(goal) = &self.goal else { return };
+        let task = within_context(&redacted(&goal.task));
+        let may_work = goal.state.status == GoalStatus::Active && self.budget.ending.is_none();
+        let messages = self.history.messages.iter();
+        let is_told =
+            messages.flat_map(|message| context_parts(message)).any(|text| text == task);
+        if may_work && !is_told {
+            self.push_context(task);
         }
     }
 
@@ -210,7 +228,8 @@ impl Turn {
         self.budget = TurnBudget::new(self.conversation.max_requests);
         self.checks.rounds = 0;
         self.loops.reset();
-        self.push_outside_context(&continuation(&goal.state));
+        goal.task = continuation(&goal.state);
+        self.push_outside_context(&goal.task);
         TurnStep::Sample
     }
 

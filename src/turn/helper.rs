@@ -46,8 +46,10 @@ struct HelperRecord {
 
 /// Runs the helpers of a turn of this conversation.
 impl HelperRunner for Conversation {
-    fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
+    fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
+        // After the only turn nobody would be told its answer, and it would be ended.
+        task.in_background &= !self.work.one_turn;
         // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_helper_session(&task, &ctx.call);
         if task.in_background {

@@ -22,13 +22,13 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage, UserMessage};
+use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::patience::timeout;
 use turnwright_types::token_meter::{
     CountFinding, LearnedWindow, TokenMeter, message_weight, part_weight, text_weight,
 };
 
-use budget::WindowBudget;
+use budget::{WindowBudget, window_beside_answer};
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -188,6 +188,7 @@ impl Turn {
             // summary stands for, all that is left belongs to it.
             let own = messages - self.prompt.first_message;
             self.prompt.first_message = self.history.messages.len() - own.min(kept);
+            self.repeat_goal();
         }
         self.room.is_compacted = true;
         compacted
@@ -222,11 +223,11 @@ impl Turn {
         }
     }
 
-    /// The tokens of the prompt that waits for its answer, without the context that comes with it.
+    /// The tokens of the prompt that waits for its answer, without the context that a summary takes from it.
     pub(super) fn prompt_tokens(&self) -> u64 {
         let message = self.history.messages.get(self.prompt.index);
         let prompt = message.and_then(|message| message.as_user());
-        let own = prompt.into_iter().flat_map(UserMessage::own_parts);
+        let own = prompt.into_iter().flat_map(handoff::lasting_parts);
         self.history.meter.tokens(own.map(part_weight).sum())
     }
 
@@ -294,7 +295,12 @@ impl Turn {
             && self.room.overflows == 0
         {
             model.record_window(limit.max(least));
-            meter.calibrate(weight, used.unwrap_or(limit));
+            match window_beside_answer(limit, model.max_output(), meter.tokens(weight), used) {
+                Some(left) => {
+                    self.history.learned_window.refuse(model.name(), left.max(least));
+                }
+                None => meter.calibrate(weight, used.unwrap_or(limit)),
+            }
             return;
         }
         // One such refusal proves nothing against what the user has set or the server has told.
@@ -518,7 +524,7 @@ fn is_prunable(message: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall};
+    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall, UserMessage};
 
     /// A call of a tool with its result of this length. Calls of the same name are equal.
     fn step(messages: &mut Vec<Arc<Message>>, tool: &str, length: usize) {

@@ -114,6 +114,16 @@ fn in_a_pipe_stdout_has_the_answer_alone_as_the_model_has_written_it() {
 }
 
 #[test]
+fn a_helper_in_the_background_is_waited_for_where_no_prompt_follows() {
+    let task = json!({ "description": "look", "prompt": "the task", "background": true });
+    let look = json!({ "when": "the task", "steps": says("The answer is 42.") });
+    let desk = Desk::new(&json!([look, calls("agent", &task), says("Done.")]));
+    assert_eq!(desk.run(&["go"]).status, Some(0));
+    let last = desk.messages(2);
+    assert!(last.contains("The answer is 42."), "{last}");
+}
+
+#[test]
 fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     let desk = Desk::new(&json!([says("1"), says("2"), says("3"), says("4")]));
     desk.write("notes.txt", "remember this");

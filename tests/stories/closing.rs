@@ -162,6 +162,16 @@ fn open_steps_are_shown_once_and_stay_open() {
 }
 
 #[test]
+fn the_plan_of_a_conversation_that_was_cleared_has_no_open_steps() {
+    let edit = writes("a.txt", "x\n");
+    let replies = json!([plan("pending"), says("Planned."), edit, says("Done."), says("Too much.")]);
+    let (mut agent, _) = turn(AUTO, &replies);
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("Write a.txt."), "end_turn");
+    assert_eq!(agent.model().requests().len(), 4);
+}
+
+#[test]
 fn a_turn_that_has_only_planned_is_told_to_begin_if_nobody_watches() {
     let replies = json!([plan("pending"), says("Planned."), says("Too little.")]);
     let mut alone = agent(AUTO, &replies).variable("TURNWRIGHT_ALONE", "1").start();

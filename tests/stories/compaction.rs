@@ -6,7 +6,8 @@ use turnwright_testing::scripted_model::Recorded;
 
 use crate::agent::{TestAgent, calls, says};
 use crate::provider::{
-    Answer, Provider, SUMMARY_REQUEST, configured, is_summary_request, set, text,
+    Answer, Provider, SUMMARY_REQUEST, configured, counted, is_summary_request, refuses, set, text,
+    tokens,
 };
 
 /// The window that most stories set, in tokens.
@@ -208,6 +209,31 @@ fn a_compaction_that_fails_changes_nothing_and_says_why() {
     assert_eq!(agent.model_transcript(2), ["user alpha", "assistant One.", "user beta"]);
 }
 
+#[test]
+fn a_summary_that_is_cut_off_is_asked_for_once_more_with_fewer_words() {
+    let cut = json!([{ "text": "# Goal\nKeep" }, { "finish": "length" }]);
+    for (again, expected) in [
+        (says("Keep b.txt as it is."), "Keep b.txt as it is."),
+        (cut.clone(), "Keep\\n[The summary was cut off here.]"),
+        // The first one is better than none.
+        (says(""), "Keep\\n[The summary was cut off here.]"),
+    ] {
+        let script = json!([says("One."), cut, again, says("Two.")]);
+        let mut agent = TestAgent::builder().model(script).capabilities(with_compactions()).start();
+        for prompt in ["alpha", "/compact", "beta"] {
+            assert_eq!(agent.turn(prompt), "end_turn", "{prompt}");
+        }
+        let requests = agent.model().requests();
+        assert_eq!(requests.len(), 4);
+        assert!(requests[1..3].iter().all(|request| is_summary_request(&request.body)));
+        let last = text(&requests[3].body);
+        assert!(last.contains(expected), "{last}");
+        // The last update replaces what was shown of both.
+        let shown = agent.updates_of("compaction_update").pop().unwrap()["summary"].to_string();
+        assert!(shown.contains(expected) && shown.matches("Keep").count() == 1, "{shown}");
+    }
+}
+
 /// What each server says about a request that is too long for a window of 32 000 tokens.
 const DIALECTS: &[(u16, &str)] = &[
     (
@@ -269,6 +295,33 @@ fn a_conversation_that_overflows_goes_on_in_every_dialect() {
         let last = text(&requests[3].body);
         assert!(last.contains("Never touch b.txt.") && last.contains("Go on."), "{last}");
     }
+}
+
+#[test]
+fn a_server_that_adds_the_longest_answer_to_a_request_refuses_only_one() {
+    let is_refused = |body: &Value| tokens(body) + 16_000 > 32_000;
+    let provider = Provider::answering(move |body| {
+        let size = tokens(body);
+        if is_refused(body) {
+            return refuses(&format!(
+                "This model's maximum context length is 32000 tokens. However, you requested {} tokens \
+                 ({size} in the messages, 16000 in the completion).",
+                size + 16_000
+            ));
+        }
+        let text = if is_summary_request(body) { "The summary." } else { "Yes." };
+        counted(size, Answer::Says(text.to_owned()))
+    });
+    let model = "[providers.p.model.m]\nwindow = 32000\nmax_output = 16000";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", model));
+    let mut agent = configured(&settings).start();
+    for number in 0..16 {
+        let prompt = long_prompt(&format!("Read part {number}:"), 2_000);
+        assert_eq!(agent.turn(&prompt), "end_turn", "{number}");
+    }
+    let requests = provider.chat_requests();
+    assert!(requests.iter().any(is_summary_request));
+    assert_eq!(requests.iter().filter(|body| is_refused(body)).count(), 1);
 }
 
 /// Asserts that a request has at most so many tokens of four bytes.

@@ -25,6 +25,14 @@ fn talk(summary: Answer, turns: usize) -> (TestAgent, Vec<Value>) {
     (agent, provider.chat_requests())
 }
 
+/// An answer whose end the filter of the provider has replaced by these words.
+fn filtered(words: &str) -> Answer {
+    let delta = json!({ "content": words });
+    Answer::Events(vec![json!({ "choices": [
+        { "index": 0, "delta": delta, "finish_reason": "content_filter" }
+    ] })])
+}
+
 #[test]
 fn after_three_failures_the_older_part_is_left_out_and_a_summary_is_asked_for_rarely() {
     for (name, summary) in [
@@ -32,6 +40,7 @@ fn after_three_failures_the_older_part_is_left_out_and_a_summary_is_asked_for_ra
         ("400", Answer::Refuses(400, "two messages of the user in a row".to_owned())),
         ("empty", says("")),
         ("calls", calls("list_dir", &json!({}))),
+        ("refusal", filtered("I cannot help with that.")),
     ] {
         let (agent, requests) = talk(summary, 24);
         let asked = requests.iter().filter(|it| is_summary_request(it)).count();

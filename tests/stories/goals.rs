@@ -334,6 +334,28 @@ fn a_compaction_in_between_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn after_a_summary_in_the_middle_of_the_work_the_model_is_told_its_goal_again() {
+    let full = json!({ "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 32000 tokens. However, your messages resulted in \
+         35000 tokens." });
+    let replies = json!([
+        // So long that nothing before it is kept beside the summary.
+        writes("b.txt", &"x\n".repeat(4_000)),
+        [{ "status": 400, "body": { "error": full } }],
+        says("A summary."),
+        writes("a.txt", "good\n"),
+        says("Done."),
+    ]);
+    let mut agent = agent(replies).start();
+    assert_eq!(agent.turn(GOAL), "end_turn");
+    let told = last_prompt(&agent.model_request(3));
+    for part in ["The user has set a goal.", "grep good a.txt", "Do not make the goal smaller"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
 #[cfg_attr(windows, ignore = "the commands are those of Unix")]
 fn in_each_slice_the_model_is_told_anew_what_a_check_says() {
     let again = |number: usize| writes("b.txt", &"BAD\n".repeat(number));

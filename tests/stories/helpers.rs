@@ -261,17 +261,22 @@ fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
 }
 
 #[test]
-fn alone_a_helper_is_waited_for_although_it_was_to_work_in_the_background() {
+fn after_a_summary_the_model_knows_which_helpers_are_in_the_background() {
+    let task = json!({ "description": "look", "prompt": "the task", "background": true });
     let replies = json!([
-        [in_background("the task")],
-        says("It is 42."),
-        when("the task", says("The answer is 42.")),
+        [call("agent", &task)],
+        says("Started."),
+        says("A summary."),
+        says("It goes on."),
+        when("the task", hangs()),
     ]);
-    let mut agent = helpers(replies).variable("TURNWRIGHT_ALONE", "1").start();
+    let mut agent = helpers(replies).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    cards::check(&agent);
-    let results = last_results(&agent).concat();
-    assert!(results.contains("The answer is 42."), "{results}");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert_eq!(agent.turn("What now?"), "end_turn");
+    let last = agent.model_request(agent.model().requests().len() - 1)["messages"].to_string();
+    assert!(last.contains("in the background, whose answers you get: general: look"), "{last}");
 }
 
 /// Starts a turn with a helper in the background that reads a file of the editor and then writes `a`.

@@ -126,6 +126,8 @@ pub struct Flags {
     pub limits: Vec<(String, f64)>,
     /// `run --no-input`: nobody can answer a question.
     pub alone: bool,
+    /// `run` with a prompt: the session ends with its only turn.
+    pub one_turn: bool,
 }
 
 /// The environment at startup: the variables that this program reads, and the rest.

@@ -44,6 +44,7 @@ impl SettingsSnapshot<'_> {
                 "base_url": flags.base_url,
                 "limits": limits,
                 "alone": flags.alone,
+                "one_turn": flags.one_turn,
             },
             "keys": keys,
             "folders": { "config": paths.config, "state": paths.state },
@@ -103,6 +104,7 @@ impl Config {
                 .filter_map(|limit| Some((owned_text(&limit[0])?, limit[1].as_f64()?)))
                 .collect(),
             alone: facts["flags"]["alone"].as_bool().unwrap_or_default(),
+            one_turn: facts["flags"]["one_turn"].as_bool().unwrap_or_default(),
         };
         Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
     }

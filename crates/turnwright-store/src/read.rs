@@ -224,9 +224,11 @@ pub fn each_entry<E: From<StoreError>>(
     }
 }
 
-/// The current plan of a session; empty if there is none.
+/// The current plan of a session; empty if there is none, or if the context was cleared since.
 pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>, StoreError> {
-    let Some(seq) = RewoundEntries::load(connection, session)?.last_plan else {
+    let rewound = RewoundEntries::load(connection, session)?;
+    let cleared = rewound.last_of_kind(connection, session, "cleared")?;
+    let Some(seq) = rewound.last_plan.filter(|plan| Some(*plan) > cleared) else {
         return Ok(Vec::new());
     };
     Ok(match entry_at(connection, session, seq)? {

@@ -232,7 +232,7 @@ pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
 }
 
 /// The part of the weight that is images and recordings, which servers count in many ways.
-fn media_weight(messages: &[Arc<Message>]) -> u64 {
+pub fn media_weight(messages: &[Arc<Message>]) -> u64 {
     let media = messages.iter().map(|message| match message.as_ref() {
         Message::User(user) => {
             let parts = user.parts.iter();

@@ -85,6 +85,8 @@ pub struct WorkSettings {
     pub find_checks: bool,
     /// No person watches who could answer a question.
     pub alone: bool,
+    /// The session ends with its turn, so nothing can be told with a later prompt.
+    pub one_turn: bool,
     /// The model is told what surrounds it: the machine, its programs and the project's commands.
     pub surroundings: bool,
     pub tools: ToolChoice,
@@ -104,6 +106,7 @@ impl Default for WorkSettings {
             verify: Verify::default(),
             find_checks: true,
             alone: false,
+            one_turn: false,
             surroundings: true,
             tools: ToolChoice::default(),
             hints: true,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommandCall, PromptWork, SessionActor, split};
 use crate::tools::{SharedValue, ToolEnv};
-use crate::turn;
+use crate::turn::{self, COMMAND_HEAD};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{UserMessage, within_context};
@@ -135,7 +135,7 @@ impl CommandText {
                     format!("\nThe user adds: {args}\n")
                 };
                 format!(
-                    "The user has run the built-in command `/{name}`, which asks for this:\n{text}{args}"
+                    "{COMMAND_HEAD}built-in command `/{name}`, which asks for this:\n{text}{args}"
                 )
             }
             CommandText::File(command) => {
@@ -143,7 +143,7 @@ impl CommandText {
                 let whose = if command.is_of_project() { "project" } else { "user" };
                 let text = fenced(&command.load(args)?);
                 format!(
-                    "The user has run the command `/{name}`. It asks for what its text says, from the \
+                    "{COMMAND_HEAD}command `/{name}`. It asks for what its text says, from the \
                      {whose}'s {path}:\n{text}\n"
                 )
             }
@@ -159,12 +159,12 @@ impl CommandText {
 fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
     let name = &skill.name;
     let Some(text) = skill.load(args) else {
-        return format!("The user has run the skill `{name}`, which cannot be read: say so.\n");
+        return format!("{COMMAND_HEAD}skill `{name}`, which cannot be read: say so.\n");
     };
     env.skills.mark_loaded(name);
     // The skill's text refers to the files in its folder.
     env.files.roots().allow_read(skill.folder.clone());
-    format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
+    format!("{COMMAND_HEAD}skill `{name}`, so do what it says:\n{text}\n")
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {

@@ -63,6 +63,25 @@ impl WindowBudget {
     }
 }
 
+/// The window that remains if a server has refused a request of `sent` tokens because it adds the longest answer to it.
+/// The server names `used` tokens, with the answer or without. `None` if the request itself may have been too long, or
+/// enough is kept free for the answer anyway.
+pub(super) fn window_beside_answer(
+    window: u64,
+    max_output: Option<u64>,
+    sent: u64,
+    used: Option<u64>,
+) -> Option<u64> {
+    let reserved = WindowBudget::new(window, max_output, 0).reserved;
+    let answer = max_output.filter(|answer| *answer > reserved)?;
+    let left = window.checked_sub(answer)?;
+    let has_answer = used.is_none_or(|used| {
+        used <= window || used.abs_diff(sent + answer) < used.abs_diff(sent)
+    });
+    let is_likely = has_answer && (left / 2..window / 10 * 9).contains(&sent);
+    (is_likely && left > 0).then_some(left)
+}
+
 /// How the room after a compaction is shared, as weights (see `token_meter`). Together no more than
 /// `WindowBudget::compacted_room`.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +130,28 @@ mod tests {
         ];
         for (window, max_output, usable) in table {
             assert_eq!(WindowBudget::new(window, max_output, 0).usable, usable, "{window}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_longer_than_what_is_kept_free_takes_room_of_the_request() {
+        let table = [
+            (200_000, Some(64_000), 140_000, None, Some(136_000)),
+            (200_000, Some(64_000), 140_000, Some(145_000), Some(136_000)),
+            (200_000, Some(64_000), 140_000, Some(204_000), Some(136_000)),
+            (32_000, Some(16_000), 17_000, None, Some(16_000)),
+            // The request itself is too long, or something else is.
+            (200_000, Some(64_000), 175_000, Some(203_000), None),
+            (200_000, Some(64_000), 195_000, None, None),
+            (200_000, Some(64_000), 5_000, None, None),
+            (200_000, Some(8_000), 170_000, None, None),
+            (200_000, None, 170_000, None, None),
+            (32_000, Some(32_000), 5_000, None, None),
+            (32_000, Some(64_000), 5_000, None, None),
+        ];
+        for (window, max_output, sent, used, expected) in table {
+            let left = window_beside_answer(window, max_output, sent, used);
+            assert_eq!(left, expected, "{window} {max_output:?} {sent} {used:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::{add_cost, used_up_limit};
 use crate::turn::{Conversation, ModelSelection};
-use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
+use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage, repair};
@@ -41,6 +41,12 @@ const MAX_ATTEMPTS: u32 = 3;
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+/// A summary that reaches the limit of an answer is asked for again with this part of the words.
+const SHORTER: u64 = 3;
+/// The end of a summary that has reached it.
+const SUMMARY_WAS_CUT: &str = "\n[The summary was cut off here.]";
+/// A shorter text before calls is no summary, but tells what the model is about to do.
+const MIN_BYTES_BEFORE_CALLS: usize = 400;
 /// The newest messages, whose results are left out last.
 const NEWEST: usize = 8;
 
@@ -157,14 +163,10 @@ impl Compactor<'_> {
                 return CompactionOutcome::Failed(error);
             }
         };
-        let facts = handoff::gather_facts(self.conversation, &self.history.messages[..old]).await;
-        let replacement = handoff::replacement(
-            &self.history.messages[..old],
-            &limits,
-            self.prompt,
-            summary.as_deref(),
-            &facts,
-        );
+        let (old, kept) = self.history.messages.split_at(old);
+        let facts = handoff::gather_facts(self.conversation, old, kept).await;
+        let replacement =
+            handoff::replacement(old, &limits, self.prompt, summary.as_deref(), &facts);
         let replacement = Arc::new(Message::User(replacement));
         let room = meter.weight(budget.compacted_room());
         tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
@@ -262,32 +264,35 @@ impl Compactor<'_> {
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
         let is_compacted = handoff::is_compacted(&self.history.messages);
-        let message = summary_request(reason, is_compacted, budget.summary_tokens());
-        let request = Arc::new(Message::User(message));
+        // A word has at most two tokens in most languages.
+        let mut words = (budget.summary_tokens() / 2).min(MAX_SUMMARY_WORDS);
         let mut room = budget.summary_room();
+        let mut cut_off = None;
         let mut failures = 0;
         let mut attempts = 1;
         let is_asked_for = matches!(reason, CompactionReason::Asked(_));
         let name = self.selection.model.name().to_owned();
         loop {
-            let mut messages = self.history.messages.clone();
-            let max_weight = self.history.meter.weight(room);
-            fit(&mut messages, max_weight.saturating_sub(message_weight(&request)));
-            messages.push(Arc::clone(&request));
-            let request = Request {
-                system: Arc::clone(&self.conversation.system_prompt),
-                messages: repair(&messages),
-                tools: Arc::clone(&tools),
-                effort: self.selection.effort,
-                has_media: self.history.has_media,
-            };
+            let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
             let asking = self.ask(id, &request);
-            let error = match self.cancel.run_until_cancelled(asking).await? {
+            let mut is_cut = false;
+            let checked = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
                     self.record_usage(&reply);
-                    return Some(Ok(summary));
+                    is_cut = reply.end == EndReason::Length;
+                    checked_summary(self.selection.model.host(), summary, reply)
                 }
-                Err(error) => error,
+                Err(error) => Err(error),
+            };
+            let error = match (checked, cut_off.take()) {
+                // The end, which says what comes next, is missing.
+                (Ok(summary), None) if is_cut => {
+                    cut_off = Some(summary);
+                    words /= SHORTER;
+                    continue;
+                }
+                (Ok(summary), _) | (Err(_), Some(summary)) => return Some(Ok(summary)),
+                (Err(error), None) => error,
             };
             let kind = error.kind();
             if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
@@ -297,7 +302,7 @@ impl Compactor<'_> {
                 continue;
             }
             let failed = &mut self.history.failed_summaries;
-            failed.add(&name, kind == ErrorKind::EmptyReply);
+            failed.add(&name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
             let may_retry = is_asked_for || failed.may_retry(&name);
             if !kind.is_transient() || !may_retry || failures >= RETRY_DELAYS.len() {
                 return Some(Err(error));
@@ -305,6 +310,22 @@ impl Compactor<'_> {
             let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
             failures += 1;
             self.cancel.run_until_cancelled(delay).await?;
+        }
+    }
+
+    /// The request with this message, and as much of the conversation as fits into this many tokens.
+    fn request(&self, room: u64, message: UserMessage, tools: &ToolSpecs) -> Request {
+        let message = Arc::new(Message::User(message));
+        let mut messages = self.history.messages.clone();
+        let max_weight = self.history.meter.weight(room);
+        fit(&mut messages, max_weight.saturating_sub(message_weight(&message)));
+        messages.push(message);
+        Request {
+            system: Arc::clone(&self.conversation.system_prompt),
+            messages: repair(&messages),
+            tools: Arc::clone(tools),
+            effort: self.selection.effort,
+            has_media: self.history.has_media,
         }
     }
 
@@ -352,13 +373,8 @@ impl Compactor<'_> {
                 shown = summary.len();
                 due = Instant::now() + SHOW_INTERVAL;
             }
-            match reply {
-                Some(_) if summary.trim().is_empty() => {
-                    let what = "no summary".to_owned();
-                    return Err(LlmError::EmptyReply { host: model.host(), what });
-                }
-                Some(reply) => return Ok((summary, reply)),
-                None => {}
+            if let Some(reply) = reply {
+                return Ok((summary, reply));
             }
         }
     }
@@ -386,14 +402,8 @@ fn what_was_done(has_summary: bool, is_only_prompt: bool) -> &'static str {
     }
 }
 
-/// The request for a summary of at most this many tokens, as a message of the user.
-fn summary_request(
-    reason: CompactionReason<'_>,
-    is_compacted: bool,
-    summary_tokens: u64,
-) -> UserMessage {
-    // A word has at most two tokens in most languages.
-    let words = (summary_tokens / 2).min(MAX_SUMMARY_WORDS);
+/// The request for a summary of at most this many words, as a message of the user.
+fn summary_request(reason: CompactionReason<'_>, is_compacted: bool, words: u64) -> UserMessage {
     let request =
         if words < MIN_WORDS_WITH_HEADINGS { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
     let mut text = request.trim_end().replace(MAX_WORDS_PLACEHOLDER, &words.to_string());
@@ -409,9 +419,30 @@ fn summary_request(
     UserMessage::context(text)
 }
 
+/// Returns the summary that a reply of this server brings.
+///
+/// # Errors
+/// If it brings none.
+fn checked_summary(host: String, summary: String, reply: Reply) -> Result<String, LlmError> {
+    let is_missing = summary.trim().is_empty()
+        || !reply.calls.is_empty() && summary.len() < MIN_BYTES_BEFORE_CALLS;
+    match reply.end {
+        EndReason::Refused(why) => {
+            let message = format!("a refusal instead of a summary. {why}");
+            Err(LlmError::in_stream(host, message.trim_end().to_owned(), ErrorKind::Refused))
+        }
+        _ if is_missing => Err(LlmError::EmptyReply { host, what: "no summary".to_owned() }),
+        EndReason::Length => Ok(summary + SUMMARY_WAS_CUT),
+        EndReason::Complete => Ok(summary),
+    }
+}
+
 /// True if another request for a summary would fail as well.
 fn would_fail_again(error: &LlmError) -> bool {
-    matches!(error.kind(), ErrorKind::ContextOverflow { .. } | ErrorKind::EmptyReply)
+    matches!(
+        error.kind(),
+        ErrorKind::ContextOverflow { .. } | ErrorKind::EmptyReply | ErrorKind::Refused
+    )
 }
 
 /// Answers `/compact`. Returns the text for the user.
@@ -504,7 +535,40 @@ fn shortened(message: &Message, longest: usize) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{ToolMessage, UserMessage};
+    use turnwright_llm::ReplyCall;
+    use turnwright_types::message::{Arguments, ProviderState, ToolMessage, UserMessage};
+
+    #[test]
+    fn a_refusal_and_a_few_words_before_a_call_are_no_summary() {
+        let call = ReplyCall {
+            slot: 0,
+            provider_id: String::new(),
+            name: "exec".to_owned(),
+            arguments: Arguments::default(),
+            extra: None,
+        };
+        let long = "x".repeat(MIN_BYTES_BEFORE_CALLS);
+        let refused = EndReason::Refused("not this".to_owned());
+        for (text, end, has_calls, expected) in [
+            ("# Goal", EndReason::Complete, false, Some("# Goal")),
+            ("# Goal", EndReason::Length, false, Some("# Goal\n[The summary was cut off here.]")),
+            (" ", EndReason::Complete, false, None),
+            ("I look first.", EndReason::Complete, true, None),
+            (long.as_str(), EndReason::Complete, true, Some(long.as_str())),
+            ("I cannot help with that.", refused, false, None),
+        ] {
+            let reply = Reply {
+                end,
+                calls: has_calls.then(|| call.clone()).into_iter().collect(),
+                usage: None,
+                cost: None,
+                served: String::new(),
+                provider_state: ProviderState::default(),
+            };
+            let found = checked_summary("h".to_owned(), text.to_owned(), reply).ok();
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn what_is_too_long_fits_afterwards_and_the_first_and_the_last_message_stay() {

@@ -3,6 +3,7 @@
 //! on what the model has thought of in its summary; the rest is pure.
 
 use std::collections::HashSet;
+use std::slice;
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
@@ -16,10 +17,12 @@ use turnwright_types::message::{
     Arguments, Message, PromptPart, ToolMessage, UserMessage, render_part,
 };
 use turnwright_types::text;
-use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
+use turnwright_types::token_meter::{media_weight, message_weight, part_weight, text_weight};
 use turnwright_types::update::{PlanEntry, PlanStatus};
 use turnwright_undo::UndoHistory;
 
+/// The start of the text of a command or skill that a prompt runs.
+pub(crate) const COMMAND_HEAD: &str = "The user has run the ";
 /// The first line of a part with something that the user has said.
 const USER_HEAD: &str = "The user said earlier:\n";
 /// The first line of the part with the summary.
@@ -64,7 +67,10 @@ impl KeptTail {
         for (newer, message) in messages.iter().skip(1).rev().enumerate() {
             let result = message.as_tool();
             weight += match result {
-                Some(result) => text_weight(&result.text).min(max_result),
+                Some(result) => {
+                    text_weight(&result.text).min(max_result)
+                        + media_weight(slice::from_ref(message))
+                }
                 None => message_weight(message),
             };
             let must_stay = unanswered > 0 && newer <= unanswered || newer < waiting;
@@ -84,8 +90,9 @@ impl KeptTail {
         let kept = &messages[messages.len() - self.count..];
         let (results, others): (Vec<_>, Vec<_>) =
             kept.iter().partition(|message| message.as_tool().is_some());
+        let pictures: u64 = results.iter().map(|result| media_weight(slice::from_ref(*result))).sum();
         let taken: u64 = others.iter().map(|message| message_weight(message)).sum();
-        let share = room.saturating_sub(taken).checked_div(results.len() as u64);
+        let share = room.saturating_sub(taken + pictures).checked_div(results.len() as u64);
         let max_result = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
         self.max_result = self.max_result.max(max_result);
     }
@@ -143,9 +150,18 @@ pub(in crate::turn) fn replacement(
     UserMessage::new(parts)
 }
 
-/// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
+/// Returns what goes on as it is of a prompt that waits for its answer: what the user has written or attached, and the
+/// text of the command that it runs.
+pub(super) fn lasting_parts(prompt: &UserMessage) -> impl Iterator<Item = &PromptPart> {
+    prompt.parts.iter().filter(|part| match part {
+        PromptPart::Context(text) => text.starts_with(COMMAND_HEAD),
+        _ => true,
+    })
+}
+
+/// The same with as many pictures and recordings as have this weight.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
-    let kept = prompt.own_parts().map(|part| {
+    let kept = lasting_parts(prompt).map(|part| {
         let Some(note) = left_out_note(part) else { return part.clone() };
         match media.checked_sub(part_weight(part)) {
             Some(left) => {
@@ -194,10 +210,11 @@ pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = 
 }
 
 /// The context that came with the first prompt: folders, project instructions. Its mode and its date are left
-/// out, because they may have changed.
+/// out, because they may have changed, and so is a command, which is not to be run again in a later turn.
 fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
-    let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
+    let heads =
+        [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE, COMMAND_HEAD];
     let own = context_parts(first).filter(|text| !heads.iter().any(|head| text.starts_with(head)));
     let mut left = limit;
     let mut parts = Vec::new();
@@ -289,8 +306,12 @@ const MAX_ERROR_BYTES: usize = 300;
 const READ_TOOL: &str = "read_file";
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
-/// longer gets.
-pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message>]) -> String {
+/// longer gets, and `kept` those after them.
+pub(super) async fn gather_facts(
+    conversation: &Conversation,
+    old: &[Arc<Message>],
+    kept: &[Arc<Message>],
+) -> String {
     let (entries, changed, turns) = stored_facts(conversation).await;
     let env = &conversation.env;
     let mut text = date_line() + &conversation.mode_line();
@@ -303,8 +324,10 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
         text.push_str(&env.jobs.describe());
         text.push('\n');
     }
+    let helpers = env.helpers.in_background();
+    list("Helpers at work in the background, whose answers you get: ", &helpers, &mut text);
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
-    for error in open_errors(old) {
+    for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
     }
@@ -401,11 +424,12 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
         .collect()
 }
 
-/// The newest failed results that no later call of the same tool has made good.
-fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
+/// The newest failed results that the model no longer gets, and no later call of the same tool has made good.
+fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a ToolMessage> {
     let newest = old.iter().rev().filter_map(|message| message.as_tool()).take(NEWEST_RESULTS);
     // A result that comes after counts instead of those of the same tool before.
-    let mut known = HashSet::new();
+    let later = kept.iter().filter_map(|message| message.as_tool());
+    let mut known: HashSet<_> = later.map(|result| &result.name).collect();
     newest.filter(|result| known.insert(&result.name) && !result.ok).collect()
 }
 
@@ -479,6 +503,24 @@ mod tests {
         compact(&mut messages, prompt("all"), tail.count, tail.max_result);
         assert_eq!(messages.len(), 4);
         assert!(messages[2..].iter().all(|message| message_weight(message) < 500));
+    }
+
+    #[test]
+    fn pictures_of_results_take_room_like_words() {
+        let mut picture = result(100);
+        let Message::Tool(tool) = Arc::make_mut(&mut picture) else { panic!("no result") };
+        tool.images.push(Media { mime: "image/png".to_owned(), data: "AA".into() });
+        let mut messages = vec![prompt("1")];
+        for _ in 0..20 {
+            messages.extend([answer("a", 1), Arc::clone(&picture)]);
+        }
+        messages.push(answer("b", 0));
+        // The two newest pictures with their calls, and what was said last.
+        let chosen = KeptTail::choose(&messages, &limits(10_000));
+        assert_eq!(chosen.count, 5);
+        let mut tail = KeptTail { max_result: 400, ..chosen };
+        tail.widen(&messages, 12_000);
+        assert!((1_900..2_000).contains(&tail.max_result), "{tail:?}");
     }
 
     #[test]
@@ -559,6 +601,30 @@ mod tests {
         assert!(new.parts.iter().all(|part| matches!(part, PromptPart::Context(_))));
     }
 
+    #[test]
+    fn the_text_of_a_command_lasts_as_long_as_its_prompt_waits() {
+        let mut open = UserMessage::text("/deploy staging");
+        let text = format!("{COMMAND_HEAD}command `/deploy`. Ask before each step.\n");
+        open.parts.extend(["Mode: ask\n".to_owned(), text].map(PromptPart::Context));
+        let open = Arc::new(Message::User(open));
+        let mut messages = vec![prompt("hi"), answer("a", 0), Arc::clone(&open)];
+        // Twice in the turn of the command, then in a later one.
+        for (at, expected) in [(Some(2), 1), (Some(0), 1), (None, 0)] {
+            let new = replacement(&messages, &limits(1_000), at, Some("So far."), "Mode: ask");
+            let text = new.render();
+            assert_eq!(text.matches("Ask before each step.").count(), expected, "{text}");
+            assert!(text.contains("/deploy staging"), "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
+        // The first prompt of a conversation is no different.
+        for (at, expected) in [(Some(0), 1), (None, 0)] {
+            let only = slice::from_ref(&open);
+            let new = replacement(only, &limits(1_000), at, Some("So far."), "Mode: ask");
+            let count = new.render().matches("Ask before each step.").count();
+            assert_eq!(count, expected, "{new:?}");
+        }
+    }
+
     fn read(arguments: serde_json::Value) -> Arc<Message> {
         let call = ToolCall::new("c", "p", READ_TOOL, arguments);
         Arc::new(Message::Assistant(AssistantMessage::new("m", "", vec![call])))
@@ -589,11 +655,22 @@ mod tests {
 
     #[test]
     fn an_error_is_open_until_the_tool_succeeds() {
-        let open = |results: &[Arc<Message>]| {
-            open_errors(results).iter().map(|error| error.name.clone()).collect::<Vec<_>>()
+        let table: [(&[bool], &[bool], usize); 4] = [
+            (&[false, false], &[], 1),
+            (&[false, true], &[], 0),
+            (&[true, false], &[], 1),
+            // The model still has the result that comes after.
+            (&[false], &[true], 0),
+        ];
+        let results = |all: &[bool]| -> Vec<_> {
+            all.iter().map(|ok| named_result("exec", *ok)).collect()
         };
-        assert_eq!(open(&[named_result("exec", false), named_result("exec", false)]), ["exec"]);
-        assert!(open(&[named_result("exec", false), named_result("exec", true)]).is_empty());
-        assert_eq!(open(&[named_result("exec", true), named_result("exec", false)]), ["exec"]);
+        for (earlier, later, expected) in table {
+            let old = results(earlier);
+            let kept = results(later);
+            let open = open_errors(&old, &kept);
+            assert_eq!(open.len(), expected, "{open:?}");
+            assert!(open.iter().all(|error| error.name == "exec"));
+        }
     }
 }

@@ -93,6 +93,11 @@ impl TerminalRun {
         self.asks_on.is_none()
     }
 
+    /// Returns true if the session ends with its only turn.
+    pub fn has_one_turn(&self) -> bool {
+        matches!(self.task, RunTask::Turn(..))
+    }
+
     /// Starts the agent, which `serve` runs until the token ends it, and works in the session of the plan.
     pub fn start(
         self,

@@ -78,21 +78,19 @@ impl Turn {
         self.say_words(words)
     }
 
-    /// The words about commands that still run, once a turn. Where somebody prompts again, they go on until then.
+    /// The words, once a session, about commands that would end with it and that the model has not looked at again, as
+    /// it does with a server that it needs.
     fn running_words(&self) -> ClosingWords {
-        let jobs = self.conversation.env.jobs.running().ids();
         // The last answer of a helper is its result.
-        let is_last = self.conversation.work.alone && !self.is_helper();
+        let is_last = self.conversation.work.one_turn && !self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
-        let turn = std_hash(self.conversation.log().turn());
-        if jobs.is_empty()
-            || !is_last
-            || !may_ask
-            || !self.conversation.told.is_news(RUNNING, turn)
-        {
+        if !is_last || !may_ask {
             return ClosingWords::default();
         }
-        let names = jobs.join(", ");
+        let names = self.conversation.env.jobs.neglected().join(", ");
+        if names.is_empty() || !self.conversation.told.is_news(RUNNING, 0) {
+            return ClosingWords::default();
+        }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
         ClosingWords {
             notice: Some(format!("{names} would end now: the model is asked once if it waits.")),

@@ -124,6 +124,23 @@ fn a_helper_in_the_background_is_waited_for_where_no_prompt_follows() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn the_model_is_told_once_of_a_command_that_would_end_with_its_answer() {
+    let run = calls("exec", &json!({ "command": "sleep 643", "background": true }));
+    let look = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
+    let forgotten = json!([run, says("The tests run."), says("They are not needed.")]);
+    let known = json!([run, look, says("The server works.")]);
+    for (replies, is_told) in [(&forgotten, true), (&known, false)] {
+        let desk = Desk::new(replies);
+        let ended = desk.run(&["--mode", "full", "--no-input", "go"]);
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("p1 would end now"), is_told, "{}", ended.stderr);
+        let last = desk.messages(2);
+        assert_eq!(last.contains("Still running: p1"), is_told, "{last}");
+    }
+}
+
+#[test]
 fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     let desk = Desk::new(&json!([says("1"), says("2"), says("3"), says("4")]));
     desk.write("notes.txt", "remember this");

@@ -5,8 +5,6 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
 
-const WAITS: &str = if cfg!(windows) { "ping -n 60 127.0.0.1" } else { "sleep 60" };
-
 fn builder(alone: &str, replies: &Value) -> TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_ALONE", alone).model(replies.clone())
 }
@@ -66,18 +64,4 @@ fn a_model_that_goes_round_in_circles_is_stopped_without_a_question() {
     assert_eq!(agent.turn("go"), "max_turn_requests");
     cards::check(&agent);
     assert_eq!(cards::requests(&agent), [""; 0]);
-}
-
-#[test]
-fn alone_the_model_is_told_once_of_commands_that_would_end_with_its_answer() {
-    let run = calls("exec", &json!({ "command": WAITS, "background": true }));
-    let replies = json!([run, says("The tests run."), says("They are not needed.")]);
-    for (alone, requests) in [("1", 3), ("0", 2)] {
-        let mut agent = builder(alone, &replies).permission("allow_once").start();
-        assert_eq!(agent.turn("go"), "end_turn");
-        cards::check(&agent);
-        assert_eq!(agent.model().requests().len(), requests, "{alone}");
-        let last = agent.model_request(requests - 1)["messages"].to_string();
-        assert_eq!(last.contains("Still running: p1"), alone == "1", "{last}");
-    }
 }

@@ -126,7 +126,7 @@ fn a_helper_in_the_background_is_waited_for_where_no_prompt_follows() {
 #[test]
 #[cfg_attr(windows, ignore = "the command is one of Unix")]
 fn the_model_is_told_once_of_a_command_that_would_end_with_its_answer() {
-    let run = calls("exec", &json!({ "command": "sleep 643", "background": true }));
+    let run = calls("exec", &json!({ "command": "sleep 658", "background": true }));
     let look = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
     let forgotten = json!([run, says("The tests run."), says("They are not needed.")]);
     let known = json!([run, look, says("The server works.")]);

@@ -17,6 +17,7 @@ mod text_style;
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -41,6 +42,9 @@ use turnwright_rpc::{RpcError, Stdio};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;
+
+/// How long the runner of GitHub Actions may take to read a line.
+const RUNNER_LAG: Duration = Duration::from_secs(1);
 
 /// The user's choices for a run.
 #[derive(Debug)]
@@ -104,17 +108,8 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> ExitCode {
-        // Until this word, GitHub Actions obeys no line that a model, a file or a command has written.
-        let word = (self.traits.is_github && !self.options.is_json).then(SessionId::random);
-        if let Some(word) = &word {
-            say(&format!("::stop-commands::{word}\n")).ok();
-        }
-        let worked = self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from);
-        let code = exit_code("run", worked, 1);
-        if let Some(word) = &word {
-            say(&format!("::{word}::\n")).ok();
-        }
-        code
+        let _stopped = (self.traits.is_github && !self.options.is_json).then(StoppedCommands::new);
+        exit_code("run", self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from), 1)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
@@ -161,6 +156,29 @@ impl TerminalRun {
         runtime.shutdown_background();
         link.end()?;
         Ok(end)
+    }
+}
+
+/// Until it is dropped, GitHub Actions obeys no line that a model, a file or a command has written.
+struct StoppedCommands {
+    /// The word that ends it, which nobody can guess.
+    word: SessionId,
+}
+
+impl StoppedCommands {
+    fn new() -> StoppedCommands {
+        let word = SessionId::random();
+        say(&format!("::stop-commands::{word}\n")).ok();
+        StoppedCommands { word }
+    }
+}
+
+impl Drop for StoppedCommands {
+    fn drop(&mut self) {
+        // The runner reads the outputs apart, and of what has come it takes stderr first: by now it must have taken the
+        // answer from stdout.
+        thread::sleep(RUNNER_LAG);
+        say(&format!("::{}::\n", self.word)).ok();
     }
 }
 

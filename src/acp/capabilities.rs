@@ -51,6 +51,8 @@ pub(super) struct ClientCaps {
     pub(super) suggestions: bool,
     /// The client shows skills as a kind of command of their own (R-SKILL-1).
     pub(super) skills: bool,
+    /// The client shows the answers to a question by their names, so that there may be two of a kind.
+    pub(super) names_answers: bool,
 }
 
 /// How a client can run `turnwright login` in a terminal.
@@ -65,6 +67,10 @@ pub(super) enum LoginSupport {
     Meta,
 }
 
+/// The names of clients that ask for a kind of answer and send the last one of it. The second one gives no name in most
+/// of its versions.
+const LAST_OF_A_KIND: [&str; 2] = ["CodeCompanion.nvim", "avante.nvim"];
+
 /// Reads the client's capabilities from the parameters of `initialize`.
 ///
 /// # Errors
@@ -78,7 +84,14 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         // whatever they say (R-INIT-14).
         return Ok(newer_caps(params));
     }
-    Ok(v1_caps(&request.client_capabilities))
+    Ok(ClientCaps { names_answers: names_answers(params), ..v1_caps(&request.client_capabilities) })
+}
+
+/// Returns true if the client is known to show the names of answers. Another order of the answers would not help the
+/// others: the keys of Zed and many clients without a user send the first answer of a kind.
+fn names_answers(params: &Value) -> bool {
+    let name = params.pointer("/clientInfo/name").and_then(Value::as_str);
+    name.is_some_and(|name| !LAST_OF_A_KIND.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
@@ -136,6 +149,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         subagents: caps.subagents.is_some(),
         suggestions: caps.session.as_ref().is_some_and(|all| all.prompt_suggestions.is_some()),
         skills: false,
+        names_answers: false,
     }
 }
 

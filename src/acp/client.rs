@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError,
-    TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    BufferError, ChoiceKind, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome,
+    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand,
+    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -147,7 +147,19 @@ impl Client for AcpClient {
         self.caps.suggestions
     }
 
-    fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+    fn request_permission(
+        &self,
+        mut request: PermissionRequest,
+    ) -> BoxFuture<'_, PermissionAnswer> {
+        if !self.caps.names_answers {
+            // It would be sent in place of the narrower one of its kind.
+            request.choices.retain(|choice| {
+                !matches!(
+                    choice.kind,
+                    ChoiceKind::AllowSessionForAll | ChoiceKind::AllowAllCommands
+                )
+            });
+        }
         let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let params = to_wire::permission_request(self.session.clone(), request);
         Box::pin(async move { self.questions.permission(&params, &offered, || ()).await })

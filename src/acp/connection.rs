@@ -1,6 +1,7 @@
 //! The connection task: owns the state of the connection and handles one event at a time.
 
 use std::collections::HashMap;
+use std::io::{Write, stderr};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,6 +35,12 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the settings may take to be read before a version is chosen without them.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The code of the error for a line that is not JSON.
+const NOT_JSON: i32 = -32_700;
+/// Told if the first line comes from a person and not from a client.
+const ADVICE: &str = "turnwright speaks the Agent Client Protocol on stdin; to ask something in a \
+                      terminal, use `turnwright run \"…\"`.";
 
 /// The connection's state.
 pub(super) struct Connection {
@@ -152,6 +159,7 @@ impl Connection {
     ) {
         let outbox = self.peer.outbox().clone();
         tokio::pin!(stop_requested);
+        let mut may_be_person = self.remote.is_none();
         loop {
             // No more requests are read from a client that does not read the responses. If it has
             // closed its end as well, nobody waits for the responses.
@@ -181,11 +189,15 @@ impl Connection {
                 }
                 // A malformed line is the client's bug, and no reason to end the connection.
                 Some(ParsedLine::Rejected { id, error }) => {
+                    if may_be_person && error.code == NOT_JSON {
+                        writeln!(stderr(), "{ADVICE}").ok();
+                    }
                     outbox.respond::<()>(&id, Err(&error));
                 }
                 Some(ParsedLine::Ignored) => {}
                 None => break,
             }
+            may_be_person = false;
         }
     }
 

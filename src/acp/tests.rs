@@ -119,8 +119,11 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         subagents: true,
         suggestions: true,
         skills: false,
+        names_answers: true,
     };
-    assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
+    let info = json!({ "name": "editor" });
+    let params = json!({ "protocolVersion": 1, "clientInfo": info, "clientCapabilities": full });
+    assert_eq!(read(params), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
     assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });

@@ -117,7 +117,7 @@ stdout: there is nothing to type here.
 
 pub(super) fn parse_mode(word: &str) -> Result<Mode, String> {
     let known = Mode::ALL.map(Mode::id).join(", ");
-    Mode::parse(word).ok_or_else(|| format!("expected one of {known}"))
+    Mode::parse_lenient(word).ok_or_else(|| format!("expected one of {known}"))
 }
 
 pub(super) fn serve(folders: Vec<PathBuf>, mode: Option<Mode>, config: Config) -> ExitCode {

@@ -66,7 +66,7 @@ struct CliArgs {
     /// Model, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
     #[arg(long, global = true, help_heading = GENERAL, value_name = "NAME")]
     model: Option<String>,
-    /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL]
+    /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL, OPENAI_API_BASE]
     #[arg(long, global = true, help_heading = GENERAL, value_name = "URL")]
     base_url: Option<String>,
     /// Limit of a turn or session, such as session_cost=2.5; repeatable
@@ -115,7 +115,7 @@ enum CliCommand {
                             Exit status: 0 only if the login was stored.")]
     Login {
         /// Store the key of the service that searches the web, which the settings name
-        #[arg(value_parser = ["search"], conflicts_with = "provider")]
+        #[arg(value_parser = ["search"], ignore_case = true, conflicts_with = "provider")]
         what: Option<String>,
         /// Provider to log in to, such as `deepseek`; without it, a list is shown
         #[arg(long, value_name = "NAME")]
@@ -534,6 +534,22 @@ mod tests {
         assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(CRASHED)));
         let ended = report_crash(|| ExitCode::from(3), Path::new("state"));
         assert_eq!(format!("{ended:?}"), format!("{:?}", ExitCode::from(3)));
+    }
+
+    #[test]
+    fn words_to_choose_from_are_accepted_in_any_case() {
+        for line in [
+            "run --mode PLAN x",
+            "mcp-server --mode Auto-Edit",
+            "policy check --mode Plan ls",
+            "history --status ERROR",
+            "login Search",
+            "config editor Zed",
+        ] {
+            let parsed = CliArgs::try_parse_from(["turnwright"].into_iter().chain(line.split(' ')));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+        assert!(CliArgs::try_parse_from(["turnwright", "run", "--mode", "plain", "x"]).is_err());
     }
 
     #[test]

@@ -148,8 +148,8 @@ pub(super) struct HistoryCliArgs {
 }
 
 fn parse_status(word: &str) -> Result<CallStatus, String> {
-    let known = CallStatus::parse(word);
-    if known.as_str() == word {
+    let known = CallStatus::parse(&word.to_ascii_lowercase());
+    if known.as_str().eq_ignore_ascii_case(word) {
         return Ok(known);
     }
     Err("expected success, error, running or pending".to_owned())

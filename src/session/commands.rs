@@ -27,8 +27,9 @@ use super::prompts::{PromptWork, finish_command, log_command};
 use crate::turn::{Conversation, FinishedTurn};
 use tokio::task::spawn_blocking;
 use turnwright_store::TurnKind;
+use turnwright_types::file_link::FileLink;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, StopReason, UserMessage};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
 use turnwright_types::update::SlashCommand;
 
 use Argument::{Hint, Refused, Unlisted};
@@ -207,6 +208,48 @@ pub(super) fn all() -> Vec<SlashCommand> {
         .collect()
 }
 
+/// Returns true if a part of a prompt is text that may be a command.
+pub(super) fn is_words(part: &PromptPart) -> bool {
+    matches!(part, PromptPart::Text(text) if !text.trim().is_empty())
+}
+
+/// The text of a prompt that may be a command. Editors cut it at each file that is mentioned in it: a file or picture
+/// behind a blank is such a mention, and the text behind that goes on with a blank. Anything else is attached.
+pub(super) fn typed_text(prompt: &UserMessage) -> String {
+    let mut typed = String::new();
+    let mut goes_on = true;
+    for part in prompt.parts.iter().skip_while(|part| !is_words(part)) {
+        match part {
+            PromptPart::Text(text) if goes_on && (typed.is_empty() || text.starts_with(' ')) => {
+                typed.push_str(text);
+                goes_on = false;
+            }
+            PromptPart::Link { uri, .. } | PromptPart::Resource { uri, .. }
+                if typed.ends_with(' ') && takes_words(&typed) =>
+            {
+                typed.push_str(&mentioned(uri));
+                goes_on = true;
+            }
+            // The picture of a mentioned file follows it.
+            PromptPart::Image(_) if goes_on || typed.ends_with(' ') => goes_on = true,
+            _ => break,
+        }
+    }
+    typed
+}
+
+/// Returns false for a built-in command that takes no words: what is behind it can only be attached.
+fn takes_words(typed: &str) -> bool {
+    find(typed).is_none_or(|(command, _)| !matches!(command.argument, Refused))
+}
+
+/// A mentioned file as one word: its path, or else its address.
+fn mentioned(uri: &str) -> String {
+    let path = FileLink::from_uri(uri).map(|link| link.path);
+    let word = path.filter(|path| !path.contains(char::is_whitespace));
+    word.unwrap_or_else(|| uri.split_whitespace().collect::<Vec<_>>().join("%20"))
+}
+
 /// Returns the word behind the slash that a prompt begins with, and what follows it. Where input methods for
 /// Chinese and Japanese are on, the key of the slash gives another character.
 pub(super) fn split(prompt: &str) -> Option<(&str, &str)> {
@@ -356,5 +399,34 @@ mod tests {
         assert_eq!(find("／Undo　3").unwrap().1, "3");
         assert!(find("、help").is_some());
         assert!(find("、其他").is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_mentioned_in_a_command_is_a_word_of_it() {
+        let text = |text: &str| PromptPart::Text(text.to_owned());
+        let link = |uri: &str| PromptPart::Link { name: "n".to_owned(), uri: uri.to_owned() };
+        let file = |uri: &str| PromptPart::Resource { uri: uri.to_owned(), text: "x".to_owned() };
+        let table = [
+            (
+                vec![text("/goal fix "), link("file:///ws/a.rs"), text(" --check make")],
+                "/goal fix /ws/a.rs --check make",
+            ),
+            (
+                vec![text("/goal "), file("file:///ws/a%20--turns%202.md")],
+                "/goal file:///ws/a%20--turns%202.md",
+            ),
+            (
+                vec![link("file:///ws/a"), text(" "), text("/review "), link("https://h/x")],
+                "/review https://h/x",
+            ),
+            // These are attached by the editor.
+            (vec![text("/goal"), file("file:///ws/open.rs")], "/goal"),
+            (vec![text("/clear "), file("file:///ws/open.rs")], "/clear "),
+            (vec![text("/goal x"), text(" --check y")], "/goal x"),
+            (vec![text("/goal x "), file("file:///ws/a"), text("--check y")], "/goal x /ws/a"),
+        ];
+        for (parts, expected) in table {
+            assert_eq!(typed_text(&UserMessage::new(parts)), expected);
+        }
     }
 }

@@ -75,7 +75,7 @@ impl SessionActor {
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.conversation.spending.add_helpers_to(&mut self.history);
             let grants = self.conversation.grants.lock().clone();
-            let typed = first_text(&prompt);
+            let typed = commands::typed_text(&prompt);
             let PromptWork { turn, steering } = self.prompt_work(prompt, typed, cancel.clone());
             let id = self.conversation.env.session.clone();
             let task = self.host.tracker().spawn(in_session(id, turn));
@@ -242,7 +242,10 @@ impl SessionActor {
                 }
             };
             // The server's text replaces the typed command and precedes the attachments.
-            parts.extend(prompt.parts.drain(..).skip(1));
+            if let Some(command) = prompt.parts.iter().position(commands::is_words) {
+                prompt.parts.remove(command);
+            }
+            parts.extend(prompt.parts);
             parts.extend(context.map(PromptPart::Context));
             let prompt = UserMessage { parts, submission: prompt.submission };
             report_omissions(&conversation, &prompt);
@@ -258,7 +261,7 @@ impl SessionActor {
             return Ok(());
         }
         let menu = self.menu();
-        let typed = first_text(prompt);
+        let typed = commands::typed_text(prompt);
         let word = commands::split(&typed).map_or("", |(word, _)| word);
         let skills = menu.iter().filter(|entry| entry.skill.is_some());
         let names: Vec<_> = skills.map(|entry| entry.name.as_str()).collect();
@@ -416,14 +419,6 @@ pub(super) async fn finish_command(
 ) -> FinishedTurn {
     log.end_turn(stop.as_str(), history.minted, history.cost, None).written().await;
     FinishedTurn { history, result: Ok(stop) }
-}
-
-fn first_text(prompt: &UserMessage) -> String {
-    let texts = prompt.parts.iter().filter_map(|part| match part {
-        PromptPart::Text(text) if !text.trim().is_empty() => Some(text.clone()),
-        _ => None,
-    });
-    texts.take(1).collect()
 }
 
 /// The error for a prompt that may not wait.

@@ -233,8 +233,9 @@ impl Turn {
             self.report_refusal(why);
         }
         let fills_window = reply.end == EndReason::Length && fills_window(model, reply.usage);
-        let has_leaked_call =
-            calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
+        let has_leaked_call = calls.is_empty()
+            && model.nudges_leaked_calls()
+            && (reply.has_lost_calls || looks_like_leaked_call(text));
         SampleOutcome::Reply {
             end: reply.end,
             calls: calls.to_vec(),

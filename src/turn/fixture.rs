@@ -150,6 +150,7 @@ impl ReplyStream for ScriptedStream {
             Ok(Some(Reply {
                 end: EndReason::Complete,
                 calls,
+                has_lost_calls: false,
                 usage: None,
                 cost: None,
                 served: String::new(),

@@ -150,8 +150,7 @@ impl Turn {
         let task = within_context(&redacted(&goal.task));
         let may_work = goal.state.status == GoalStatus::Active && self.budget.ending.is_none();
         let messages = self.history.messages.iter();
-        let is_told =
-            messages.flat_map(|message| context_parts(message)).any(|text| text == task);
+        let is_told = messages.flat_map(|message| context_parts(message)).any(|text| text == task);
         if may_work && !is_told {
             self.push_context(task);
         }

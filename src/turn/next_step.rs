@@ -113,7 +113,7 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// True if the text contains a tool call and the model is one that is told so.
+        /// True if the text contains a tool call, or one was lost, and the model is one that is told so.
         has_leaked_call: bool,
         /// True if the answer has ended because the window is full.
         fills_window: bool,
@@ -175,7 +175,7 @@ pub(super) fn after_sample(
                         && TurnBudget::take(&mut budget.nudges)
                         && TurnBudget::take(&mut budget.requests) =>
                 {
-                    let why = "The model wrote a tool call as text. Asking for a real one.";
+                    let why = "A tool call came as text, or was lost. Asking for a real one.";
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
                 EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),

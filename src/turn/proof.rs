@@ -288,7 +288,9 @@ pub(super) fn is_in(words: &str, word: &str) -> bool {
 /// Returns the worth of a command line as a proof, if it succeeds. Commands that do not decide about that are thin at
 /// best.
 pub(super) fn proof_of(line: &str) -> Proof {
-    let commands = shell::parse(line, dialect()).commands;
+    let mut commands = shell::parse(line, dialect()).commands;
+    // Behind a `cd` that may have failed, each command is there once for each folder.
+    commands.dedup_by(|one, other| one.words == other.words);
     let best = best_proof(&commands);
     if !line.contains(['&', '|', ';', '\n']) {
         return best;
@@ -484,7 +486,7 @@ mod tests {
                     "bash -lc pytest",
                     "grep -q 'a|b' x && cargo test",
                     "cargo build; make || exit 1",
-                    "cd web; npm test && echo done",
+                    "cd web; diff a b && echo done",
                     "set -o pipefail; cargo test 2>&1 | tail -20",
                     "echo 5 | python3 x.py && echo ok",
                     "python3 x.py && echo 'a; b | c & d'",

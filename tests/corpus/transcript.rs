@@ -50,6 +50,7 @@ fn reply_lines(reply: &Reply) -> Vec<String> {
     };
     let mut lines = vec![end_label + &reply.usage.map(usage_text).unwrap_or_default()];
     lines.extend(reply.calls.iter().map(call_line));
+    lines.extend(reply.has_lost_calls.then(|| "  calls are lost".to_owned()));
     lines.extend(provider_state_line(&reply.provider_state));
     lines
 }

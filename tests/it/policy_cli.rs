@@ -167,6 +167,7 @@ fn a_rule_of_the_project_does_not_apply_outside() {
     std::fs::create_dir(user.project.path().join("sub")).unwrap();
     for (line, expected) in [
         ("cd sub && npm run build", 0),
+        ("cd sub; npm run build", 0),
         ("cd / && npm run build", 1),
         ("cd .. && npm run build", 1),
     ] {
@@ -232,6 +233,9 @@ fn auto_edit_lets_a_command_do_what_the_file_tools_do() {
         ("touch src/a.rs && mv src/a.rs src/b.rs", "allow"),
         ("cp -r src old", "allow"),
         ("cd src && mkdir x && ls", "allow"),
+        ("cd src; mkdir x; ls", "allow"),
+        ("cd src; mkdir ../../x", "ask"),
+        ("cd src\ntouch ../x", "ask"),
         ("git add -A", "allow"),
         ("git add . && ls", "allow"),
         ("cp code/*.rs src", "allow"),

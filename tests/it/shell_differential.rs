@@ -55,22 +55,25 @@ fn real_shells_run_only_the_commands_that_the_parser_finds() {
         .flat_map(|(shell, rotation)| SEEDS.map(|seed| (seed.rotate_left(rotation), shell)))
         .map(|(seed, (name, dialect, argv))| {
             let count = lines / SEEDS.len();
-            std::thread::spawn(move || (name, compare(seed, dialect, argv, count)))
+            std::thread::spawn(move || (name, count, compare(seed, dialect, argv, count)))
         })
         .collect();
     for thread in threads {
-        let (name, (run, exact)) = thread.join().unwrap();
-        eprintln!("{name}: {run} lines were run, {exact} of them compared word by word");
-        assert!(exact > run / 3, "{name}: too few lines could be compared word by word");
+        let (name, run, (unmoved, exact)) = thread.join().unwrap();
+        eprintln!(
+            "{name}: {run} lines were run, {unmoved} of them without `cd`, and {exact} compared word by word"
+        );
+        assert!(exact > unmoved / 3, "{name}: too few lines could be compared word by word");
+        assert!(run - unmoved > run / 20, "{name}: too few lines change the folder");
     }
 }
 
-/// Runs random lines. Returns the number of lines that were run, and the number of those whose words
-/// could all be compared.
+/// Runs random lines. Returns the number of lines that stay in their folder, and the number of those whose
+/// words could all be compared.
 fn compare(seed: u64, dialect: ShellDialect, shell: &[&str], wanted: usize) -> (usize, usize) {
     let scratch = Scratch::new();
     let mut noise = Noise(seed);
-    let (mut run, mut exact) = (0, 0);
+    let (mut run, mut unmoved, mut exact) = (0, 0, 0);
     let mut known = BTreeSet::new();
     while run < wanted {
         let line = random_line(&mut noise);
@@ -82,9 +85,10 @@ fn compare(seed: u64, dialect: ShellDialect, shell: &[&str], wanted: usize) -> (
             continue;
         }
         run += 1;
+        unmoved += usize::from(script.commands.iter().all(|command| command.program() == "a"));
         exact += usize::from(scratch.check(&line, &script, shell));
     }
-    (run, exact)
+    (unmoved, exact)
 }
 
 /// Whether the script runs the stub `a` and, apart from `cd`, nothing else.
@@ -171,19 +175,16 @@ impl Scratch {
             let report = || format!("{} says of {line:?}: {script:?}\nbut ran {ran:?}", shell[0]);
             self.compare_files(&writes, &report);
             for (words, folder) in &ran {
-                let is_declared = script.commands.iter().any(|command| {
-                    let command_folder = self.work().join(command.folder.as_ref().unwrap());
+                let found = script.commands.iter().filter(|command| {
                     let same = command.argv().eq(words.iter().map(String::as_str))
                         || is_glob && command.program() == words[0];
-                    same && command_folder.canonicalize().unwrap() == Path::new(folder)
+                    // Where a `cd` fails, the folder that it would lead to need not exist.
+                    let place = self.work().join(command.folder.as_ref().unwrap()).canonicalize();
+                    same && place.is_ok_and(|place| place == Path::new(folder))
                 });
-                assert!(is_declared, "{}", report());
-            }
-            let times = |wanted: &[&str]| declared.iter().filter(|it| *it == wanted).count();
-            for (words, _) in ran.iter().filter(|_| !is_glob) {
-                let wanted: Vec<&str> = words.iter().map(String::as_str).collect();
-                let ran = ran.iter().filter(|it| it.0 == *words).count();
-                assert!(ran <= times(&wanted), "{}", report());
+                let most = found.count();
+                let times = ran.iter().filter(|other| other.0 == *words && other.1 == *folder);
+                assert!(most > 0 && (is_glob || times.count() <= most), "{}", report());
             }
             all_words.extend(ran.into_iter().map(|it| it.0));
         }
@@ -275,9 +276,46 @@ const GLUE: &[&str] = &[
     "\\#", "\\\n", "\\'", "1", "2", "'\n'", "\t", "\r", "\u{a0}",
 ];
 const BETWEEN: &[&str] = &[
-    ";", "&&", "||", "|", "&", "\n", "|&", ";;", "&&\n", "|\n", " ; ", "\n\n", "; b", "| b", "!",
-    "{", "}", "(", ")", "then", "if", "do", "time", "cd d", "cd d &&", "cd .. &&", "cd in &&",
-    " # b\n", " #'\n", "# b \\\n", " \\\n", " \\\n#", "\\\n",
+    ";",
+    "&&",
+    "||",
+    "|",
+    "&",
+    "\n",
+    "|&",
+    ";;",
+    "&&\n",
+    "|\n",
+    " ; ",
+    "\n\n",
+    "; b",
+    "| b",
+    "!",
+    "{",
+    "}",
+    "(",
+    ")",
+    "then",
+    "if",
+    "do",
+    "time",
+    "cd d",
+    "cd d &&",
+    "cd .. &&",
+    "cd in &&",
+    "; cd d;",
+    "; cd ./d\n",
+    "\ncd in;",
+    "; cd in &&",
+    "; cd d ||",
+    "; cd .. ;",
+    "cd - &&",
+    " # b\n",
+    " #'\n",
+    "# b \\\n",
+    " \\\n",
+    " \\\n#",
+    "\\\n",
 ];
 const FILES: &[&str] = &[
     ">",
@@ -354,7 +392,7 @@ fn random_line(noise: &mut Noise) -> String {
         line.push_str(noise.pick(FRONT));
         line.push(' ');
     }
-    line.push_str(noise.pick(&["a", "a", "a ", "cd d"]));
+    line.push_str(noise.pick(&["a", "a", "a ", "cd d", "cd d; a"]));
     for _ in 0..=noise.below(7) {
         let token = match noise.below(16) {
             0..=6 => noise.pick(PLAIN),

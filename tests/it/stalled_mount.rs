@@ -105,6 +105,23 @@ fn a_folder_that_never_answers_holds_up_no_other_session() {
 }
 
 #[test]
+fn a_path_in_an_output_that_never_answers_holds_up_no_turn() {
+    if !can_stall() {
+        return;
+    }
+    // No word of the line is the path, because those are looked at before it runs.
+    let line = "printf 'dial unix /%s/docker.sock: connect\\n' mnt; exit 1";
+    let fails = calls("exec", &json!({ "command": line }));
+    let agent = TestAgent::builder().model(json!([fails, says("Fine.")]));
+    let mut agent = agent.permission("allow_once").inside(STALL).start();
+    assert_eq!(timed("a turn with a command that fails", || agent.turn("run")), "end_turn");
+    let result = agent.model_request(1).to_string();
+    assert!(result.contains("dial unix /mnt/docker.sock"), "{result}");
+    let (status, stderr) = timed("the end of stdin", || agent.close());
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+}
+
+#[test]
 fn instructions_that_cannot_be_read_in_time_are_reported_to_the_user_once_and_to_the_model() {
     if !can_stall() {
         return;

@@ -298,7 +298,7 @@ fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launc
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
     let params = &create["params"];
     assert!(params["command"].as_str().unwrap().starts_with('/'), "{params}");
-    assert_eq!(params["args"], json!(["echo out; echo err >&2; pwd -P; exit 3"]));
+    assert_eq!(params["args"], json!(["echo out； echo err ＞＆2； pwd -P； exit 3"]));
     assert_eq!(params["cwd"], folder);
     assert_eq!(params["outputByteLimit"], 1024 * 1024);
     assert!(
@@ -352,8 +352,8 @@ fn a_command_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
 fn a_terminal_is_named_after_its_command_and_the_name_is_not_what_runs() {
     let long = format!("echo {}", "word ".repeat(1_000));
     for (command, name) in [
-        ("true --version; echo $((20 + 2))", "true --version; echo $((20 + 2))".to_owned()),
-        ("echo one\necho 22 # \u{202e}x", "echo one\\necho 22 # \\u{202e}x".to_owned()),
+        ("true --version; echo $((20 + 2))", "true --version； echo ＄（（20 + 2））".to_owned()),
+        ("echo one\necho 22 # \u{202e}x", "echo one＼necho 22 ＃ ＼u｛202e｝x".to_owned()),
         (&long, format!("{}…", &long[..200])),
     ] {
         let mut editor = Editor::running(Manner::Runs, &[command]);
@@ -535,6 +535,7 @@ fn the_agent_runs_the_command_if_the_launcher_is_missing() {
         said(Some(126), "sh: 1: PROGRAM: not there\n"),
         said(Some(127), "sh: 1: PROGRAM: not there\n"),
         said(Some(127), "sh: turnwright: not found\n"),
+        said(Some(127), "sh: 1: /Users/me/Library/Application: not found\n"),
         said(Some(1), "Path to executable \"PROGRAM\" does not exist\n"),
         said(None, "spawn PROGRAM ENOENT"),
         Manner::FailsToWait(format!("spawn {launcher} ENOENT")),

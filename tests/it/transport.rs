@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use serde_json::{Value, json};
 use turnwright_testing::command_lines::line_for;
 
-use crate::agent::{TestAgent, calls, prompt, says};
+use crate::agent::{TestAgent, calls, piped, prompt, says, subcommand};
 
 /// The agent's answers to a line, up to its answer to the next request.
 fn answers(agent: &mut TestAgent, line: &[u8]) -> Vec<Value> {
@@ -35,6 +35,16 @@ fn r_tr_1_text_that_is_split_in_the_middle_of_a_character_arrives_whole() {
         .start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(agent.text(), text);
+}
+
+#[test]
+fn a_person_who_pipes_a_prompt_into_the_agent_is_told_once_how_to_ask() {
+    let home = turnwright_testing::temporary_folder();
+    let output = piped(&mut subcommand(home.path(), &[]), "What is 1+1?\nHello?\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("use `turnwright run").count(), 1, "{said}");
+    let answers = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(answers.matches("-32700").count(), 2, "{answers}");
 }
 
 /// Starts a model server that sends its reply one byte at a time, and returns its base URL.

@@ -78,18 +78,23 @@ fn the_permissions_command_shows_revokes_and_adds_rules() {
 }
 
 #[test]
-fn a_rule_file_that_is_broken_or_newer_is_ignored() {
-    for (text, is_kept) in [("{", true), ("{ \"version\": 99 }", false)] {
-        let mut agent = TestAgent::builder().start();
-        ask_and_keep(&mut agent, write("a.txt"));
+fn a_rule_file_that_is_broken_or_newer_makes_everything_ask_until_it_is_moved_away() {
+    for text in ["{", "{ \"version\": 99 }"] {
+        let settings = "mode = 'auto-edit'";
+        let mut agent = TestAgent::builder().own_file("config/config.toml", settings).start();
+        assert!(agent.turn_text("/permissions deny edit(/a.txt)").contains("edit(/a.txt)"));
         let folder = std::fs::read_dir(agent.home().join("state/projects")).unwrap().next();
         let file = folder.unwrap().unwrap().path().join("permissions.json");
         std::fs::write(&file, text).unwrap();
         agent.session = agent.new_session();
-        assert!(agent.turn_text("/permissions").contains("its rules are ignored"));
-        ask_and_keep(&mut agent, write("a.txt"));
+        assert!(agent.turn_text("/permissions").contains("move it away"));
+        ask_and_answer(&mut agent, write("a.txt"), "reject_once");
+        assert!(agent.thoughts().contains("permissions.json"), "{}", agent.thoughts());
+        assert!(agent.turn_text("/permissions allow exec(ls)").contains("Nothing was changed"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        std::fs::remove_file(&file).unwrap();
+        agent.session = agent.new_session();
         run_without_question(&mut agent, write("a.txt"));
-        assert_eq!(std::fs::read_to_string(&file).unwrap() != text, is_kept, "{text}");
     }
 }
 
@@ -247,4 +252,24 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
     assert!(permissions.contains("allow  all commands in the sandbox"), "{permissions}");
     agent.turn_text("/permissions forget");
     ask_and_answer(&mut agent, runs("mkdir c"), "reject_once");
+}
+
+#[test]
+fn a_client_that_may_answer_by_the_kind_of_an_answer_gets_none_for_all_commands() {
+    if !turnwright_sandbox::can_confine() {
+        return;
+    }
+    let named = |name: &str| json!({ "name": name, "version": "1.0.0" });
+    for info in [named("CodeCompanion.nvim"), named("avante.nvim"), Value::Null] {
+        let mut agent = TestAgent::builder().spawn();
+        agent.call("initialize", &json!({ "protocolVersion": 1, "clientInfo": info }));
+        agent.session = agent.new_session();
+        let question = ask_and_answer(&mut agent, runs("touch a"), "allow_always");
+        let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["allow_once", "allow_always", "reject_once", "reject_always"], "{info}");
+        let call = calls("exec", &json!({ "command": "touch b", "escalate": "network" }));
+        let question = ask_and_answer(&mut agent, call, "reject_once");
+        let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
+        assert!(!ids.iter().any(|id| id == "allow_always_for_all"), "{info}: {ids:?}");
+    }
 }

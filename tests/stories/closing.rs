@@ -164,7 +164,8 @@ fn open_steps_are_shown_once_and_stay_open() {
 #[test]
 fn the_plan_of_a_conversation_that_was_cleared_has_no_open_steps() {
     let edit = writes("a.txt", "x\n");
-    let replies = json!([plan("pending"), says("Planned."), edit, says("Done."), says("Too much.")]);
+    let replies =
+        json!([plan("pending"), says("Planned."), edit, says("Done."), says("Too much.")]);
     let (mut agent, _) = turn(AUTO, &replies);
     assert_eq!(agent.turn("/clear"), "end_turn");
     assert_eq!(agent.turn("Write a.txt."), "end_turn");

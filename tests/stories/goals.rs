@@ -401,3 +401,21 @@ fn a_goal_can_be_changed_and_cleared_and_is_refused_in_plan_mode() {
     agent.turn("/goal");
     assert!(agent.text().ends_with("There is no goal. `/goal WHAT` sets one."));
 }
+
+#[test]
+fn a_goal_has_the_files_that_are_mentioned_in_it_and_what_follows_them() {
+    let replies = json!([lists_two_files(), says("Shall I?"), verdict(r#"{"met": false}"#)]);
+    let mut agent = agent(replies).start();
+    agent.turn("/goal Make both files.");
+    let params = json!({ "sessionId": agent.session, "prompt": [
+        { "type": "text", "text": "/goal edit Repair " },
+        { "type": "resource_link", "uri": "file:///ws/a.rs", "name": "a.rs" },
+        { "type": "text", "text": " at last --turns 3" },
+    ] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let shown = agent.text();
+    for part in ["Repair /ws/a.rs at last\n", "Slices: 0 of 3."] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}

@@ -66,6 +66,19 @@ fn managed_settings_that_cannot_be_read_deny_calls() {
 }
 
 #[test]
+fn project_settings_that_cannot_be_read_make_everything_ask() {
+    let mut agent = TestAgent::builder()
+        .own_file(FILE, "mode = 'auto-edit'")
+        .file(".turnwright/config.toml", "[permissions]\ndeny = ['edit(/ci)'")
+        .permission("reject_once")
+        .start();
+    let (questions, result) = write(&mut agent, "ci/a");
+    assert_eq!(questions, 1, "{result}");
+    assert!(agent.thoughts().contains("asked about everything"), "{}", agent.thoughts());
+    assert!(!agent.path("ci/a").exists());
+}
+
+#[test]
 fn no_tool_reveals_denied_files_in_an_allowed_folder() {
     let rules = "[permissions]\ndeny = ['read(/secret)', 'read(*.priv)']\nask = ['read(/notes)']";
     let mut agent = TestAgent::builder()

@@ -127,6 +127,17 @@ fn r_turn_12_after_reasoning_without_an_answer_the_model_is_asked_for_one_once()
     assert!(!agent.model_request(2).to_string().contains(nudge), "it is left out afterwards");
 }
 
+/// Copilot and vLLM do so (hermes-agent#75926, vllm#44326).
+#[test]
+fn r_turn_12_a_call_that_was_announced_and_never_came_is_asked_for_once() {
+    let lost = json!([{ "text": "I read the brief first." }, { "finish": "tool_calls" }]);
+    let mut agent = start(json!([lost, lost, next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(count(&agent), 2);
+    assert!(agent.model_request(1).to_string().contains("as a real tool call"));
+    go_on(&mut agent);
+}
+
 #[test]
 fn r_turn_12_a_call_that_is_cut_within_its_arguments_never_runs() {
     for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {

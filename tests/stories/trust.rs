@@ -4,7 +4,7 @@
 use serde_json::json;
 use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 const FILE: &str = ".turnwright/config.toml";
 
@@ -64,7 +64,7 @@ fn the_settings_of_a_project_loosen_nothing_before_their_exact_content_is_truste
 
 #[test]
 fn the_settings_of_a_project_make_permissions_stricter_at_once() {
-    let strict = "mode = 'plan'\n[permissions]\ndeny = ['edit(/ci)']\nask = ['edit(/src)']";
+    let strict = "mode = 'Plan'\n[permissions]\ndeny = ['edit(/ci)']\nask = ['edit(/src)']";
     let user = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/ci)', 'edit(/src)']";
     let mut agent = project(strict).own_file("config/config.toml", user).initialize();
     assert_eq!(open_with_mode(&mut agent), "plan");
@@ -77,6 +77,33 @@ fn the_settings_of_a_project_make_permissions_stricter_at_once() {
     assert!(!agent.thoughts().contains("/trust"), "{}", agent.thoughts());
     let output = agent.turn_text("/trust");
     assert!(output.contains("nothing that needs your trust"), "{output}");
+}
+
+// Windows lets only administrators make symbolic links, and Wine nobody.
+#[cfg(unix)]
+#[test]
+fn the_settings_behind_a_link_apply_and_are_protected() {
+    let target = "shared/rules.toml";
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "mode = 'auto-edit'")
+        .file(target, "[permissions]\nask = ['edit(/ci)']")
+        .file(".turnwright/notes", "")
+        .permission("reject_once")
+        .initialize();
+    std::os::unix::fs::symlink("../shared/rules.toml", agent.path(FILE)).unwrap();
+    assert_eq!(open_with_mode(&mut agent), "auto-edit");
+    agent.model().push(calls("read_file", &json!({ "path": target }))).unwrap();
+    agent.model().push(says("It has a rule.")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    for (path, expected) in [("ci/a", 1), (target, 1), ("b", 0)] {
+        assert_eq!(questions_of_write(&mut agent, path), expected, "{path}");
+    }
+    std::fs::write(agent.path(target), "[").unwrap();
+    open_with_mode(&mut agent);
+    assert_eq!(questions_of_write(&mut agent, "c"), 1, "nobody knows what the file denies");
+    std::fs::remove_file(agent.path(target)).unwrap();
+    open_with_mode(&mut agent);
+    assert_eq!(questions_of_write(&mut agent, "ci/b"), 0, "there are no settings");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod language_servers;
 mod project_servers;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::file::{CheckTable, MAX_CHECKS, usable_checks};
 use crate::layers::{ManagedSettings, ProjectSettings};
@@ -153,7 +153,7 @@ pub fn resolve_policy_with(
     let mut checks = usable_checks(&settings.values.checks);
     let mut sandbox = settings.sandbox_settings();
     let mut project_files = Vec::new();
-    if let Some((text, project)) = layers.project_file(folder) {
+    if let Some((text, project)) = layers.project_file(folder, roots) {
         let is_trusted = trust.is_trusted(folder, PROJECT_FILE, text.as_bytes());
         let mut requests = layers.add_project(&project, is_trusted, settings, &mut mode);
         requests.extend(add_checks(&mut checks, &project.checks, is_trusted));
@@ -191,6 +191,31 @@ pub fn resolve_policy_with(
         helper_types: helpers.types,
         hooks,
     }
+}
+
+/// Reads the project's settings; `None` if there are none. A link is followed on this machine, so that the rules
+/// behind it apply, too.
+///
+/// # Errors
+/// Why the file is not read, as a phrase that follows its name.
+pub(crate) fn read_project_settings(
+    folder: &Path,
+    roots: &Roots,
+) -> Result<Option<String>, String> {
+    trust::read_project_file(folder, PROJECT_FILE).or_else(|why| {
+        match real_path(folder.join(PROJECT_FILE)) {
+            Ok(place) if !roots.leads_elsewhere(&place) => trust::read_real_file(&place),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            _ => Err(why),
+        }
+    })
+}
+
+/// The place of the settings below one of these folders, of which the first is the project, if a link leads there.
+fn linked_settings(folders: &[PathBuf]) -> Option<String> {
+    let place = real_path(folders.first()?.join(PROJECT_FILE)).ok()?;
+    let below = folders.iter().find_map(|folder| place.strip_prefix(folder).ok())?;
+    (below != Path::new(PROJECT_FILE)).then(|| below.to_string_lossy().into_owned())
 }
 
 /// Finds the MCP servers and the language servers of a project, with the files that name them.
@@ -245,7 +270,8 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let (git, obeyed_paths): (Vec<_>, Vec<_>) =
         folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
-    let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
+    let obeyed =
+        obeyed_paths.into_iter().flatten().chain(read.flatten()).chain(linked_settings(folders));
     let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
 }
@@ -334,7 +360,7 @@ impl PolicyLayers<'_> {
                 self.load(&drafts(&permissions), Scope::Managed, &place);
                 match max_mode {
                     None => Mode::Full,
-                    Some(word) => Mode::parse(&word).unwrap_or_else(|| {
+                    Some(word) => Mode::parse_lenient(&word).unwrap_or_else(|| {
                         self.note_mode(&place, "max_mode", &word);
                         Mode::Ask
                     }),
@@ -357,12 +383,17 @@ impl PolicyLayers<'_> {
                 self.load(&drafts(&file.permissions), Scope::User, &settings.config.file_path());
             }
             Err(error) => {
-                self.problems
-                    .push(format!("{error}. Until this is fixed, you are asked about everything"));
-                let why = "the user's settings cannot be read";
-                self.rules.extend(fallback_rules(RuleAction::Ask, Scope::User, why));
+                self.ask_about_everything(&error.to_string(), Scope::User, "the user's settings");
             }
         }
+    }
+
+    /// Stands in for a file of rules that cannot be read for this reason.
+    fn ask_about_everything(&mut self, problem: &str, scope: Scope, file: &str) {
+        let effect = "Until this is fixed, you are asked about everything";
+        self.problems.push(format!("{problem}. {effect}"));
+        let why = format!("{file} cannot be read");
+        self.rules.extend(fallback_rules(RuleAction::Ask, scope, &why));
     }
 
     /// Adds the rules that the user has saved for this project.
@@ -372,22 +403,18 @@ impl PolicyLayers<'_> {
         self.rules.extend(page.rules());
     }
 
-    /// The text of the project's file and its parsed content.
-    fn project_file(&mut self, folder: &Path) -> Option<(String, ProjectSettings)> {
-        let text = match trust::read_project_file(folder, PROJECT_FILE) {
-            Ok(text) => text?,
-            Err(why) => {
-                self.problems.push(format!("{PROJECT_FILE} {why} and is ignored"));
-                return None;
-            }
+    /// The text of the project's file and its parsed content. Nobody knows what a file that cannot be read denies.
+    fn project_file(&mut self, folder: &Path, roots: &Roots) -> Option<(String, ProjectSettings)> {
+        let problem = match read_project_settings(folder, roots) {
+            Ok(None) => return None,
+            Ok(Some(text)) => match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
+                Ok(project) => return Some((text, project)),
+                Err(error) => error.to_string(),
+            },
+            Err(why) => format!("{PROJECT_FILE} {why}"),
         };
-        match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
-            Ok(project) => Some((text, project)),
-            Err(error) => {
-                self.problems.push(format!("{error}. The file is ignored"));
-                None
-            }
-        }
+        self.ask_about_everything(&problem, Scope::Project, "the project's settings");
+        None
     }
 
     /// Adds the project's rules, and changes the user's mode to the project's, if it may. Returns what the project
@@ -440,7 +467,7 @@ impl PolicyLayers<'_> {
     /// The mode that the project's file asks for.
     fn project_mode(&mut self, project: &ProjectSettings) -> Option<Mode> {
         let word = project.mode.as_deref()?;
-        let mode = Mode::parse(word);
+        let mode = Mode::parse_lenient(word);
         if mode.is_none() {
             self.note_mode(PROJECT_FILE, "mode", word);
         }

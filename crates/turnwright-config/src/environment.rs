@@ -16,6 +16,8 @@ const MIN_KEY_LENGTH: usize = 8;
 
 /// The base URL of the default endpoint.
 pub(crate) const BASE_URL_VARIABLE: &str = "OPENAI_BASE_URL";
+/// Its older name, which aider, LiteLLM and LangChain know.
+const OLD_BASE_URL_VARIABLE: &str = "OPENAI_API_BASE";
 /// The default model.
 pub(crate) const MODEL_VARIABLE: &str = "TURNWRIGHT_MODEL";
 /// The mode in which sessions start.
@@ -40,8 +42,13 @@ const RUST_LOG_VARIABLE: &str = "RUST_LOG";
 const SERVE_TOKEN: &str = "TURNWRIGHT_SERVE_TOKEN";
 
 /// The variables with a setting that has no key in the file. Those of the others are in the table.
-const OTHER_VARIABLES: [&str; 4] =
-    [BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE, LOG_VARIABLE];
+const OTHER_VARIABLES: [&str; 5] = [
+    BASE_URL_VARIABLE,
+    OLD_BASE_URL_VARIABLE,
+    CONTEXT_WINDOW_VARIABLE,
+    RECORD_VARIABLE,
+    LOG_VARIABLE,
+];
 
 /// Reads the environment and removes keys from it, so that child processes cannot inherit them.
 /// [`EnvironmentVariables::classify`] says what a key is.
@@ -111,6 +118,9 @@ impl EnvironmentVariables {
                 }
                 _ => variables.inherited.push((name, value)),
             }
+        }
+        if let Some(base_url) = variables.settings.remove(OLD_BASE_URL_VARIABLE) {
+            variables.settings.entry(BASE_URL_VARIABLE).or_insert(base_url);
         }
         // Variables of other names that contain a key.
         let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
@@ -288,6 +298,19 @@ mod key_tests {
         let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
         assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
         assert_eq!(removed, ["OPENAI_API_KEY"]);
+    }
+
+    #[test]
+    fn the_old_name_of_the_base_url_counts_if_the_new_one_is_not_set() {
+        for (new, expected) in [("http://new/v1", "http://new/v1"), ("", "http://old/v1")] {
+            let environment = [
+                (BASE_URL_VARIABLE.into(), new.into()),
+                (OLD_BASE_URL_VARIABLE.into(), "http://old/v1".into()),
+            ];
+            let (variables, _) = EnvironmentVariables::classify(environment, &[]);
+            assert_eq!(variables.get(BASE_URL_VARIABLE), Some(expected));
+            assert_eq!(variables.settings.len(), 1);
+        }
     }
 
     #[test]

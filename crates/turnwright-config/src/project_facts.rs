@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::Config;
-use crate::effective_policy::PROJECT_FILE;
-use crate::trust::{self, TrustStore};
+use crate::effective_policy::{PROJECT_FILE, read_project_settings};
+use crate::trust::TrustStore;
 use turnwright_policy::permission::ProjectRuleStore;
 use turnwright_types::private_file;
 use turnwright_workspace::files::Roots;
@@ -23,7 +23,7 @@ pub fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) -> Valu
     let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
     let folders =
         named.zip(roots.folders()).map(|(path, real)| [path, real].map(Path::to_string_lossy));
-    let settings = trust::read_project_file(folder, PROJECT_FILE).ok().flatten();
+    let settings = read_project_settings(folder, roots).ok().flatten();
     let is_trusted = settings
         .as_ref()
         .is_some_and(|text| trust.is_trusted(folder, PROJECT_FILE, text.as_bytes()));

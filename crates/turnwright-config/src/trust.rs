@@ -50,7 +50,12 @@ const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
 /// # Errors
 /// Why the file is not read, as a phrase that follows its name.
 pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
-    let file = match nofollow::open_file(&project.join(name)) {
+    read_real_file(&project.join(name))
+}
+
+/// The same for a real path that need not be below a project.
+pub(crate) fn read_real_file(path: &Path) -> Result<Option<String>, String> {
+    let file = match nofollow::open_file(path) {
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),
         Err(error) if nofollow::is_link_error(&error) => return Err("is behind a link".to_owned()),

@@ -32,12 +32,13 @@ use kept_history::{HistoryKeeper, KeptHistory};
 use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_proxy::RefusedHosts;
 use turnwright_types::effect::{Effect, escape_hidden_line};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_types::private_file::{self, is_locked};
-use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::shell_script::{Script, SimpleCommand};
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
@@ -53,6 +54,8 @@ pub use server_watch::{RemoteCallGuard, run_guarded};
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
+/// How long the paths that an output names may be looked at. A disk may never answer.
+const LOOK_TIME: Duration = Duration::from_secs(10);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// How long a command that was allowed to change a protected path may do so.
@@ -136,6 +139,8 @@ pub(crate) struct AllowedChanges {
 /// The state of one command.
 #[derive(Debug, Default)]
 struct CommandWatch {
+    /// The command line, parsed.
+    script: Arc<Script>,
     /// It is a call of a server, and no command.
     is_call: bool,
     /// The command is not confined.
@@ -311,7 +316,11 @@ impl ConfinementGuard {
         let Some(watch) = watch else { return (None, None) };
         watch.checked.cancelled().await;
         let report = self.state.lock().reports.remove(job.id());
-        let limit = watch.reached_limit(output, is_success && report.is_none(), job.end());
+        let has_succeeded = is_success && report.is_none();
+        let output = output.to_owned();
+        let end = job.end();
+        let looking = spawn_blocking(move || watch.reached_limit(&output, has_succeeded, end));
+        let limit = timeout(LOOK_TIME, looking).await.ok().and_then(Result::ok).flatten();
         (report, limit)
     }
 
@@ -445,7 +454,9 @@ impl CommandSite {
             guard.keep_while_running(Arc::clone(job), shown);
         }
         let profile = confinement.profile.as_ref();
+        let command = pass.effects().iter().find_map(Effect::command);
         let watch = Arc::new(CommandWatch {
+            script: command.map(|command| Arc::clone(&command.script)).unwrap_or_default(),
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),

@@ -177,10 +177,12 @@ fn files_meant(word: &str) -> Vec<String> {
 fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut quote = None;
     let mut is_target = false;
+    // The brackets that are open in a target.
+    let mut open = 0;
     let mut word = String::new();
     let mut command: Vec<String> = Vec::new();
     let mut nested = Vec::new();
-    let mut chars = line.chars().chain(['\n']);
+    let mut chars = line.chars().chain(['\n']).peekable();
     while let Some(char) = chars.next() {
         if char == '\\' && cfg!(unix) && quote != Some('\'') {
             word.extend(chars.next().filter(|escaped| *escaped != '\n'));
@@ -195,6 +197,7 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
         } else {
             let done = std::mem::take(&mut word);
             let was_target = !done.is_empty() && std::mem::take(&mut is_target);
+            let is_in_target = open > 0 || was_target && done.ends_with('$');
             // Of a target, only the substitutions are commands.
             let end =
                 if was_target { done.rfind([')', '`']).map_or(0, |at| at + 1) } else { done.len() };
@@ -204,8 +207,14 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
             if !done.is_empty() && !was_target {
                 command.push(done);
             }
-            // A command follows `>(`.
-            is_target = char != '(' && (is_target || char == '>');
+            // A command follows a bracket, and the rest of a target follows `> $(pwd)`.
+            is_target = !matches!(char, '(' | '`') && (is_target || char == '>');
+            if char == '(' && is_in_target {
+                open += 1;
+            } else if char == ')' && open > 0 {
+                open -= 1;
+                is_target = open == 0 && chars.peek() == Some(&'/');
+            }
             if COMMAND_ENDS.contains(char) && !command.is_empty() {
                 commands.push(std::mem::take(&mut command));
             }
@@ -273,6 +282,11 @@ mod tests {
             ("cat | tee >(hooks/a.sh)", vec!["hooks/a.sh"]),
             ("jq . > \"$(hooks/a.sh)\"", vec!["hooks/a.sh"]),
             ("cat > hooks/a.sh 2>&1", vec![]),
+            ("cat >> $(pwd)/hooks/a.sh", vec![]),
+            ("cat >> $(dirname $(pwd)/x)/hooks/a.sh", vec![]),
+            ("cat > $(hooks/a.sh)/hooks/cat", vec!["hooks/a.sh"]),
+            ("cat > $(pwd) hooks/a.sh", vec!["hooks/a.sh"]),
+            ("cat > `hooks/a.sh`", vec!["hooks/a.sh"]),
             ("sh ${CLAUDE_PROJECT_DIR:-.}/hooks/a.sh", vec!["hooks/a.sh"]),
             ("sh \"${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh\"", vec!["hooks/a.sh"]),
             ("sh ${CLAUDE_PROJECT_DIR:-$(pwd)}/hooks/a.sh", vec!["hooks/a.sh"]),

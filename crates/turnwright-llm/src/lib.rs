@@ -374,6 +374,8 @@ pub struct Reply {
     pub end: EndReason,
     /// The complete tool calls, in the order of their slots.
     pub calls: Vec<ReplyCall>,
+    /// True if the server has announced calls, and none came.
+    pub has_lost_calls: bool,
     /// The token counts reported by the server.
     pub usage: Option<TokenUsage>,
     /// The cost reported by the server, in US dollars.

@@ -71,6 +71,7 @@ impl ReplyStream for ScriptedReply {
             Ok(Some(Reply {
                 end: EndReason::Complete,
                 calls: calls.into_iter().collect(),
+                has_lost_calls: false,
                 usage: None,
                 cost: None,
                 served: String::new(),

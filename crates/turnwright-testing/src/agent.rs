@@ -56,13 +56,18 @@ pub struct TestAgent<T: Transport> {
 
 impl<T: Transport> TestAgent<T> {
     pub(crate) fn initialize_connection(&mut self) {
+        let info = json!({ "name": "test", "version": "1" });
+        let capabilities = &self.capabilities;
         let (params, version) = match self.protocol {
             Protocol::V2 => {
-                let info = json!({ "name": "test", "version": "1" });
-                let capabilities = &self.capabilities;
                 (json!({ "protocolVersion": 2, "info": info, "capabilities": capabilities }), 2)
             }
-            _ => (json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities }), 1),
+            _ => (
+                json!({
+                    "protocolVersion": 1, "clientInfo": info, "clientCapabilities": capabilities,
+                }),
+                1,
+            ),
         };
         let answer = self.call("initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");

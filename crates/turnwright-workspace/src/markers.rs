@@ -17,6 +17,10 @@ const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
 
+/// The most targets of a makefile that are looked at for another one, and how far from the first one.
+const MAX_NEEDED: usize = 16;
+const MAX_DEPTH: usize = 2;
+
 /// The purpose of a command that a file of the project names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -67,6 +71,30 @@ const WRAPPERS: [(&str, &str); 2] = [("gradle", "gradlew"), ("mvn", "mvnw")];
 const SCRIPTS: [(&str, Purpose); 5] =
     [("build", Build), ("typecheck", Check), ("check", Check), ("lint", Lint), ("test", Test)];
 
+/// Options with which a linter changes files, or a runner of tests waits for changes and never ends.
+const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect --fix --watch \
+                             --watchAll --write";
+/// The ends of scripts that are named after such an option.
+const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
+/// Programs with their words that do the same, unless one of the last words keeps them from it. A profile of isort has
+/// the name of `black`.
+const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
+    ("black", "", "--check --diff --profile"),
+    ("cargo", "fmt", "--check"),
+    ("cargo", "watch", ""),
+    ("go", "fmt", ""),
+    ("gofmt", "-w", ""),
+    ("isort", "", "--check --check-only --diff -c"),
+    ("karma", "start", "--single-run"),
+    ("ng", "test", "--no-watch --watch=false"),
+    ("php-cs-fixer", "fix", "--dry-run"),
+    ("pint", "", "--test"),
+    ("prettier", "-w", ""),
+    ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
+    ("ruff", "format", "--check --diff"),
+    ("vue-cli-service", "lint", "--no-fix"),
+];
+
 const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
 /// The folder of the programs of a project's own virtual environment.
@@ -90,9 +118,15 @@ const LOCK_FILES: [(&str, &str); 13] = [
     ("mix.lock", "mix"),
 ];
 
-/// The lock files of a project, each with its package manager. Blocks.
-pub fn lock_files(root: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
-    LOCK_FILES.into_iter().filter(move |(file, _)| root.join(file).is_file())
+/// The lock files of a project, each with its package manager: those of the folder, or else of the nearest one above it
+/// in its repository, as the packages of a workspace share one. Blocks.
+pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let top = folder.ancestors().find(|place| place.join(".git").exists()).unwrap_or(folder);
+    let mut places = folder.ancestors().take_while(|place| place.starts_with(top));
+    let locked = places
+        .find(|place| LOCK_FILES.iter().any(|(file, _)| place.join(file).is_file()))
+        .unwrap_or(folder);
+    LOCK_FILES.into_iter().filter(move |(file, _)| locked.join(file).is_file())
 }
 
 /// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name.
@@ -116,6 +150,38 @@ pub fn find_commands(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<F
 fn is_rule(line: &str, target: &str) -> bool {
     let rest = line.strip_prefix(target).and_then(|rest| rest.trim_start().strip_prefix(':'));
     rest.is_some_and(|rest| !rest.starts_with('='))
+}
+
+/// Returns true if no command of a script, or of a line of a recipe, changes files or waits for changes. In a manifest
+/// of Composer, a script may be a list.
+fn only_looks(script: &str) -> bool {
+    script.split("\",\"").flat_map(|part| part.split(['&', '|', ';'])).all(is_fit)
+}
+
+/// Returns true if a command neither changes files nor waits for changes, as far as its words tell.
+fn is_fit(command: &str) -> bool {
+    let parts = command.split(|char: char| char.is_whitespace() || "\"\\'`,()[]@".contains(char));
+    let words: Vec<_> = parts.map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
+    let is_unfit = words.iter().any(|word| {
+        UNFIT_OPTIONS.split_whitespace().any(|option| option == *word)
+            || UNFIT_ENDS.iter().any(|end| word.ends_with(end))
+    });
+    !is_unfit
+        && UNFIT_PROGRAMS.iter().all(|(program, command, harmless)| {
+            !words.contains(program)
+                || !command.is_empty() && !words.contains(command)
+                || harmless.split_whitespace().any(|word| words.contains(&word))
+        })
+}
+
+/// Returns true if neither the recipe of a target nor those of the targets that it needs do more than look. `depth` is
+/// the number of targets that have led to it.
+fn recipes_only_look(makefile: &str, target: &str, depth: usize) -> bool {
+    let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
+    let Some((_, behind)) = lines.next().and_then(|rule| rule.split_once(':')) else { return true };
+    let mut needed = behind.split_whitespace().take(MAX_NEEDED);
+    lines.take_while(|line| line.starts_with('\t')).all(only_looks)
+        && (depth == MAX_DEPTH || needed.all(|name| recipes_only_look(makefile, name, depth + 1)))
 }
 
 /// A folder with the files of a project.
@@ -177,15 +243,18 @@ impl Project<'_> {
         let manifest: Value = serde_json::from_str(&self.read(marker)).unwrap_or_default();
         self.well_known(&format!("{manager} run"), marker, |name| {
             let script = &manifest["scripts"][name];
+            let text = script.to_string();
             // `npm init` writes a test that only fails.
-            !script.is_null() && !script.to_string().contains("no test specified")
+            !script.is_null() && !text.contains("no test specified") && only_looks(&text)
         })
     }
 
     fn of_makefile(&self) -> Vec<FoundCommand> {
         let Some(marker) = MAKEFILES.iter().find(|name| self.has(name)) else { return Vec::new() };
         let text = self.read(marker);
-        self.well_known("make", marker, |name| text.lines().any(|line| is_rule(line, name)))
+        self.well_known("make", marker, |name| {
+            text.lines().any(|line| is_rule(line, name)) && recipes_only_look(&text, name, 0)
+        })
     }
 
     /// The scripts or targets that are known by their names.
@@ -226,7 +295,9 @@ impl Project<'_> {
         if self.has(&own) {
             return own;
         }
-        let is_managed = name == "pytest" && self.has("uv.lock") && (self.has_program)("uv");
+        let is_managed = name == "pytest"
+            && lock_files(self.folder).any(|(_, manager)| manager == "uv")
+            && (self.has_program)("uv");
         if is_managed { "uv run pytest".to_owned() } else { name.to_owned() }
     }
 }
@@ -303,6 +374,43 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_changes_files_or_never_ends_is_no_check() {
+        for (script, is_one) in [
+            ("eslint .", true),
+            ("eslint . --fix", false),
+            (r#"eslint \"{src,test}/**/*.ts\" --fix"#, false),
+            ("eslint . --fix-dry-run --no-fix", true),
+            ("biome check --write", false),
+            ("prettier --check . && npm run lint:fix", false),
+            ("vue-cli-service lint", false),
+            ("vue-cli-service lint --no-fix", true),
+            ("black . && isort --check .", false),
+            ("flake8 | tee out; isort --check-only --profile black .", true),
+            ("gofmt -l -w .", false),
+            ("vitest", true),
+            ("vitest run", true),
+            ("jest", true),
+            ("jest --watchAll", false),
+            ("jest --watchAll=false", true),
+            ("react-scripts test", false),
+            ("CI=true react-scripts test", true),
+            ("ng test", false),
+            ("ng test --watch=false", true),
+            ("tsc-watch-free test", true),
+        ] {
+            let manifest = format!(r#"{{"scripts":{{"lint":"{script}"}}}}"#);
+            let found = commands_in(&[("package.json", &manifest)], &["npm"]);
+            assert_eq!(!found.is_empty(), is_one, "{script}: {found:?}");
+        }
+        let scripts = r#"{"scripts":{"lint":["@php vendor/bin/pint"],"test":["pint --test"]}}"#;
+        let found = commands_in(&[("composer.json", scripts)], &["composer"]);
+        assert_eq!(found, ["composer run test (composer.json)"]);
+        let text = "fmt:\n\t@cargo fmt\nlint: fmt src\n\tcargo clippy\ncheck: check\n\tcargo fmt --check\n\
+                    test: build\n\tgo test\nbuild:\n\tgo build\n\tgo fmt\n";
+        assert_eq!(commands_in(&[("Makefile", text)], &["make"]), ["make check (Makefile)"]);
+    }
+
+    #[test]
     fn only_so_many_commands_count() {
         let scripts = r#"{"scripts":{"build":"a","check":"b","lint":"c","test":"d"}}"#;
         let files = [("Cargo.toml", ""), ("go.mod", ""), ("package.json", scripts)];
@@ -321,5 +429,25 @@ mod tests {
         let manifest = r#"{"scripts":{"test":["a"]}}"#;
         let files = [("package.json", manifest), ("yarn.lock", ""), ("package-lock.json", "")];
         assert_eq!(commands_in(&files, &["npm", "yarn"]), ["yarn run test (package.json)"]);
+    }
+
+    #[test]
+    fn a_part_of_a_repository_has_the_package_manager_of_the_whole() {
+        let temporary = tempfile::tempdir().unwrap();
+        let top = temporary.path().join("main");
+        let part = top.join("packages/web");
+        fs::create_dir_all(&part).unwrap();
+        fs::create_dir(top.join(".git")).unwrap();
+        fs::write(part.join("package.json"), r#"{"scripts":{"lint":"eslint ."}}"#).unwrap();
+        for (lock_file, expected) in [
+            ("pnpm-lock.yaml", "npm run lint"),
+            ("main/pnpm-lock.yaml", "pnpm run lint"),
+            ("main/packages/web/yarn.lock", "yarn run lint"),
+        ] {
+            fs::write(temporary.path().join(lock_file), "").unwrap();
+            let found = find_commands(&part, &|_| true);
+            assert_eq!(found[0].command, expected, "{lock_file}");
+        }
+        assert!(lock_files(&part).eq([("yarn.lock", "yarn")]));
     }
 }

@@ -122,7 +122,7 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
     let revoked = rule_store(conversation).and_then(|book| {
         let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
-        reload(conversation, &book, &gone);
+        reload(conversation, &book);
         Ok(gone)
     });
     match revoked {
@@ -132,20 +132,12 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
     }
 }
 
-/// Removes rules from the current policy. The removed rules may have hidden others of the store,
-/// which are added then.
-fn reload(conversation: &Conversation, book: &ProjectRuleStore, gone: &[StoredRule]) {
-    if gone.is_empty() {
-        return;
-    }
-    let left = book.load().rules();
+/// Replaces the rules for this project in the current policy by those of the store.
+fn reload(conversation: &Conversation, book: &ProjectRuleStore) {
+    let stored = book.load().rules();
     conversation.rules().update(|policy| {
-        policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
-        for rule in left {
-            if !policy.rules.contains(&rule) {
-                policy.rules.push(rule);
-            }
-        }
+        policy.rules.retain(|rule| rule.scope != Scope::Local);
+        policy.rules.extend(stored);
     });
 }
 

@@ -1,11 +1,11 @@
 //! `/steer TEXT` gives words to the running turn. The session takes them before the prompt could wait for the
 //! turn's end, so the command itself runs only without words.
 
-use super::{CommandCall, PromptWork, SessionActor};
+use super::{CommandCall, PromptWork, SessionActor, is_words, split};
 use turnwright_types::message::{PromptPart, UserMessage};
 
-/// The command that precedes such words.
-const COMMAND: &str = "/steer";
+/// The name of the command that precedes such words.
+const NAME: &str = "steer";
 
 /// Answers the command without words.
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
@@ -22,13 +22,12 @@ pub(in crate::session) fn steering_words(
     mut prompt: UserMessage,
 ) -> Result<UserMessage, UserMessage> {
     let is_alone = prompt.parts.len() == 1;
-    let Some(PromptPart::Text(first)) = prompt.parts.first_mut() else { return Err(prompt) };
-    let rest = first.trim_start().strip_prefix(COMMAND);
-    let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
-    else {
-        return Err(prompt);
+    let found = prompt.parts.iter_mut().find(|part| is_words(part));
+    let Some(PromptPart::Text(first)) = found else { return Err(prompt) };
+    let words = match split(first) {
+        Some((word, rest)) if word.eq_ignore_ascii_case(NAME) => rest.trim().to_owned(),
+        _ => return Err(prompt),
     };
-    let words = rest.trim().to_owned();
     if words.is_empty() && is_alone {
         return Err(prompt);
     }
@@ -45,6 +44,8 @@ mod tests {
         for (text, expected) in [
             ("/steer use tabs", Some("use tabs")),
             ("  /steer\nuse tabs ", Some("use tabs")),
+            ("/Steer use tabs", Some("use tabs")),
+            ("／steer　use tabs", Some("use tabs")),
             ("/steer", None),
             ("/steer  ", None),
             ("/steering x", None),
@@ -54,7 +55,11 @@ mod tests {
             assert_eq!(words, expected.map(UserMessage::text), "{text}");
         }
         let link = PromptPart::Link { name: "a".to_owned(), uri: "file:///a".to_owned() };
-        let parts = vec![PromptPart::Text("/steer".to_owned()), link];
+        let parts = vec![PromptPart::Text("/steer".to_owned()), link.clone()];
         assert!(steering_words(UserMessage::new(parts)).is_ok());
+        let parts = vec![link.clone(), PromptPart::Text("/steer use tabs".to_owned())];
+        let words = steering_words(UserMessage::new(parts)).ok();
+        let expected = vec![link, PromptPart::Text("use tabs".to_owned())];
+        assert_eq!(words, Some(UserMessage::new(expected)));
     }
 }

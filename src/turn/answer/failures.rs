@@ -15,9 +15,9 @@ use turnwright_types::update::Update;
 /// The message to the model after its answer was cut off.
 const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped; \
                    do not repeat what is there.";
-/// The message to the model after it has written a tool call as text (C.2 #21).
-const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
-                      the call as a real tool call.";
+/// The message to the model after it has written a tool call as text (C.2 #21), or the server has lost one (C.1 #11).
+const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, or \
+                      was lost. Make the call as a real tool call.";
 /// The message to the model after it has only reasoned. It may have written a call there.
 const WORDLESS: &str = "Your last answer was only reasoning: it does nothing, and the user does not \
                         see it as an answer. Make your tool call or give your answer now.";
@@ -33,7 +33,7 @@ const MAX_END_CHARS: usize = 400;
 pub(in crate::turn) enum Nudge {
     /// Its answer was cut off.
     Cut,
-    /// It has written a tool call as text.
+    /// It has written a tool call as text, or its call was lost.
     Leaked,
     /// It has neither written a text nor made a call.
     Wordless,

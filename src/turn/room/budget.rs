@@ -75,9 +75,8 @@ pub(super) fn window_beside_answer(
     let reserved = WindowBudget::new(window, max_output, 0).reserved;
     let answer = max_output.filter(|answer| *answer > reserved)?;
     let left = window.checked_sub(answer)?;
-    let has_answer = used.is_none_or(|used| {
-        used <= window || used.abs_diff(sent + answer) < used.abs_diff(sent)
-    });
+    let has_answer = used
+        .is_none_or(|used| used <= window || used.abs_diff(sent + answer) < used.abs_diff(sent));
     let is_likely = has_answer && (left / 2..window / 10 * 9).contains(&sent);
     (is_likely && left > 0).then_some(left)
 }

@@ -564,6 +564,7 @@ mod tests {
                 cost: None,
                 served: String::new(),
                 provider_state: ProviderState::default(),
+                has_lost_calls: false,
             };
             let found = checked_summary("h".to_owned(), text.to_owned(), reply).ok();
             assert_eq!(found.as_deref(), expected, "{text}");

@@ -90,7 +90,8 @@ impl KeptTail {
         let kept = &messages[messages.len() - self.count..];
         let (results, others): (Vec<_>, Vec<_>) =
             kept.iter().partition(|message| message.as_tool().is_some());
-        let pictures: u64 = results.iter().map(|result| media_weight(slice::from_ref(*result))).sum();
+        let pictures: u64 =
+            results.iter().map(|result| media_weight(slice::from_ref(*result))).sum();
         let taken: u64 = others.iter().map(|message| message_weight(message)).sum();
         let share = room.saturating_sub(taken + pictures).checked_div(results.len() as u64);
         let max_result = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
@@ -662,9 +663,8 @@ mod tests {
             // The model still has the result that comes after.
             (&[false], &[true], 0),
         ];
-        let results = |all: &[bool]| -> Vec<_> {
-            all.iter().map(|ok| named_result("exec", *ok)).collect()
-        };
+        let results =
+            |all: &[bool]| -> Vec<_> { all.iter().map(|ok| named_result("exec", *ok)).collect() };
         for (earlier, later, expected) in table {
             let old = results(earlier);
             let kept = results(later);

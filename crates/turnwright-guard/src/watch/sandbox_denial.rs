@@ -2,19 +2,20 @@
 //! that it has refused, and the command's output. Only adds a hint; the command is never run again because of it, since
 //! it may have done part of its work.
 
+mod out_of_reach;
+
 use std::cmp::Reverse;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_proxy::HostReport;
 use turnwright_sandbox::{Refusal, RefusedCall};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 use turnwright_workspace::exec::JobEnd;
 
 use super::CommandWatch;
+use out_of_reach::{closed_socket, failed_signature, missing_login, missing_variable};
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -53,14 +54,17 @@ impl ReachedLimit {
 
 impl CommandWatch {
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
-    /// sandbox lets it do.
+    /// sandbox lets it do. Blocks, because it looks at paths that the output names.
     pub(super) fn reached_limit(
         &self,
         output: &str,
         is_success: bool,
         end: Option<JobEnd>,
     ) -> Option<ReachedLimit> {
-        let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
+        let denial = (!self.is_unconfined)
+            .then(|| self.denial(output, is_success, end))
+            .flatten()
+            .or_else(|| missing_variable(output).filter(|_| !is_success));
         if denial.is_some() {
             return denial;
         }
@@ -80,7 +84,10 @@ impl CommandWatch {
         if let Some(path) = refused_path(complaint, &read_only) {
             return Some(ReachedLimit::of_protected(path));
         }
-        if !is_success && let Some(limit) = failed_signature(output, self.signing.as_ref()) {
+        if !is_success
+            && let Some(limit) = failed_signature(output, self.signing.as_ref())
+                .or_else(|| missing_login(output, &self.script))
+        {
             return Some(limit);
         }
         if let Some(HostReport { for_model, for_user }) =
@@ -98,6 +105,7 @@ impl CommandWatch {
         }
         refused_connections(&connections, self.has_network, !is_success)
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
+            .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
             .or_else(|| {
                 let named = unwritable_path(output).filter(|_| !is_success)?;
                 unwritable_place(Path::new(named), &self.writable)
@@ -110,7 +118,7 @@ const DENIAL_PHRASES: &str = include_str!("denial_phrases.txt");
 
 /// Only this many bytes at the end of the output are searched.
 const SEARCHED_BYTES: usize = 16 * 1024;
-/// At most this many lines of it are compared with names of files.
+/// At most this many lines of it, or words that may be sockets, are compared with files.
 const MAX_LINES: usize = 200;
 
 /// Messages of programs about a path that is read-only, or that git cannot replace because of that, in lower case.
@@ -125,9 +133,14 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
-/// The beginnings of git's messages that it could not write its settings.
-const GIT_COMPLAINTS: [&str; 2] =
-    ["error: could not write config file", "error: could not lock config file"];
+/// The beginnings of git's messages that it could not write its settings, or a file of a commit.
+const GIT_COMPLAINTS: [&str; 5] = [
+    "error: could not lock config file",
+    "error: could not write config file",
+    "error: unable to create file",
+    "error: unable to unlink old",
+    "warning: unable to unlink",
+];
 
 /// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
 /// of its name, or as the folder of a file.
@@ -147,8 +160,8 @@ fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
     })
 }
 
-/// The line in which git says that it could not write its settings, whatever its status: a pipe hides it, and
-/// `git push -u` has pushed all the same.
+/// The line in which git says what it could not write, whatever its status: a pipe hides it, `git push -u` has pushed
+/// all the same, and `git checkout` has switched to the branch, where the file counts as changed.
 fn complaint_of_git(output: &str) -> &str {
     text::suffix(output, SEARCHED_BYTES)
         .lines()
@@ -326,35 +339,6 @@ fn refused_calls(
     Some(ReachedLimit::denied(&what, escalate))
 }
 
-/// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
-const FAILED_SIGNATURES: &[&str] = &[
-    "failed to sign the data",
-    "unable to sign the tag",
-    "gpg failed to sign",
-    "couldn't sign message",
-    "couldn't get agent socket",
-    "couldn't load public key",
-    "no private key found for public key",
-];
-
-/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
-/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
-fn failed_signature(output: &str, signing: Option<&io::Result<()>>) -> Option<ReachedLimit> {
-    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
-    match signing {
-        Some(Ok(())) => None,
-        Some(Err(error)) => {
-            let what = format!("git signs nothing: {}", io_error_text(error));
-            Some(ReachedLimit::denied(&what, "full"))
-        }
-        None => {
-            let what = "the user's keys are out of reach, so git signs nothing";
-            Some(ReachedLimit::denied(what, "sign"))
-        }
-    }
-}
-
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
@@ -397,6 +381,7 @@ fn is_likely(output: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AllowedChanges;
     use super::*;
 
     #[test]
@@ -519,26 +504,6 @@ mod tests {
     }
 
     #[test]
-    fn the_result_says_why_git_has_not_signed() {
-        let broken = || Some(Err(io::Error::other("no place for the socket")));
-        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
-        for (signing, output, expected) in [
-            (None, failed, Some(("the user's keys are out of reach", "sign"))),
-            (broken(), failed, Some(("git signs nothing: no place for the socket", "full"))),
-            (Some(Ok(())), failed, None),
-            (None, "fatal: not a git repository", None),
-            (broken(), "", None),
-        ] {
-            let limit = failed_signature(output, signing.as_ref());
-            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
-            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
-                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
-                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
-            }
-        }
-    }
-
-    #[test]
     fn the_path_that_could_not_be_written_is_found_in_the_output() {
         for (output, expected) in [
             ("touch: cannot touch '/opt/x y': Read-only file system\n", Some("/opt/x y")),
@@ -613,5 +578,25 @@ mod tests {
         let output = format!("To example:a\n * [new branch] b -> b\n{complaint}\nbranch 'b'\n");
         assert_eq!(complaint_of_git(&output), complaint);
         assert_eq!(complaint_of_git("cat: .git/config: Read-only file system\n"), "");
+    }
+
+    #[test]
+    fn a_protected_file_that_git_could_not_check_out_is_told_of_a_command_that_succeeds() {
+        let read_only_inodes = vec![(PathBuf::from("/ws/.github/workflows"), 1)];
+        let changes = AllowedChanges { read_only_inodes, ..AllowedChanges::default() };
+        let watch = CommandWatch { changes, ..CommandWatch::default() };
+        for (output, expected) in [
+            ("error: unable to unlink old '.github/workflows/ci.yml': Read-only file system", true),
+            ("warning: unable to unlink '.github/workflows/ci.yml': Device or resource busy", true),
+            ("error: unable to create file .github/workflows/x.yml: Read-only file system", true),
+            ("error: unable to unlink old 'src/a.rs': Permission denied", false),
+            ("M\t.github/workflows/ci.yml", false),
+        ] {
+            let whole = format!("{output}\nSwitched to branch 'b'\n");
+            let limit = watch.reached_limit(&whole, true, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            let path = "\"escalate\": \"/ws/.github/workflows\"";
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(path)), "{output}");
+        }
     }
 }

@@ -128,7 +128,7 @@ impl ReplyAssembler for ChatAssembler {
         }
         let cut = end == EndReason::Length;
         self.slots.truncate(self.first_repeat(true).unwrap_or(usize::MAX));
-        let calls = std::mem::take(&mut self.slots)
+        let calls: Vec<_> = std::mem::take(&mut self.slots)
             .into_iter()
             .enumerate()
             .map(|(position, slot)| ReplyCall {
@@ -141,6 +141,7 @@ impl ReplyAssembler for ChatAssembler {
             .collect();
         Ok(Reply {
             end,
+            has_lost_calls: calls.is_empty() && self.finish_reason == "tool_calls",
             calls,
             usage: self.usage,
             cost: self.cost,

@@ -147,7 +147,7 @@ fn effort_field(dialect: EffortDialect, effort: ReasoningEffort) -> Option<(Stri
 }
 
 /// A key that stays the same for all requests of a conversation, derived from its first message.
-fn cache_key(request: &Request) -> String {
+pub(super) fn cache_key(request: &Request) -> String {
     let hash = match request.messages.first().map(AsRef::as_ref) {
         Some(Message::User(first)) => std_hash(first.render()),
         _ => std_hash(()),

@@ -86,6 +86,9 @@ pub(crate) fn classify(
     has_retry_delay: bool,
 ) -> ErrorKind {
     let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
+    if super::quotes_reply(&text, stated) {
+        return ErrorKind::Unavailable;
+    }
     if stated == Some(413) || has_listed(&text, OVERFLOW) {
         return super::refusals::parse_overflow(body, &text);
     }
@@ -120,15 +123,14 @@ pub(crate) fn classify(
 /// Returns the kind of error that the text describes, if the status does not contradict it.
 fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind> {
     let may_be = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
-    // LiteLLM calls it a violation of the content policy.
-    if has_any(text, &["invalid_encrypted_content"]) {
+    // LiteLLM calls the one a violation of the content policy, Bedrock the other a lack of access.
+    if has_any(text, &["invalid_encrypted_content", "did not allow prompt caching"]) {
         return Some(ErrorKind::BadRequest);
     }
     if may_be(&[400, 403, 422, 451]) && has_listed(text, REFUSED) {
         return Some(ErrorKind::Refused);
     }
-    // The server failed to parse the model's call, or LM Studio loads the model with the next request.
-    if has_any(text, &["tool_use_failed", "model is unloaded", "model has crashed"]) {
+    if has_any(text, TRY_AGAIN) {
         return Some(ErrorKind::Unavailable);
     }
     if [NO_TOOLS, NO_MEMORY, NO_CHAT].iter().any(|phrases| has_any(text, phrases)) {
@@ -191,6 +193,16 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 
 /// C.1 #14, C.4 #26.
 const REFUSED: &str = include_str!("phrases/refused.txt");
+
+/// The server failed to parse the model's call, LM Studio loads the model with the next request, or OpenRouter sent
+/// Gemini's signature to another of its two servers, which does not know it.
+const TRY_AGAIN: &[&str] = &[
+    "tool_use_failed",
+    "model is unloaded",
+    "model has crashed",
+    "corrupted thought signature",
+    "thought signature is not valid",
+];
 
 /// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
 const NO_TOOLS: &[&str] =

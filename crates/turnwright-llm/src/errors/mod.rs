@@ -141,6 +141,9 @@ const UNREADABLE_REPLY: [&str; 5] = [
     "tool_use_failed",
 ];
 
+/// Messages that quote what the model has written, whatever that is about: llama.cpp, Ollama.
+const QUOTED_REPLY: [&str; 2] = ["failed to parse input at pos", "error parsing tool call"];
+
 /// Why the server could not be reached, and what to check.
 fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>) -> String {
     if let Some(proxy) = proxy {
@@ -172,6 +175,12 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
 
 pub(crate) fn has_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+/// Returns true if the text of a failure, in lower case, quotes what the model has written. A refusal quotes the
+/// conversation at most.
+fn quotes_reply(text: &str, status: Option<u16>) -> bool {
+    status.is_none_or(|code| code >= 500) && has_any(text, &QUOTED_REPLY)
 }
 
 /// Returns true if a text contains one of the phrases in a list with one a line.
@@ -289,6 +298,11 @@ impl LlmError {
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         matches!(self, LlmError::EmptyReply { .. }) || has_any(&message, &UNREADABLE_REPLY)
+    }
+
+    /// True if the message quotes what the model has written, which says nothing about the request.
+    pub(super) fn quotes_reply(&self) -> bool {
+        quotes_reply(&self.message().unwrap_or_default().to_lowercase(), self.status())
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.

@@ -116,7 +116,8 @@ impl LlmError {
         let message = self.message()?.to_ascii_lowercase();
         let is_other =
             message.contains("should be a valid string") && has_any(&message, OTHER_FIELDS);
-        (is_refusal && !is_other && has_any(&message, IMAGE_WORDS)).then_some(message)
+        let is_meant = is_refusal && !is_other && !self.quotes_reply();
+        (is_meant && has_any(&message, IMAGE_WORDS)).then_some(message)
     }
 }
 

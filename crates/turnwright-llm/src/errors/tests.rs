@@ -404,6 +404,11 @@ fn server_failures_are_recognised() {
             400,
             r#"{"error":"Model is unloaded."}"#,
         ),
+        (
+            "OpenRouter, which has switched between Gemini's servers",
+            400,
+            r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\n  \"error\": {\n    \"code\": 400,\n    \"message\": \"Corrupted thought signature.\",\n    \"status\": \"INVALID_ARGUMENT\"\n  }\n}\n","provider_name":"Google AI Studio"}},"user_id":"u"}"#,
+        ),
         ("a gateway", 200, r#"{"error":"Internal server error"}"#),
         ("a gateway", 200, r#"{"error":{"message":"Overloaded"}}"#),
         ("a gateway", 200, r#"{"error":{"message":"Stream idle timeout"}}"#),
@@ -417,6 +422,43 @@ fn server_failures_are_recognised() {
         ),
     ];
     check(ErrorKind::Unavailable, &rows);
+}
+
+/// Ollama and llama.cpp quote the call that they cannot parse, such as one that writes code for errors.
+#[test]
+fn what_the_model_has_written_is_no_message_of_the_server() {
+    for written in [
+        "if code == 'context_length_exceeded' or 'rate_limit' in text:",
+        "raise Error('Error code: 401 - invalid_api_key')",
+        "assert 'insufficient_quota' in str(error)",
+        "refused = 'content_filter'",
+        "# the model does not exist",
+    ] {
+        for message in [
+            format!("error parsing tool call: raw='{written}', err=invalid character"),
+            format!("Failed to parse input at pos 9: {written}"),
+        ] {
+            let body = json!({ "error": { "message": message } }).to_string();
+            assert_eq!(kind(500, &body), ErrorKind::Unavailable, "{message}");
+            assert_eq!(kind(200, &body), ErrorKind::Unavailable, "{message} in a stream");
+        }
+    }
+}
+
+/// A server that refuses a request may quote the conversation, which is about these errors here.
+#[test]
+fn a_refusal_that_quotes_the_conversation_keeps_its_kind() {
+    let quote = "Ollama says: error parsing tool call: raw='{', err=";
+    for (status, message, expected) in [
+        (401, "Incorrect API key provided", ErrorKind::Auth),
+        (402, "Insufficient credits", ErrorKind::Quota),
+        (413, "Too large", ErrorKind::ContextOverflow { limit: None, used: None }),
+        (422, "Input should be a valid string", ErrorKind::BadRequest),
+        (429, "Slow down", ErrorKind::RateLimit),
+    ] {
+        let body = json!({ "error": { "message": format!("{message}: {quote}") } }).to_string();
+        assert_eq!(kind(status, &body), expected, "{message}");
+    }
 }
 
 /// Gateways wrap what their provider has answered into an error of their own.
@@ -483,6 +525,11 @@ fn anything_else_is_a_bad_request() {
             "codex#9045, LiteLLM before Azure",
             400,
             r#"{"error":{"message":"litellm.ContentPolicyViolationError: AzureException - {\"error\": {\"message\": \"The encrypted content gAAA could not be verified.\", \"code\": \"invalid_encrypted_content\"}}. content_policy_fallback=None."}}"#,
+        ),
+        (
+            "litellm PR#39210, Bedrock",
+            403,
+            r#"{"error":{"message":"BedrockException - {\"message\":\"You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.\"}"}}"#,
         ),
         (
             "OpenAI",

@@ -22,6 +22,7 @@ fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
     let reply = Reply {
         end: EndReason::Complete,
         calls: calls.collect(),
+        has_lost_calls: false,
         usage: None,
         cost: None,
         served: String::new(),

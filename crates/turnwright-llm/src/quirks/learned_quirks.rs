@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,9 @@ pub(crate) struct LearnedQuirks {
     /// The number of patches that may still be accepted from errors within streams. These are not
     /// verified by a successful request, so they are limited.
     stream_patches_left: AtomicU32,
+    /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
+    /// read that of others, so the next process asks for it again.
+    has_unreadable_reasoning: AtomicBool,
 }
 
 impl fmt::Debug for LearnedQuirks {
@@ -70,6 +73,7 @@ impl LearnedQuirks {
             profile: Mutex::new(profile),
             save_profile,
             stream_patches_left,
+            has_unreadable_reasoning: AtomicBool::new(false),
         }
     }
 
@@ -126,7 +130,7 @@ impl LearnedQuirks {
             ErrorKind::ModelNotFound => !message.contains("image input"),
             _ => error.is_reply_specific() || error.is_effort_rejection() || error.lacks_thought(),
         };
-        if is_unrelated || error.is_about_one_image() {
+        if is_unrelated || error.quotes_reply() || error.is_about_one_image() {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
@@ -138,6 +142,10 @@ impl LearnedQuirks {
         {
             // A refusal in unknown words. Otherwise the image would fail every later request too.
             patches.push(QuirkPatch { images: Some(false), ..QuirkPatch::NONE });
+        }
+        let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
+        if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
+            self.has_unreadable_reasoning.store(true, Ordering::Relaxed);
         }
         // Patches that the user's overrides would undo are useless.
         patches.retain(|patch| refused.with(*patch).with(self.overrides) != *refused);
@@ -186,8 +194,11 @@ impl LearnedQuirks {
     fn change(&self, change: impl FnOnce(&mut ModelProfile)) {
         let mut profile = self.profile.lock();
         change(&mut profile);
-        let now = profile.clone();
+        let mut now = profile.clone();
         drop(profile);
+        if self.has_unreadable_reasoning.load(Ordering::Relaxed) {
+            now.quirks.encrypted = None;
+        }
         if let Some(save_profile) = &self.save_profile {
             save_profile(&now);
         }
@@ -203,7 +214,7 @@ fn patches_for_refusal(
     quirks: &Quirks,
     media: Modalities,
 ) -> Vec<QuirkPatch> {
-    if !matches!(status, 400 | 404 | 415 | 422 | 500) {
+    if !matches!(status, 400 | 403 | 404 | 415 | 422 | 500) {
         return Vec::new();
     }
     let message = message.to_ascii_lowercase();
@@ -281,6 +292,17 @@ const LEARNING_RULES: &[LearningRule] = &[
         &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
         |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
     ),
+    // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
+    rule(
+        &[
+            &["cache_control"],
+            &["cachepoint"],
+            &["cache point"],
+            &["prompt caching"],
+            &["prompt_cache_key"],
+        ],
+        |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
+    ),
     rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| QuirkPatch {
         summary: Some(false),
         ..NONE
@@ -330,6 +352,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         &[
             &["unexpected role 'user' after role 'tool'"],
             &["unexpected role", "after role"],
+            &["roles must alternate"],
             &["after a tool message", "assistant"],
         ],
         |_, _| QuirkPatch { bridge: Some(true), ..NONE },
@@ -366,10 +389,6 @@ const LEARNING_RULES: &[LearningRule] = &[
         audio: Some(false),
         ..NONE
     }),
-    rule(&[&["cache_control"], &["prompt_cache_key"]], |_, _| QuirkPatch {
-        cache: Some(CacheHint::Auto),
-        ..NONE
-    }),
     rule(&[&["tool_stream"]], |_, _| QuirkPatch { tool_stream: Some(false), ..NONE }),
     // C.4 #12: some servers require text next to calls, some reject it.
     rule_for_500(
@@ -392,13 +411,25 @@ const LEARNING_RULES: &[LearningRule] = &[
             QuirkPatch { wordless: Some(other), ..NONE }
         },
     ),
-    // Content parts are only sent for images and audio.
+    // Content parts are only sent for images, audio and markers of the cache.
     rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| QuirkPatch {
         images: Some(false),
         audio: Some(false),
         tool_images: Some(false),
         ..NONE
     }),
+    rule(
+        &[
+            &["content", "string"],
+            &["content", "array"],
+            &["expected", "string"],
+            &["valid string"],
+        ],
+        |_, quirks| QuirkPatch {
+            cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
+            ..NONE
+        },
+    ),
 ];
 
 /// True if a message complains that something is missing, and not that it is there.
@@ -437,10 +468,40 @@ mod tests {
         assert!(candidates.is_empty(), "what the user wishes is not unlearned");
     }
 
+    #[test]
+    fn reasoning_that_could_not_be_read_is_no_lesson_for_the_next_process() {
+        for (message, encrypted) in [
+            (
+                "The encrypted content gAAA could not be verified. Reason: Encrypted content could \
+                 not be decrypted or parsed.",
+                None,
+            ),
+            ("Could not decrypt the provided encrypted_content.", None),
+            ("Encrypted content is not supported with this model.", Some(false)),
+            ("Unknown value: 'reasoning.encrypted_content'", Some(false)),
+        ] {
+            let saved = Arc::new(Mutex::new(ModelProfile::default()));
+            let copy = Arc::clone(&saved);
+            let save: SaveProfile =
+                Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
+            let profile = ModelProfile::default();
+            let learned =
+                LearnedQuirks::new(QuirkPatch::NONE, profile, QuirkPatch::NONE, Some(save));
+            let error = refused(ErrorKind::BadRequest, message);
+            let patches =
+                learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            learned.record_if_new(patches[0]);
+            let lasting = QuirkPatch { stream_options: Some(false), ..QuirkPatch::NONE };
+            learned.record_if_new(lasting);
+            assert!(!learned.quirks().encrypted, "{message}");
+            assert_eq!(saved.lock().quirks, QuirkPatch { encrypted, ..lasting }, "{message}");
+        }
+    }
+
     fn refused(kind: ErrorKind, message: &str) -> LlmError {
         LlmError::Status {
             host: "h".into(),
-            status: 400,
+            status: if kind == ErrorKind::Unavailable { 500 } else { 400 },
             proxy: None,
             message: message.to_owned(),
             retry_after: None,
@@ -456,14 +517,18 @@ mod tests {
         let table = QuirkPatch::lookup("api.groq.com", "llama-3.3-70b-versatile");
         let learned_quirks =
             LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
-        let message = "tool call validation failed: parameters for tool write_file did not match \
-                       schema: errors: [`/content`: expected string, but got object]";
-        let patches = learned_quirks.candidate_patches(
-            &refused(ErrorKind::Unavailable, message),
-            &learned_quirks.quirks(),
-            Modalities::default(),
-        );
-        assert_eq!(patches, []);
+        for message in [
+            "tool call validation failed: parameters for tool write_file did not match schema: \
+             errors: [`/content`: expected string, but got object]",
+            "error parsing tool call: raw='{\"text\":\"streaming is not supported; max_tokens and \
+             reasoning_effort are\"', err=unexpected end of JSON input",
+        ] {
+            let error = refused(ErrorKind::Unavailable, message);
+            let images = Modalities { images: true, audio: false };
+            let patches =
+                learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
+            assert_eq!(patches, [], "{message}");
+        }
     }
 
     #[test]
@@ -547,6 +612,12 @@ mod tests {
             ),
             // C.4 #14.
             (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
+            (
+                500,
+                "Jinja Exception: After the optional system message, conversation roles must \
+                 alternate user and assistant roles except for tool calls and results.",
+                r#"{"bridge":true}"#,
+            ),
             (400, "messages.3.content: value must be a string", r#"{"wordless":"empty"}"#),
             (
                 400,
@@ -631,6 +702,34 @@ mod tests {
         ];
         for (status, message, expected) in table {
             assert_eq!(patch(&all, status, message), expected, "{message}");
+        }
+    }
+
+    /// litellm#17479, litellm PR#39210, rig#1673.
+    #[test]
+    fn a_server_that_takes_no_list_or_no_marker_of_the_cache_gets_none() {
+        let marked = Quirks {
+            cache: CacheHint::Marks,
+            effort: EffortDialect::ReasoningEffort,
+            ..Quirks::default()
+        };
+        for (status, message) in [
+            (
+                400,
+                "messages.2.content.0.tool_result.content.0.cache_control: cache_control may not be \
+                 specified within `tool_result.content`",
+            ),
+            (400, "tool messages must contain string content"),
+            (422, "Input should be a valid string (messages.3.tool.content)"),
+            (400, "Expected string, received array"),
+            (400, "#/messages/0/content/1: extraneous key [cachePoint] is not permitted"),
+            (400, "Cache point cannot be inserted after reasoning block."),
+            (400, "messages.1.content.0.thinking.cache_control: Extra inputs are not permitted"),
+            (403, "You invoked an unsupported model or your request did not allow prompt caching."),
+        ] {
+            let patches = patches_for_refusal(status, message, &marked, Modalities::default());
+            let first = patches.first().map(|patch| serde_json::to_string(patch).unwrap());
+            assert_eq!(first.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
         }
     }
 

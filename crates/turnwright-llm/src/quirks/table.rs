@@ -115,10 +115,20 @@ const ROWS: &[TableRow] = &[
         &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
         QuirkPatch { think: Some(ThinkTags::Implicit), ..NONE },
     ),
-    // Small models and broken chat templates: leaked calls are run (C.2 #21).
+    // Only what is marked is cached, behind any gateway (C.4 #23).
+    model_row(
+        &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
+        QuirkPatch { cache: Some(CacheHint::Marks), ..NONE },
+    ),
+    // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
+    // and named after it.
     model_row(
         &[include_str!("table/models_with_leaked_calls.txt")],
-        QuirkPatch { leaked: Some(LeakedCallHandling::Parse), ..NONE },
+        QuirkPatch {
+            leaked: Some(LeakedCallHandling::Parse),
+            cache: Some(CacheHint::Auto),
+            ..NONE
+        },
     ),
     // C.2 #9, C.3 #12, C.4 #14.
     model_row(
@@ -217,7 +227,13 @@ const ROWS: &[TableRow] = &[
         "generativelanguage.googleapis.com",
         QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     ),
-    host_row("api.anthropic.com", QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE }),
+    // It has markers of its own, which only its own clients send.
+    host_row("githubcopilot.com", QuirkPatch { cache: Some(CacheHint::Auto), ..NONE }),
+    // Its API for OpenAI's clients has no cache (C.4 #21).
+    host_row(
+        "api.anthropic.com",
+        QuirkPatch { ids: Some(CallIdFormat::Safe), cache: Some(CacheHint::Auto), ..NONE },
+    ),
     host_row(
         "integrate.api.nvidia.com",
         QuirkPatch { effort: Some(EffortDialect::TemplateThinking), ..NONE },
@@ -307,6 +323,21 @@ mod tests {
     }
 
     #[test]
+    fn claude_is_cached_behind_any_gateway() {
+        for (host, model, cache) in [
+            ("litellm.example:4000", "claude-sonnet-4-5", CacheHint::Marks),
+            ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", CacheHint::Marks),
+            ("openrouter.ai", "anthropic/claude-haiku-4.5", CacheHint::Marks),
+            ("api.anthropic.com", "claude-sonnet-4-5", CacheHint::Auto),
+            ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
+            ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
+            ("localhost", "gpt-5", CacheHint::Auto),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
     fn host_rows_override_model_rows() {
         assert_eq!(
             Quirks::lookup("localhost:8000", "kimi-k2-thinking").echo,
@@ -330,6 +361,7 @@ mod tests {
             ("kimi-k2-thinking", false),
             ("moonshotai/kimi-k2.6", true),
             ("kimi-k2.7-code:cloud", true),
+            ("accounts/fireworks/models/kimi-k2p6", true),
             ("granite4:3b", false),
             ("granite3.2-vision:2b", true),
             ("moonshot-v1-8k-vision-preview", true),

@@ -128,7 +128,15 @@ impl ReplyAssembler for ResponsesAssembler {
             blobs: streamed::provider_state(&self.items),
         };
         let served = std::mem::take(&mut self.served);
-        Ok(Reply { end, calls, usage: self.usage, cost: self.cost, served, provider_state })
+        Ok(Reply {
+            end,
+            calls,
+            has_lost_calls: false,
+            usage: self.usage,
+            cost: self.cost,
+            served,
+            provider_state,
+        })
     }
 
     fn flush(&mut self, batch: &mut DeltaBatch) {

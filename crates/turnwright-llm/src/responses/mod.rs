@@ -14,9 +14,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::chat::cache_key;
 use crate::exchange::{RequestStyle, arguments_json, write_json};
 use crate::http::request_body::{PrefixCache, RequestBody};
-use crate::quirks::CallIdFormat;
+use crate::quirks::{CacheHint, CallIdFormat};
 use crate::schema::provider_safe_schema;
 use crate::wire_names::{ToolAliases, wire_call_id};
 use crate::{ReasoningEffort, Request};
@@ -117,6 +118,9 @@ pub(crate) fn render(
             fields.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
         }
         fields.extend(reasoning_field(request.effort, quirks.summary));
+    }
+    if quirks.cache == CacheHint::Key {
+        fields.insert("prompt_cache_key".to_owned(), cache_key(request).into());
     }
     style.write_fields(&mut body, fields);
     let body = prefix.json.between(start, body, Some(b','));

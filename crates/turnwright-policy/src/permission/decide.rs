@@ -18,7 +18,7 @@ use turnwright_types::effect::{
 };
 
 /// Decides about the effects of a call. Each effect, and each simple command of a command line,
-/// gets its own finding.
+/// gets its own finding. A command that may run in several folders has one for each different ruling.
 pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effect]) -> Decision {
     let mut decider = Decider {
         policy,
@@ -68,6 +68,21 @@ impl Decider<'_> {
     fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
         let effect_index = self.effect_index;
         self.findings.push(Finding { effect_index, command_index, path: None, verdict, reason });
+    }
+
+    /// Returns true if the last finding says the same of this command in another folder.
+    fn is_added(&self, script: &Script, simple: &SimpleCommand, ruling: &Ruling) -> bool {
+        let Some(last) = self.findings.last().filter(|last| {
+            last.effect_index == self.effect_index
+                && (last.verdict, &last.reason) == (ruling.0, &ruling.1)
+        }) else {
+            return false;
+        };
+        let before = last.command_index.and_then(|index| script.commands.get(index));
+        before.is_some_and(|before| {
+            let moved = SimpleCommand { folder: simple.folder.clone(), ..before.clone() };
+            before.folder != simple.folder && moved == *simple
+        })
     }
 
     /// Adds a finding about a file of a command.
@@ -279,9 +294,9 @@ impl Decider<'_> {
                 Some(Ruin::Possible(what)) => self.possible_ruin(what, simple),
                 None => self.simple_command(simple, command, is_granted, covers_access),
             };
-            // In a line that is not understood, the commands that were found can only make it
-            // worse.
-            if script.ambiguity.is_none() || ruling.0 != Verdict::Allow {
+            // In a line that is not understood, the commands that were found can only make it worse.
+            let is_worse = script.ambiguity.is_none() || ruling.0 != Verdict::Allow;
+            if is_worse && !self.is_added(&script, simple, &ruling) {
                 self.add(Some(index), ruling);
             }
         }

@@ -244,6 +244,22 @@ fn the_strictest_effect_decides() {
 }
 
 #[test]
+fn a_command_that_may_run_in_two_folders_is_one_finding_unless_it_is_judged_differently() {
+    let policy = PolicyRules::default();
+    let table = [
+        ("cd src; npm test && npm start", [0, 1, 3]),
+        ("cd src; npm test; npm test", [0, 1, 3]),
+        ("cd /; rm -rf bin", [0, 1, 2]),
+    ];
+    for (line, expected) in table {
+        let effects = [Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)))];
+        let findings = decide(&policy, Mode::Ask, &Grants::default(), &effects).findings;
+        let found: Vec<_> = findings.iter().filter_map(|finding| finding.command_index).collect();
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
+#[test]
 fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
     let table = [
         // rules, mode, effects, verdict

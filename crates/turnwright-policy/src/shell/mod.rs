@@ -23,6 +23,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ pub fn parse(line: &str, dialect: ShellDialect) -> Script {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
         return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
-    match syntax::parser::parse(line, dialect, PathBuf::new(), 0) {
+    match syntax::parser::parse(line, dialect, BTreeSet::from([PathBuf::new()]), 0) {
         Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
             Script { ambiguity: Some(ambiguity.to_owned()), ..syntax::command_scanner::scan(line) }
@@ -147,9 +148,10 @@ pub fn classify(command: &SimpleCommand) -> Classification {
     }
 }
 
-/// The files that a line names if it runs in `workdir`, in order: each path as it is written, joined to the folder in
-/// which it is looked up, and true if a redirect writes it; otherwise a redirect or a program reads it. A command whose
-/// folder is unknown has none, because its script is ambiguous, and of an ambiguous script only the redirects count.
+/// The files that a line names if it runs in `workdir`, in order and each once: the path as it is written, joined to
+/// the folder in which it is looked up, and true if a redirect writes it; otherwise a redirect or a program reads it. A
+/// command whose folder is unknown has none, because its script is ambiguous, and of an ambiguous script only the
+/// redirects count.
 pub fn named_files(script: &Script, workdir: &Path) -> Vec<(PathBuf, bool)> {
     let mut files = Vec::new();
     for command in &script.commands {
@@ -163,6 +165,8 @@ pub fn named_files(script: &Script, workdir: &Path) -> Vec<(PathBuf, bool)> {
             files.extend(classify(command).reads.iter().map(|path| (folder.join(path), false)));
         }
     }
+    let mut seen = HashSet::new();
+    files.retain(|(path, is_write)| seen.insert((path.clone().into_os_string(), *is_write)));
     files
 }
 

@@ -304,6 +304,7 @@ fn redirects_and_operands_are_effects() {
     for (line, reads, writes) in [
         ("cat a <b >c", "/w/b /w/a", "/w/c"),
         ("cd x && ls >>../c", "/w/x /w/x/.", "/w/x/../c"),
+        ("cd x; cat a /b >c >/d", "/w/x /w/a /b /w/x/a", "/w/c /d /w/x/c"),
         ("make >/tmp/c 2>&1", "", "/tmp/c"),
         ("cat $a <b >c", "/w/b", "/w/c"),
         ("cd $x && cat a >c", "", ""),

@@ -10,16 +10,24 @@ use turnwright_types::text;
 const SECRET_WORDS: &[&str] =
     &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
 
-/// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, and who
-/// writes a commit.
-const NON_SECRET_NAMES: &[&str] =
-    &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
+/// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, who writes a commit, which
+/// modules are private, and how programs work that would otherwise wait for a keyring or warn all the time.
+const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE \
+                                GOPRIVATE PIP_KEYRING_PROVIDER POETRY_KEYRING_ENABLED \
+                                PYTHON_KEYRING_BACKEND TOKENIZERS_PARALLELISM UV_KEYRING_PROVIDER";
 
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
-/// options of programs, programs that they start and libraries that they load, and colours even in a pipe, which
-/// some editors set for their own terminals. `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
+/// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
+/// some editors set for their own terminals, and how editors run themselves and attach their debuggers.
+/// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
+
+/// Variables that npm sets for a program that it starts, as `npx` has started this one. Each `npm` and `npx` of a
+/// command would take them for the user's settings, and nvm does not work with them.
+const NPM_NAMES: &str = include_str!("environment/npm_names.txt");
+/// The variable that is set only if npm has set the others. Without it they are the user's.
+const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
@@ -105,7 +113,7 @@ fn holds_password(value: &str) -> bool {
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    !NON_SECRET_NAMES.contains(&name.as_str())
+    !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
         && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
@@ -121,6 +129,10 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
     let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
     !is_secret && !changes_meaning && !is_terminal
+}
+
+fn is_of_npm(name: &OsStr) -> bool {
+    text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
 }
 
 /// `known` are the names for silent commands.
@@ -150,8 +162,10 @@ impl Environment {
         secrets: &[&str],
     ) -> Environment {
         let mut kept: Vec<_> = variables.into_iter().collect();
+        let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
         kept.retain(|(name, value)| {
             is_harmless(name, value, secrets)
+                && !(is_started_by_npm && is_of_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
         kept.extend(
@@ -348,13 +362,28 @@ mod tests {
     }
 
     #[test]
+    fn variables_whose_names_only_sound_secret_are_kept() {
+        for (name, value, is_kept) in [
+            ("GOPRIVATE", "git.example.com/*", true),
+            ("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring", true),
+            ("TOKENIZERS_PARALLELISM", "false", true),
+            ("GOPRIVATE", "https://u:word@git.example.com", false),
+            ("MY_GOPRIVATE", "x", false),
+        ] {
+            let all = Environment::scrubbed([(name.into(), value.into())], &[]);
+            assert_eq!(all.get(name).is_some(), is_kept, "{name}={value}");
+        }
+    }
+
+    #[test]
     fn variables_that_change_the_meaning_of_commands_are_removed() {
         let gone = "CDPATH PWD OLDPWD POSIXLY_CORRECT GLOBIGNORE ENV BASH_ENV RIPGREP_CONFIG_PATH \
                     GREP_OPTIONS LESSOPEN LESSCLOSE TAR_OPTIONS GIT_DIR GIT_WORK_TREE \
                     GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 GIT_CONFIG_PARAMETERS \
                     GIT_CONFIG_GLOBAL GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND \
                     GIT_TRACE GIT_TRACE2_EVENT GIT_INDEX_FILE LD_PRELOAD LD_AUDIT BASH_FUNC_cd%% \
-                    FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY";
+                    FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY \
+                    ELECTRON_RUN_AS_NODE VSCODE_INSPECTOR_OPTIONS VIMRUNTIME";
         let stays = "PATH HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
                      GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
         let all = format!("{gone} {stays}");
@@ -366,5 +395,23 @@ mod tests {
         assert!(left.is_empty(), "{left:?}");
         let missing: Vec<_> = stays.split(' ').filter(|name| !has(name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn npm_that_has_started_the_agent_sets_nothing_for_commands() {
+        let names = |variables: &[&str]| {
+            let given = variables.iter().map(|name| (name.into(), "x".into()));
+            let environment = Environment::scrubbed(given, &[]);
+            let kept = variables.iter().filter(|name| environment.get(name).is_some());
+            kept.copied().collect::<Vec<_>>().join(" ")
+        };
+        let own =
+            ["npm_config_prefix", "npm_config_yes", "npm_config_registry", "NPM_CONFIG_PREFIX"];
+        assert_eq!(names(&own), own.join(" "), "without npm they are the user's");
+        let of_npm = ["npm_lifecycle_event", "npm_command", "INIT_CWD", "npm_config_local_prefix"];
+        let all = [&own[..], &of_npm].concat();
+        if cfg!(not(windows)) {
+            assert_eq!(names(&all), "npm_config_registry NPM_CONFIG_PREFIX");
+        }
     }
 }

@@ -2,7 +2,6 @@
 //! command's output and end to the agent. If the launcher cannot reach the agent, the editor's own
 //! report of the terminal counts.
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +36,10 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_millis(300);
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum length of a terminal's name, in characters.
 const MAX_LABEL_CHARS: usize = 200;
+/// The punctuation that means nothing to a shell, wherever it stands in a word.
+const PLAIN_PUNCTUATION: &str = "_-./:,@+%";
+/// How far the wide forms of the punctuation of ASCII are behind it in Unicode.
+const WIDE_FORMS: u32 = 0xfee0;
 /// The size of one input frame.
 const INPUT_CHUNK: usize = 64 * 1024;
 
@@ -384,10 +387,19 @@ impl RunningCommand for TerminalRun {
     }
 }
 
-/// A command as the name of its terminal: in one line, without hidden characters, and not too long. The
-/// card has the whole command.
+/// A command as the name of its terminal: in one line, without hidden characters, and not too long. Some editors have a
+/// shell read it, with or without quotes around it, which would run parts of it outside of the sandbox: so most
+/// punctuation is wide. The raw input of the card has the command as it is.
 fn label(command: &str) -> String {
-    text::clip(escape_hidden_line(command.trim()), MAX_LABEL_CHARS)
+    let mut name = String::new();
+    for char in escape_hidden_line(command.trim()).chars() {
+        // At the start of a word, zsh looks for a program behind it.
+        let is_inner_equals = char == '=' && name.ends_with(char::is_alphanumeric);
+        let is_plain = !char.is_ascii_punctuation() || PLAIN_PUNCTUATION.contains(char);
+        let wide = char::from_u32(u32::from(char) + WIDE_FORMS).unwrap_or(char);
+        name.push(if is_plain || is_inner_equals { char } else { wide });
+    }
+    text::clip(name, MAX_LABEL_CHARS)
 }
 
 /// Completes the pending request. Waits for ever if there is none.
@@ -398,7 +410,7 @@ async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 /// True if this is the error of a launcher that did not find the agent, or of a shell or an editor that could
-/// not start the launcher.
+/// not start the launcher. A shell may name only a part of its path, which it has split at a blank.
 fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
     let text = &output.text;
     match exit.code {
@@ -406,10 +418,7 @@ fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
         Some(125) => {
             text.contains("the agent cannot be reached") && text.contains("Nothing was run.")
         }
-        Some(126 | 127) => {
-            let name = launcher_program().and_then(Path::file_name).and_then(OsStr::to_str);
-            name.is_some_and(|name| text.contains(name))
-        }
+        Some(126 | 127) => true,
         _ => names_launcher(text),
     }
 }
@@ -438,4 +447,27 @@ fn forward_output(output: &TerminalOutput, sink: OutputSink<'_>) {
         sink("[… the editor has dropped the beginning …]\n".as_bytes());
     }
     sink(output.text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_that_reads_the_name_of_a_terminal_runs_nothing() {
+        let table = [
+            ("cargo test -p a_b --lib src/x.rs", "cargo test -p a_b --lib src/x.rs"),
+            (" 日本 a:b,c@d+e ", "日本 a:b,c@d+e"),
+            ("npm test && rm -rf x", "npm test ＆＆ rm -rf x"),
+            ("echo \"$(id)\"", "echo ＂＄（id）＂"),
+            ("a\nb", "a＼nb"),
+            ("A=1 date --utc +%s =b", "A=1 date --utc +%s ＝b"),
+        ];
+        for (command, expected) in table {
+            assert_eq!(label(command), expected, "{command}");
+        }
+        for char in ";&|<>()$`\\\"'*?[]{}#~!^=\n\t".chars() {
+            assert!(!label(&format!("a {char}b")).contains(char), "{char:?}");
+        }
+    }
 }

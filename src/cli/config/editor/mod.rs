@@ -78,7 +78,7 @@ const GUIDES: &[EditorGuide] = &[
 
 impl EditorGuide {
     fn find(name: &str) -> Option<&'static EditorGuide> {
-        GUIDES.iter().find(|guide| guide.name == name)
+        GUIDES.iter().find(|guide| guide.name.eq_ignore_ascii_case(name))
     }
 
     /// The page, with the path of this program.
@@ -142,7 +142,7 @@ const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct EditorCliArgs {
     /// Editor or client
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(GUIDES.iter().map(|it| it.name)))]
+    #[arg(value_name = "NAME", ignore_case = true, value_parser = PossibleValuesParser::new(GUIDES.iter().map(|it| it.name)))]
     name: String,
     /// Make the entry in the editor's settings, after showing the change and asking
     #[arg(long)]

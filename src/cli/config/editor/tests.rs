@@ -25,7 +25,7 @@ fn the_pages_and_the_index_name_these_editors() {
 
 #[test]
 fn the_path_of_the_program_is_quoted() {
-    let zed = EditorGuide::find("zed").unwrap();
+    let zed = EditorGuide::find("Zed").unwrap();
     let (keys, entry) = zed.entry(Path::new(r#"C:\my "tools"\turnwright.exe"#)).unwrap();
     assert_eq!(keys, ["agent_servers", "turnwright"]);
     assert_eq!(entry["command"], r#"C:\my "tools"\turnwright.exe"#);

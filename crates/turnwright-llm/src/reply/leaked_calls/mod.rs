@@ -26,7 +26,7 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 17] = [
+const OPENERS: [&str; 20] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -40,11 +40,14 @@ const OPENERS: [&str; 17] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "[TOOL_CALLS]",
-    // Gemma 4, LFM 2, Nemotron and gpt-oss.
+    // Gemma 4, LFM 2, Granite 3, Nemotron, MiniCPM 5 and gpt-oss.
     "<|tool_call>",
     "<|tool_call_start|>",
+    "<|tool_call|>",
     "<TOOLCALL>",
+    "<function name=",
     "<|channel|>commentary to=functions",
+    "<|channel|>commentary<|message|>{",
 ];
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
@@ -109,6 +112,9 @@ pub fn find_leaked_calls(
 /// True if the end of a text looks like a call that could not be parsed.
 pub fn looks_like_leaked_call(text: &str) -> bool {
     let text = without_end(text);
+    if ends_with_addressed_call(text) {
+        return true;
+    }
     let mut fences = CodeFences::default();
     let mut last = None;
     let mut from = 0;
@@ -139,6 +145,14 @@ pub fn looks_like_leaked_call(text: &str) -> bool {
             (follows_mark || is_line_start(text, start)) && looks_begun(tail)
         }
     }
+}
+
+/// True if a text ends with a call as gpt-5 and gpt-oss write it: `to=functions.f`, perhaps some words, and JSON.
+/// The marks around these are often lost.
+fn ends_with_addressed_call(text: &str) -> bool {
+    let Some(start) = text.rfind("to=functions.") else { return false };
+    let is_quoted = text[..start].ends_with('`') || CodeFences::default().is_inside(text, start);
+    text.ends_with('}') && !is_quoted
 }
 
 /// True if the text after the opening mark is the start of a call and not prose.

@@ -68,7 +68,12 @@ impl<'a> CallParser<'a> {
             return self.parse_tagged();
         }
         match self.rest {
-            rest if rest.starts_with("<function=") => self.parse_function(),
+            rest if rest.starts_with("<function=") => {
+                self.parse_function()?;
+                // Qwen3-Coder may omit the opening tag.
+                self.skip("</tool_call>");
+                Some(())
+            }
             rest if rest.starts_with("<|tool_call") => self.parse_kimi(),
             rest if rest.starts_with("<｜tool▁call") => self.parse_deepseek(),
             rest if rest.starts_with('<') && !rest.starts_with("<|") => self.parse_xml(),

@@ -23,7 +23,7 @@ fn expected() -> Vec<(String, Value)> {
     vec![("read".to_owned(), json!({ "path": "a b", "line": 3 }))]
 }
 
-const DIALECTS: [(&str, &str); 27] = [
+const DIALECTS: [(&str, &str); 28] = [
     (
         "Hermes",
         r#"<tool_call>
@@ -103,6 +103,18 @@ a b
 </function_calls>"#,
     ),
     (
+        "Qwen3-Coder without its opening tag (ollama#16686)",
+        "<function=read>
+<parameter=path>
+a b
+</parameter>
+<parameter=line>
+3
+</parameter>
+</function>
+</tool_call>",
+    ),
+    (
         "one invocation",
         r#"<invoke name="read"><parameter name="path">a b</parameter><parameter name="line">3</parameter></invoke>"#,
     ),
@@ -152,8 +164,9 @@ fn each_syntax_is_parsed() {
     }
 }
 
-/// Kimi K3, Gemma 4 (llama.cpp#22786), LFM 2.5 (lmstudio-bug-tracker#1979), Nemotron, and gpt-oss
-/// (lablup/mlxcel#654): the model is asked for a real call.
+/// Kimi K3, Gemma 4 (llama.cpp#22786), LFM 2.5 (lmstudio-bug-tracker#1979), Nemotron, gpt-oss (lablup/mlxcel#654,
+/// TensorRT-LLM#9256), gpt-5.3-codex (openai/codex#13114, opencode#15164), MiniCPM 5 (mlx-lm#1899) and Granite 3: the
+/// model is asked for a real call.
 #[test]
 fn a_dialect_that_is_not_parsed_is_recognised() {
     for text in [
@@ -166,11 +179,19 @@ fn a_dialect_that_is_not_parsed_is_recognised() {
         "<|channel|>commentary to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}<|call|>",
         "<|channel|>analysis<|message|>We read.<|end|><|start|>assistant<|channel|>commentary \
          to=functions.read <|constrain|>json<|message|>{\"path\":\"a b\"}",
+        "<|start|>assistant to=functions.read<|channel|>commentary json<|message|>{\"path\":\"a b\"}",
+        "<|channel|>commentary<|message|>{\n  \"path\": \"a b\"\n}<|end|>",
+        "assistant to=functions.read commentary json\n{\"path\":\"a b\"}",
+        "I narrow it down. +#+#+#+#+#+assistant to=functions.read մեկնաբանություն \n{\"path\":\"a b\"}",
+        "<function name=\"read\"><param name=\"path\">a b</param></function>",
+        "<|tool_call|>[{\"name\": \"read\", \"arguments\": {\"path\": \"a b\"}}]",
     ] {
         assert!(calls(text).is_empty() && looks_like_leaked_call(text), "{text}");
     }
     assert!(!looks_like_leaked_call("Gemma writes `<|tool_call>` before a call."));
     assert!(!looks_like_leaked_call("It writes `<|open|>tools` and `<|sep|>` there."));
+    assert!(!looks_like_leaked_call("```\nto=functions.read {}\n```\nis what it wrote: {}"));
+    assert!(!looks_like_leaked_call("It wrote `to=functions.read {}`, then {}"));
 }
 
 #[test]

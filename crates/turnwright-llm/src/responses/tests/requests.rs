@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::exchange::{RenderedTools, RequestStyle};
 use crate::http::request_body::PrefixCache;
-use crate::quirks::{EffortDialect, Quirks};
+use crate::quirks::{CacheHint, EffortDialect, Quirks};
 use crate::responses;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
@@ -145,6 +145,20 @@ fn reasoning_models_are_asked_for_encrypted_reasoning() {
         ["reasoning.encrypted_content"] {"effort":"high","summary":"auto"}
     "#]]
     .assert_eq(&ReasoningEffort::ALL.map(body).concat());
+}
+
+/// Without a key, requests of a conversation miss the cache, and GPT-5.6 is matched less reliably.
+#[test]
+fn a_conversation_keeps_its_cache_key() {
+    let quirks = Quirks { cache: CacheHint::Key, ..Quirks::default() };
+    let key = |messages: &[Message]| {
+        let rendered = render(&request(messages, &[], ReasoningEffort::Default), &quirks);
+        serde_json::from_str::<Value>(&rendered).unwrap()["prompt_cache_key"].clone()
+    };
+    let first = key(&[user("Hi")]);
+    assert!(first.is_string());
+    assert_eq!(key(&[user("Hi"), assistant_text("Yes?"), user("Bye")]), first);
+    assert_ne!(key(&[user("Bye")]), first);
 }
 
 #[test]

@@ -400,7 +400,7 @@ fn rule_for_all(tool: &str, action: RuleAction, scope: Scope, why: &str) -> Rule
 /// rather than denied: without reading, nothing could be fixed.
 fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
     let read = (action.max(RuleAction::Ask), "read");
-    ["exec", "edit", "fetch", "search"].map(|tool| (action, tool)).into_iter().chain([read])
+    ["exec", "edit", "fetch", "search", "mcp"].map(|tool| (action, tool)).into_iter().chain([read])
 }
 
 impl LoadedRules {
@@ -636,11 +636,11 @@ mod tests {
             (spec(RuleAction::Ask, "fetch(x)"), &["ask fetch"]),
             (
                 spec(RuleAction::Deny, "bash(rm)"),
-                &["deny exec", "deny edit", "deny fetch", "deny search", "ask read"],
+                &["deny exec", "deny edit", "deny fetch", "deny search", "deny mcp(*)", "ask read"],
             ),
             (
                 spec(RuleAction::Ask, "bash(rm)"),
-                &["ask exec", "ask edit", "ask fetch", "ask search", "ask read"],
+                &["ask exec", "ask edit", "ask fetch", "ask search", "ask mcp(*)", "ask read"],
             ),
             (RuleSpec { action: None, ..allow }, &["deny exec"]),
         ];
@@ -695,11 +695,11 @@ mod tests {
         let texts: Vec<_> = (0..=MAX_RULES).map(|index| format!("exec(a{index})")).collect();
         let specs: Vec<_> = texts.iter().map(|text| spec(RuleAction::Deny, text)).collect();
         let (rules, problems) = load_sample(&specs);
-        assert_eq!(rules.len(), MAX_RULES + 5);
+        assert_eq!(rules.len(), MAX_RULES + 6);
         assert_eq!(problems.len(), 1);
         let wrong: Vec<_> = (0..100).map(|_| spec(RuleAction::Deny, "\u{1b}[2Knonsense")).collect();
         let (rules, problems) = load_sample(&wrong);
-        assert_eq!((rules.len(), problems.len()), (5, MAX_PROBLEMS + 1));
+        assert_eq!((rules.len(), problems.len()), (6, MAX_PROBLEMS + 1));
         assert!(!problems.concat().contains('\u{1b}'), "{problems:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pattern, Rule, RuleAction, Scope};
+use super::{Pattern, Rule, RuleAction, Scope, fallback_rules};
 use turnwright_types::error_text::{io_error_text, json_error_text};
 use turnwright_types::hash::fnv1a;
 use turnwright_types::private_file::{self, FileLock};
@@ -75,12 +75,9 @@ pub enum RuleStoreError {
     #[error("there are {MAX_STORED_RULES} rules for this project already; revoke some first")]
     Full,
     /// The file cannot be written, or must not be changed: it was written by a newer version, belongs to another
-    /// project, or cannot be read.
+    /// project, or cannot be read or parsed.
     #[error("{0}")]
     Unusable(String),
-    /// The file cannot be parsed. It is renamed before a new one is written.
-    #[error("{0}")]
-    Corrupt(String),
 }
 
 impl ProjectRuleStore {
@@ -95,7 +92,7 @@ impl ProjectRuleStore {
         self.folder.join(FILE_NAME)
     }
 
-    /// Reads the rules. If the file cannot be read there are none, and [`StoredRules::problem`]
+    /// Reads the rules. If the file cannot be read there are no entries, and [`StoredRules::problem`]
     /// says why.
     pub fn load(&self) -> StoredRules {
         match self.read_file() {
@@ -103,7 +100,10 @@ impl ProjectRuleStore {
                 let problem = invalid_rule(&entries);
                 StoredRules { entries, problem }
             }
-            Err(error) => StoredRules { entries: Vec::new(), problem: Some(error.to_string()) },
+            Err(error) => {
+                let problem = Some(format!("{error}. Until then, you are asked about everything."));
+                StoredRules { entries: Vec::new(), problem }
+            }
         }
     }
 
@@ -167,14 +167,7 @@ impl ProjectRuleStore {
             RuleStoreError::Unusable(format!("{name} cannot be written: {why}"))
         };
         let _lock = FileLock::acquire(&self.folder.join("permissions.lock")).map_err(io_error)?;
-        let mut entries = match self.read_file() {
-            Err(RuleStoreError::Corrupt(why)) => {
-                tracing::warn!("{why}");
-                std::fs::rename(&path, path.with_extension("json.broken")).map_err(io_error)?;
-                Vec::new()
-            }
-            read => read?,
-        };
+        let mut entries = self.read_file()?;
         let before = entries.clone();
         let result = change(&mut entries)?;
         if entries != before {
@@ -191,65 +184,66 @@ impl ProjectRuleStore {
     }
 
     fn read_file(&self) -> Result<Vec<StoredRule>, RuleStoreError> {
-        use RuleStoreError::{Corrupt, Unusable};
         let path = self.path();
-        let name = path.display();
-        let text = match private_file::read(&path, MAX_FILE_BYTES) {
-            Ok(text) => text,
+        let why = match private_file::read(&path, MAX_FILE_BYTES) {
+            Ok(text) => match parse_file(&text) {
+                Ok(file) if file.project == self.project => return Ok(file.rules),
+                Ok(_) => "belongs to another project".to_owned(),
+                Err(why) => why,
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(Corrupt(format!("{name} is not UTF-8 text; its rules are ignored.")));
-            }
-            Err(error) => {
-                return Err(Unusable(format!(
-                    "{name} cannot be read ({error}); its rules are ignored."
-                )));
-            }
+            Err(error) => format!("cannot be read ({})", io_error_text(&error)),
         };
-        let version = serde_json::from_str::<serde_json::Value>(&text)
-            .ok()
-            .and_then(|document| document.get("version")?.as_u64());
-        if version.is_some_and(|version| version > VERSION) {
-            return Err(Unusable(format!(
-                "{name} was written by a newer turnwright; its rules are ignored."
-            )));
-        }
-        match serde_json::from_str::<RuleFile>(&text) {
-            Ok(file) if file.project != self.project => {
-                Err(Unusable(format!("{name} belongs to another project; its rules are ignored.")))
-            }
-            Ok(file) => Ok(file.rules.into_iter().take(MAX_STORED_RULES).collect()),
-            Err(error) => Err(Corrupt(format!(
-                "{name} is not valid ({}); its rules are ignored. The next rule that is saved \
-                 replaces the file.",
-                json_error_text(&text, &error)
-            ))),
-        }
+        let remedy = "mend the file, or move it away";
+        Err(RuleStoreError::Unusable(format!("{} {why}: {remedy}", path.display())))
     }
 }
 
+/// Parses the file. An error follows the file's name.
+fn parse_file(text: &str) -> Result<RuleFile, String> {
+    let version = serde_json::from_str::<serde_json::Value>(text)
+        .ok()
+        .and_then(|document| document.get("version")?.as_u64());
+    if version.is_some_and(|version| version > VERSION) {
+        return Err("was written by a newer turnwright".to_owned());
+    }
+    serde_json::from_str(text)
+        .map_err(|error| format!("is not valid ({})", json_error_text(text, &error)))
+}
+
 impl StoredRules {
-    /// The rules for decisions. If one cannot be parsed, it is unknown what it was meant to deny,
-    /// so the `allow` rules are left out.
+    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, it is unknown what was meant to
+    /// be denied, so the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
-        let parsed = self
-            .entries
-            .iter()
-            .filter_map(|entry| Rule::parse(&entry.rule, entry.action, Scope::Local).ok());
-        let all_valid = invalid_rule(&self.entries).is_none();
-        parsed.filter(|rule| all_valid || rule.action != RuleAction::Allow).collect()
+        let parse = |entry: &StoredRule| Rule::parse(&entry.rule, entry.action, Scope::Local);
+        let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parse(entry).ok()).collect();
+        if self.problem.is_none() {
+            return rules;
+        }
+        rules.retain(|rule| rule.action != RuleAction::Allow);
+        let mut restricting = self.entries.iter().filter(|entry| entry.action != RuleAction::Allow);
+        if self.entries.is_empty() || restricting.any(|entry| parse(entry).is_err()) {
+            let why = "the rules kept for this project cannot be read";
+            rules.extend(fallback_rules(RuleAction::Ask, Scope::Local, why));
+        }
+        rules
     }
 }
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
-    let invalid = entries.iter().find_map(|entry| {
+    let invalid = entries.iter().filter_map(|entry| {
         let why = Pattern::parse(&entry.rule, entry.action).err()?;
         Some((entry, why))
     });
-    invalid.map(|(entry, why)| {
+    let strictest = invalid.min_by_key(|(entry, _)| entry.action);
+    strictest.map(|(entry, why)| {
+        let asks = match entry.action {
+            RuleAction::Allow => "",
+            RuleAction::Ask | RuleAction::Deny => ", and you are asked about everything",
+        };
         format!(
             "Rule {} ({}) is invalid: {why}. Until it is revoked, the allow rules kept for \
-             this project are ignored.",
+             this project are ignored{asks}.",
             entry.id,
             turnwright_types::effect::escape_hidden_line(&entry.rule)
         )
@@ -342,46 +336,59 @@ mod tests {
         assert_eq!(store(state.path()).load().entries.len(), 40);
     }
 
+    /// A store with a file of this content.
+    fn store_with(state: &Path, text: &[u8]) -> ProjectRuleStore {
+        let store = store(state);
+        private_file::create_folder(&store.folder).unwrap();
+        fs::write(store.path(), text).unwrap();
+        store
+    }
+
+    fn rules_of(stored: &StoredRules) -> Vec<String> {
+        let text = |rule: &Rule| format!("{} {}", rule.action.as_str(), rule.pattern);
+        stored.rules().iter().map(text).collect()
+    }
+
+    /// The rules that stand in for those that may have denied something.
+    const ASKS: [&str; 6] =
+        ["ask exec", "ask edit", "ask fetch", "ask search", "ask mcp(*)", "ask read"];
+
     #[test]
-    fn a_corrupt_file_is_put_aside_and_a_foreign_one_is_left_alone() {
-        let foreign = r#"{ "version": 1, "project": "/else", "rules": [] }"#;
-        let cases = [
-            ("{ \"version\": 1", true),
-            ("[]", true),
-            ("{ \"version\": 2, \"x\": 1 }", false),
-            (foreign, false),
-        ];
-        for (text, is_put_aside) in cases {
+    fn a_file_that_is_not_understood_makes_everything_ask_and_is_left_alone() {
+        let foreign = br#"{ "version": 1, "project": "/else", "rules": [] }"#;
+        let cases: [&[u8]; 6] =
+            [b"{ \"version\": 1", b"[]", b"", b"\xff", b"{ \"version\": 2, \"x\": 1 }", foreign];
+        for text in cases {
             let state = tempfile::tempdir().unwrap();
-            let store = store(state.path());
-            private_file::create_folder(&store.folder).unwrap();
-            fs::write(store.path(), text).unwrap();
+            let store = store_with(state.path(), text);
             let stored = store.load();
-            assert!(stored.entries.is_empty() && stored.problem.is_some(), "{text}");
-            assert_eq!(store.add(&[exec("make")], "make").is_ok(), is_put_aside, "{text}");
-            let aside = store.path().with_extension("json.broken");
-            let kept = if is_put_aside { aside } else { store.path() };
-            assert_eq!(fs::read_to_string(kept).unwrap(), text);
+            let problem = stored.problem.as_deref().unwrap();
+            assert!(problem.starts_with(&store.path().display().to_string()), "{problem}");
+            assert!(problem.contains("move it away"), "{problem}");
+            assert_eq!(rules_of(&stored), ASKS);
+            assert!(store.add(&[exec("make")], "make").is_err(), "{problem}");
+            assert_eq!(fs::read(store.path()).unwrap(), text);
+            fs::remove_file(store.path()).unwrap();
+            assert_eq!(rules_of(&store.load()), Vec::<String>::new());
         }
     }
 
     #[test]
-    fn an_invalid_rule_disables_the_allow_rules() {
-        let entry = |id: &str, rule: &str, action| StoredRule {
-            id: id.to_owned(),
-            rule: rule.to_owned(),
-            action,
-            at: String::new(),
-            origin: String::new(),
-        };
-        let all = vec![
-            entry("a", "exec(ls)", RuleAction::Allow),
-            entry("b", "exec(rm)", RuleAction::Deny),
-            entry("c", "hologram(x)", RuleAction::Deny),
-        ];
-        let stored = StoredRules { entries: all, problem: None };
-        let tiers: Vec<_> = stored.rules().iter().map(|rule| rule.action).collect();
-        assert_eq!(tiers, [RuleAction::Deny]);
+    fn an_invalid_rule_disables_the_allow_rules_and_makes_everything_ask_if_it_denied_something() {
+        for (tier, asks) in [("allow", &ASKS[..0]), ("ask", &ASKS[..]), ("deny", &ASKS[..])] {
+            let entry = |id: &str, tier: &str, rule: &str| serde_json::json!({ "id": id, "tier": tier, "rule": rule, "at": "", "origin": "" });
+            let rules = [
+                entry("a", "allow", "exec(ls)"),
+                entry("b", "deny", "exec(rm)"),
+                entry("c", tier, "hologram(x)"),
+            ];
+            let file = serde_json::json!({ "version": 1, "project": "/ws", "rules": rules });
+            let state = tempfile::tempdir().unwrap();
+            let store = store_with(state.path(), file.to_string().as_bytes());
+            assert_eq!(rules_of(&store.load()), [&["deny exec(rm)"][..], asks].concat(), "{tier}");
+            store.revoke(&["c".to_owned()]).unwrap();
+            assert_eq!(rules_of(&store.load()), ["allow exec(ls)", "deny exec(rm)"]);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::super::Word;
 use super::lexer::{Ambiguity, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
-use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
+use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 
 pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
 /// How deeply loops, groups and substitutions may be nested.
@@ -102,7 +102,7 @@ fn condition(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<(), Ambigui
     }
 }
 
-/// Reads a list in which the folder is known, and after which the variables are as before.
+/// Reads a list whose folders are known, and after which the variables are as before.
 fn list(
     lexer: &mut Lexer<'_>,
     state: &mut LineState,
@@ -114,7 +114,7 @@ fn list(
     }
     lexer.depth += 1;
     let known = lexer.variables.len();
-    let mut inner = LineState::new(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
+    let mut inner = LineState::new(known_folders(&state.folders)?);
     inner.commands = std::mem::take(&mut state.commands);
     let keyword = parse_list(lexer, &mut inner, until)?;
     state.commands = inner.commands;

@@ -1,6 +1,7 @@
 //! The lexer: turns a line into words and operators, as far as bash and every POSIX shell read it
 //! in the same way. Everything else is an ambiguity.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use turnwright_types::shell_script::ShellDialect;
@@ -103,8 +104,8 @@ pub(in crate::shell) struct Lexer<'a> {
     pub(super) list_count: usize,
     /// True if an unquoted `)` ends the text.
     pub(super) is_in_brackets: bool,
-    /// The folder in which the next command runs, if it is known.
-    pub(in crate::shell) folder: Option<PathBuf>,
+    /// The folders in which the next command may run; none if they are not known.
+    pub(super) folders: BTreeSet<PathBuf>,
     pub(in crate::shell) variables: Vec<Variable>,
     /// The delimiter of the here-document that begins on the next line.
     pub(super) awaited_document: Option<&'a str>,

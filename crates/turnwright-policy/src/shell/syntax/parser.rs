@@ -1,9 +1,11 @@
 //! The parser: turns words and operators into simple commands, each with its folder and the files
-//! that the shell opens for it. The first ambiguity ends it.
+//! that the shell opens for it. One that may run in several folders is there once for each of them. The first ambiguity
+//! ends it.
 //!
 //! Wrappers such as `nohup` and `timeout 9` are taken off a command, so that the command that they run is judged. A
 //! wrapper that is not understood exactly is an ambiguity.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::super::args::{UNKNOWN_WORDS, only_reads, started_by_find, started_by_git};
@@ -15,7 +17,7 @@ use super::lexer::{
     Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
     Variable, check_characters,
 };
-use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
+use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 use turnwright_types::shell_script::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
@@ -32,12 +34,12 @@ pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
 const UNKNOWN_WRAPPER: Ambiguity = "it starts another program in a way that is not understood";
 
-/// The simple commands of a line that runs in `folder`. `depth` is the number of lines that it is
-/// nested in.
+/// The simple commands of a line that runs in one of `folders`: the first of them once for each folder. `depth` is
+/// the number of lines that it is nested in.
 pub(in crate::shell) fn parse(
     line: &str,
     dialect: ShellDialect,
-    folder: PathBuf,
+    folders: BTreeSet<PathBuf>,
     depth: usize,
 ) -> Result<Vec<SimpleCommand>, Ambiguity> {
     if line.len() > MAX_UNAMBIGUOUS_BYTES {
@@ -49,7 +51,7 @@ pub(in crate::shell) fn parse(
     check_characters(line)?;
     let mut lexer = Lexer::new(line, dialect);
     lexer.shell_depth = depth;
-    let mut state = LineState::new(folder);
+    let mut state = LineState::new(folders);
     parse_list(&mut lexer, &mut state, &[])?;
     // A shell may read the text after all: from a pipe, or from the file that it went to.
     if lexer.has_document && state.commands.iter().any(here_document::runs_text) {
@@ -72,11 +74,11 @@ fn all_only_read(commands: &[SimpleCommand]) -> bool {
 
 /// The commands of a substitution, whose opening bracket has been read.
 pub(super) fn parse_substitution(lexer: &mut Lexer<'_>) -> Result<Vec<SimpleCommand>, Ambiguity> {
-    let folder = lexer.folder.clone().ok_or(UNKNOWN_FOLDER)?;
+    let folders = known_folders(&lexer.folders)?;
     let outer = std::mem::take(&mut lexer.substituted);
-    let mut state = LineState::new(folder.clone());
+    let mut state = LineState::new(folders.clone());
     compound::group(lexer, &mut state)?;
-    (lexer.folder, lexer.substituted) = (Some(folder), outer);
+    (lexer.folders, lexer.substituted) = (folders, outer);
     Ok(state.commands)
 }
 
@@ -88,7 +90,7 @@ pub(super) fn parse_list(
     until: &[&'static str],
 ) -> Result<&'static str, Ambiguity> {
     loop {
-        lexer.folder.clone_from(&state.folder);
+        lexer.folders.clone_from(&state.folders);
         if matches!(state.last, Terminator::Semicolon | Terminator::Newline)
             && let Some(keyword) = until.iter().find(|keyword| lexer.eat_keyword(keyword))
         {
@@ -98,7 +100,7 @@ pub(super) fn parse_list(
         let is_negated = lexer.eat_keyword("!");
         let end = if compound::parse(lexer, state)? {
             let end_after_compound = end_of_compound(lexer)?;
-            state.advance(None, end_after_compound);
+            state.advance(BTreeSet::new(), end_after_compound);
             end_after_compound
         } else {
             simple_command(lexer, state)?
@@ -110,14 +112,20 @@ pub(super) fn parse_list(
                 return Err(UNKNOWN_FOLDER);
             }
         }
-        let word_count: usize = state.commands.iter().map(|command| command.words.len()).sum();
-        if state.commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
-            return Err("it has more than 64 commands or 1024 words");
-        }
+        check_size(&state.commands)?;
         if end == Terminator::EndOfLine {
             return if until.is_empty() { Ok("") } else { Err(INCOMPLETE) };
         }
     }
+}
+
+/// Refuses more commands or words than are judged.
+fn check_size(commands: &[SimpleCommand]) -> Result<(), Ambiguity> {
+    let word_count: usize = commands.iter().map(|command| command.words.len()).sum();
+    if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
+        return Err("it has more than 64 commands or 1024 words");
+    }
+    Ok(())
 }
 
 fn simple_command(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<Terminator, Ambiguity> {
@@ -147,7 +155,7 @@ fn set_variable(
         && !matches!(end, Terminator::Or | Terminator::Pipe | Terminator::Background);
     let assigned = assigned.filter(|_| is_certain).ok_or(SETS_VARIABLE)?;
     compound::add_variable(lexer, assigned)?;
-    state.advance(None, end);
+    state.advance(BTreeSet::new(), end);
     Ok(())
 }
 
@@ -310,30 +318,37 @@ impl PartialCommand {
         let PartialCommand {
             words, redirects, stdout_is_file, has_document, has_unknown_args, ..
         } = self;
-        let folder = Some(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
-        let mut simple = SimpleCommand {
-            words,
-            folder,
-            redirects,
-            has_unknown_args,
-            ..SimpleCommand::default()
-        };
+        let folders = known_folders(&state.folders)?;
+        let mut simple =
+            SimpleCommand { words, redirects, has_unknown_args, ..SimpleCommand::default() };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
         if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
             return Err(HERE_DOCUMENT);
         }
-        let target =
-            if changes_folder(&simple) { Some(state.changed_folder(&simple, end)?) } else { None };
+        let targets = if changes_folder(&simple) {
+            state.changed_folders(&simple, end)?
+        } else {
+            BTreeSet::new()
+        };
         match inner {
             Some((line, dialect)) => {
-                state.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);
+                state.commands.append(&mut parse_nested(simple, &line, dialect, folders, depth)?);
             }
             None => {
-                state.commands.extend(started_by_find(&simple));
-                state.commands.push(simple);
+                let mut started = started_by_find(&simple);
+                started.push(simple);
+                // `find` may start hundreds of long ones, and there is a copy of each for each folder.
+                check_size(&started)?;
+                for command in started {
+                    let copies = folders.iter().map(|folder| SimpleCommand {
+                        folder: Some(folder.clone()),
+                        ..command.clone()
+                    });
+                    state.commands.extend(copies);
+                }
             }
         }
-        state.advance(target, end);
+        state.advance(targets, end);
         Ok(())
     }
 }
@@ -357,12 +372,18 @@ fn parse_nested(
     outer: SimpleCommand,
     line: &str,
     dialect: ShellDialect,
+    folders: BTreeSet<PathBuf>,
     depth: usize,
 ) -> Result<Vec<SimpleCommand>, Ambiguity> {
-    let SimpleCommand { folder, redirects, wrappers, .. } = outer;
-    let mut inner = parse(line, dialect, folder.unwrap_or_default(), depth + 1)?;
-    let first = inner.first_mut().ok_or(INCOMPLETE)?;
-    first.redirects.splice(0..0, redirects);
+    let SimpleCommand { redirects, wrappers, .. } = outer;
+    let folder_count = folders.len();
+    let mut inner = parse(line, dialect, folders, depth + 1)?;
+    if inner.is_empty() {
+        return Err(INCOMPLETE);
+    }
+    for first in inner.iter_mut().take(folder_count) {
+        first.redirects.splice(0..0, redirects.iter().cloned());
+    }
     for simple in &mut inner {
         simple.wrappers.splice(0..0, wrappers.iter().cloned());
     }

@@ -1,8 +1,9 @@
 //! The words that the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of a
-//! line what it takes over from those before it: the folder in which it runs, and in an ambiguous line also the values
+//! line what it takes over from those before it: the folders in which it may run, and in an ambiguous line also the values
 //! of variables that the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A variable with
 //! several values makes several commands.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use super::super::args::only_reads;
@@ -127,36 +128,47 @@ pub(in crate::shell) fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
+/// The number of folders in which a command may run and is judged. If there are more, they count as unknown.
+const MAX_FOLDERS: usize = 4;
+
+/// Returns the folders in which a command may run, unless there are none, which means that they are not known.
+pub(super) fn known_folders(folders: &BTreeSet<PathBuf>) -> Result<BTreeSet<PathBuf>, Ambiguity> {
+    if folders.is_empty() { Err(UNKNOWN_FOLDER) } else { Ok(folders.clone()) }
+}
 
 /// The commands read so far, and the state after them.
+///
+/// A `cd` may fail: its folder may be missing or closed, and what is there now may be gone when the line runs. After
+/// `&&` it has succeeded. After `;`, `||` or a new line the next command runs either in the folder that the `cd` leads
+/// to or in the one before, so that command is there once for each and judged in both.
 pub(super) struct LineState {
     pub(super) commands: Vec<SimpleCommand>,
     /// The end of the last command.
     pub(super) last: Terminator,
-    /// The folder in which the next command runs, if it is known.
-    pub(super) folder: Option<PathBuf>,
-    /// The folder before that, which `cd -` means, if it is known.
+    /// The folders in which the next command may run; none if they are not known.
+    pub(super) folders: BTreeSet<PathBuf>,
+    /// The folder before that, which `cd -` means, if it is certain.
     previous: Option<PathBuf>,
-    /// The folders that `pushd` has left.
+    /// The folders that `pushd` has certainly left.
     left_folders: Vec<PathBuf>,
-    /// The folder in which the current chain of `&&`, `||` and `|` began.
-    chain_folder: Option<PathBuf>,
-    /// True if the current chain has changed the folder.
-    has_moved: bool,
+    /// The folders in which the current chain of `&&`, `||` and `|` may have begun.
+    chain_folders: BTreeSet<PathBuf>,
+    /// Those, and all that a `cd` of the chain leads to: it is not known how far the chain gets.
+    reached: BTreeSet<PathBuf>,
     /// True if each command of the current chain runs only if all commands before it succeeded.
     only_and: bool,
 }
 
 impl LineState {
-    pub(super) fn new(folder: PathBuf) -> LineState {
+    pub(super) fn new(folders: BTreeSet<PathBuf>) -> LineState {
         LineState {
             commands: Vec::new(),
             last: Terminator::Newline,
-            chain_folder: Some(folder.clone()),
-            folder: Some(folder),
+            chain_folders: folders.clone(),
+            reached: folders.clone(),
+            folders,
             previous: None,
             left_folders: Vec::new(),
-            has_moved: false,
             only_and: true,
         }
     }
@@ -170,67 +182,71 @@ impl LineState {
         end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
     }
 
-    /// The folder that a command changes to.
-    pub(super) fn changed_folder(
+    /// The folders that a command changes to if it succeeds: one for each in which it may run.
+    pub(super) fn changed_folders(
         &mut self,
         simple: &SimpleCommand,
         end: Terminator,
-    ) -> Result<PathBuf, Ambiguity> {
+    ) -> Result<BTreeSet<PathBuf>, Ambiguity> {
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }
-        let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
+        let folders = known_folders(&self.folders)?;
         // If the folder that a path leads back to was moved, the shell follows it.
         let is_unmoved = || self.commands.iter().all(only_reads);
         let words: Vec<_> = simple.argv().collect();
-        let folder = match (words.as_slice(), simple.words.last()) {
-            (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
-            (["popd"], _) => self.left_folders.pop().filter(|_| is_unmoved()),
+        let found: Vec<Option<PathBuf>> = match (words.as_slice(), simple.words.last()) {
+            (["cd", "-"], _) => vec![self.previous.clone().filter(|_| is_unmoved())],
+            (["popd"], _) => vec![self.left_folders.pop().filter(|_| is_unmoved())],
             (["cd" | "pushd", target], Some(word))
                 if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
             {
-                let joined = join(&here, Path::new(target));
-                joined.filter(|(_, goes_back)| !goes_back || is_unmoved()).map(|joined| joined.0)
+                let joined = folders.iter().map(|here| {
+                    let (folder, goes_back) = join(here, Path::new(target))?;
+                    (!goes_back || is_unmoved()).then_some(folder)
+                });
+                joined.collect()
             }
-            _ => None,
+            _ => return Err(UNKNOWN_FOLDER),
         };
-        let folder = folder.ok_or(UNKNOWN_FOLDER)?;
+        let targets: Option<BTreeSet<PathBuf>> = found.into_iter().collect();
+        // Of several folders it is not known which one it leaves.
+        let left = folders.first().filter(|_| folders.len() == 1).cloned();
         if simple.program() == "pushd" {
-            self.left_folders.push(here.clone());
+            match &left {
+                Some(left) => self.left_folders.push(left.clone()),
+                None => self.left_folders.clear(),
+            }
         }
-        self.previous = Some(here);
-        Ok(folder)
+        self.previous = left;
+        targets.ok_or(UNKNOWN_FOLDER)
     }
 
-    pub(super) fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
-        if let Some(target) = target {
-            self.has_moved = true;
-            self.folder = (end == Terminator::And && self.only_and).then_some(target);
-        }
-        match end {
-            Terminator::And | Terminator::Pipe => {}
-            Terminator::Or => {
-                self.only_and = false;
-                if self.has_moved {
-                    self.folder = None;
-                }
+    /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.
+    pub(super) fn advance(&mut self, targets: BTreeSet<PathBuf>, end: Terminator) {
+        self.reached.extend(targets.iter().cloned());
+        if self.only_and && matches!(end, Terminator::And | Terminator::Pipe) {
+            if !targets.is_empty() {
+                self.folders = targets;
             }
-            // The whole chain ran in another process, so its `cd` has no effect.
-            Terminator::Background => {
-                self.folder.clone_from(&self.chain_folder);
-                self.previous = None;
-                self.left_folders.clear();
-                (self.has_moved, self.only_and) = (false, true);
+        } else {
+            // A chain in the background runs in another process, so its `cd` has no effect.
+            let is_apart = end == Terminator::Background;
+            self.folders.clone_from(if is_apart { &self.chain_folders } else { &self.reached });
+            if self.folders.len() > MAX_FOLDERS {
+                self.folders.clear();
             }
-            Terminator::Semicolon | Terminator::Newline | Terminator::EndOfLine => {
-                if self.has_moved {
-                    self.folder = None;
-                }
-                self.chain_folder.clone_from(&self.folder);
-                (self.has_moved, self.only_and) = (false, true);
-            }
+            self.previous = None;
+            self.left_folders.clear();
         }
         self.last = end;
+        if self.is_continued() {
+            self.only_and &= end != Terminator::Or;
+        } else {
+            self.only_and = true;
+            self.chain_folders.clone_from(&self.folders);
+            self.reached.clone_from(&self.folders);
+        }
     }
 }
 

@@ -1,0 +1,234 @@
+//! Describes what a failed command has missed because the sandbox hides it or its environment lacks it: keys and logins
+//! of the user, variables that may hold secrets, and sockets of other programs. The command's output says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::shell_script::Script;
+use turnwright_types::text;
+use turnwright_workspace::exec::is_secret_name;
+use turnwright_workspace::real_path;
+
+use super::{MAX_LINES, ReachedLimit, SEARCHED_BYTES};
+
+/// Messages of programs that have found no login, in lower case, behind the names of these programs.
+const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
+/// Programs that run a program of a package.
+const RUNNERS: [&str; 3] = ["bunx", "npx", "uvx"];
+
+/// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
+const FAILED_SIGNATURES: &[&str] = &[
+    "failed to sign the data",
+    "unable to sign the tag",
+    "gpg failed to sign",
+    "couldn't sign message",
+    "couldn't get agent socket",
+    "couldn't load public key",
+    "no private key found for public key",
+];
+
+/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
+/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
+pub(super) fn failed_signature(
+    output: &str,
+    signing: Option<&io::Result<()>>,
+) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
+    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
+    match signing {
+        Some(Ok(())) => None,
+        Some(Err(error)) => {
+            let what = format!("git signs nothing: {}", io_error_text(error));
+            Some(ReachedLimit::denied(&what, "full"))
+        }
+        None => {
+            let what = "the user's keys are out of reach, so git signs nothing";
+            Some(ReachedLimit::denied(what, "sign"))
+        }
+    }
+}
+
+/// Describes that a program may find no login because the user's are hidden; `None` if the output does not say so, or if
+/// the command line runs no such program: a failing test may print the same words.
+pub(super) fn missing_login(output: &str, script: &Script) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
+    let is_missing = text::list_entries(MISSING_LOGINS).any(|entry| {
+        entry.split_once(": ").is_some_and(|(programs, message)| {
+            end.contains(message) && programs.split(' ').any(|program| runs(script, program))
+        })
+    });
+    let what = "the user's logins and keyring are out of reach, so a login that is said to be missing or wrong may be \
+                in order";
+    is_missing.then(|| ReachedLimit::denied(what, "full"))
+}
+
+/// Returns true if a command line runs this program, by itself or with one of the [`RUNNERS`].
+fn runs(script: &Script, program: &str) -> bool {
+    script.commands.iter().any(|command| {
+        let mut names = command.argv().map(|word| word.rsplit('/').next().unwrap_or(word));
+        names.find(|name| !name.starts_with('-') && !RUNNERS.contains(name)) == Some(program)
+    })
+}
+
+/// The messages of package managers that a file names a variable which is not set, up to its name.
+const UNSET_VARIABLES: [&str; 2] =
+    ["Failed to replace env in config: ${", "Environment variable not found ("];
+const MAX_VARIABLE_CHARS: usize = 64;
+
+/// Describes that a program misses a variable which commands do not get; `None` if the output does not say so.
+pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES);
+    let name = UNSET_VARIABLES.iter().find_map(|before| {
+        let (_, rest) = end.split_once(before)?;
+        let length = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_')?;
+        Some(&rest[..length])
+    })?;
+    let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
+    is_hidden.then(|| {
+        let what = format!("commands get no variables that may hold secrets, such as {name}");
+        ReachedLimit {
+            for_model: format!(
+                "[{what}. If its value is not needed, begin the line with `export {name}=none;`.]"
+            ),
+            for_user: format!("[{what}]"),
+        }
+    })
+}
+
+/// Describes that a command does not reach a socket of this machine which its output names: many programs then say that
+/// nobody listens there. Blocks.
+pub(super) fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
+    let words = text::suffix(output, SEARCHED_BYTES)
+        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
+        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
+        .filter(|word| {
+            word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
+        });
+    let mut sockets = words.take(MAX_LINES).filter_map(|word| real_path(word).ok());
+    let socket = sockets
+        .find(|path| !writable.iter().any(|place| path.starts_with(place)) && is_socket(path))?;
+    let shown = escape_hidden_line(&socket.to_string_lossy());
+    let what = format!("commands do not reach the program that listens at {shown}");
+    Some(ReachedLimit::denied(&what, &shown))
+}
+
+/// Parts of the names of sockets.
+const SOCKET_NAMES: [&str; 2] = ["sock", "/.s.PGSQL."];
+
+#[cfg(unix)]
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|found| found.file_type().is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_socket(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::watch::CommandWatch;
+    use turnwright_policy::shell;
+    use turnwright_types::shell_script::ShellDialect;
+
+    #[test]
+    fn the_result_says_why_git_has_not_signed() {
+        let broken = || Some(Err(io::Error::other("no place for the socket")));
+        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
+        for (signing, output, expected) in [
+            (None, failed, Some(("the user's keys are out of reach", "sign"))),
+            (broken(), failed, Some(("git signs nothing: no place for the socket", "full"))),
+            (Some(Ok(())), failed, None),
+            (None, "fatal: not a git repository", None),
+            (broken(), "", None),
+        ] {
+            let limit = failed_signature(output, signing.as_ref());
+            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
+            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
+                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
+                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_that_the_sandbox_hides_is_not_said_to_be_missing() {
+        let gh = "To get started with GitHub CLI, please run:  gh auth login\n";
+        for (line, output, is_success, expected) in [
+            ("cd a && gh pr view | cat", gh, false, true),
+            ("npx -y wrangler deploy", "You are not logged in. Run wrangler login", false, true),
+            ("/usr/bin/gh auth status", "- The token in default is invalid.\n", false, true),
+            ("aws s3 ls", "Unable to locate credentials. You can configure", false, true),
+            ("git push", "fatal: could not read Username for 'https://a.example'", false, true),
+            ("npm publish", "npm error code ENEEDAUTH\nnpm error need auth", false, true),
+            ("gh pr view", gh, true, false),
+            ("cargo test gh", gh, false, false),
+            ("grep -rn 'gh auth login' src", gh, false, false),
+            ("psql", "FATAL: password authentication failed for user \"a\"", false, false),
+        ] {
+            let script = Arc::new(shell::parse(line, ShellDialect::Bash));
+            let confined = CommandWatch { script: Arc::clone(&script), ..CommandWatch::default() };
+            let limit = confined.reached_limit(output, is_success, None);
+            assert_eq!(limit.is_some(), expected, "{line}: {limit:?}");
+            let is_told = limit.is_some_and(|limit| limit.for_model.contains("\"full\"; the user"));
+            assert_eq!(is_told, expected, "{line}");
+            let unconfined =
+                CommandWatch { is_unconfined: true, script, ..CommandWatch::default() };
+            assert!(unconfined.reached_limit(output, is_success, None).is_none(), "{line}");
+        }
+        for entry in text::list_entries(MISSING_LOGINS) {
+            assert!(entry.contains(": ") && entry == entry.to_lowercase(), "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_commands_do_not_get_is_named() {
+        let unconfined = CommandWatch { is_unconfined: true, ..CommandWatch::default() };
+        for (output, expected) in [
+            ("error \"Failed to replace env in config: ${NPM_TOKEN}\".", "NPM_TOKEN"),
+            ("Usage Error: Environment variable not found (MY_NPM_TOKEN) in x", "MY_NPM_TOKEN"),
+            ("Usage Error: Environment variable not found (REGISTRY) in x", ""),
+            ("Environment variable not found (", ""),
+            ("error: NPM_TOKEN is not set", ""),
+        ] {
+            let limit = unconfined.reached_limit(output, false, None);
+            assert_eq!(limit.is_some(), !expected.is_empty(), "{output}: {limit:?}");
+            let advice = format!("`export {expected}=none;`");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
+            assert!(unconfined.reached_limit(output, true, None).is_none(), "{output}");
+        }
+        let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
+        assert!(missing_variable(&long).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_that_commands_do_not_reach_is_not_said_to_be_unused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = real_path(temporary.path()).unwrap();
+        let socket = folder.join("docker.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let socket = socket.to_str().unwrap();
+        let place = folder.to_str().unwrap();
+        for (output, expected) in [
+            (format!("Cannot connect to the Docker daemon at unix://{socket}. Is it"), true),
+            (format!("dial unix {socket}: connect: no such file or directory"), true),
+            (format!("connection to server on socket \"{socket}\" failed"), true),
+            (format!("connection to server on socket \"{place}/.s.PGSQL.5432\" failed"), false),
+            ("Cannot connect to unix:///nowhere/docker.sock.".to_owned(), false),
+            (format!("{place} is a folder"), false),
+        ] {
+            let limit = CommandWatch::default().reached_limit(&output, false, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            let advice = format!("\"escalate\": \"{socket}\"");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
+            assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
+        }
+    }
+}

@@ -167,12 +167,12 @@ impl Decision {
     }
 
     /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
-    /// go to files.
+    /// go to files that can be made before it runs.
     fn runs_only_readers(&self, effects: &[Effect]) -> bool {
-        let mut of_command = self
-            .findings
-            .iter()
-            .filter(|finding| matches!(effects.get(finding.effect_index), Some(Effect::Exec(_))));
+        let mut of_command = self.findings.iter().filter(|finding| {
+            let command = effects.get(finding.effect_index).and_then(Effect::command);
+            command.is_some_and(|line| line.edits.is_none())
+        });
         self.verdict() == Verdict::Allow
             && of_command.clone().next().is_some()
             && of_command.all(|finding| {

@@ -109,7 +109,8 @@ pub trait LookUp {
     fn names_in(&self, folder: &Path) -> Option<Vec<String>>;
 }
 
-/// The commands of a line that edit files; `None` if the line may do more than that and read.
+/// The commands of a line that edit files; `None` if the line may do more than that and read. They are none if it makes
+/// files only while it runs.
 pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     if script.ambiguity.is_some() {
         return None;
@@ -122,7 +123,17 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
             None => return None,
         }
     }
-    Some(edits).filter(|edits| !edits.is_empty())
+    Some(edits).filter(|edits| !edits.is_empty() || makes_files_later(script))
+}
+
+/// Returns true if the shell may open a file for writing after the line has begun, or not at all: the line must not find
+/// it before. `nohup` opens one only at a terminal.
+fn makes_files_later(script: &Script) -> bool {
+    let mut commands = script.commands.iter().enumerate();
+    commands.any(|(at, command)| {
+        (at > 0 || !command.wrappers.is_empty())
+            && command.redirects.iter().any(|redirect| redirect.is_write)
+    })
 }
 
 /// At most this many files and folders are judged for one line.
@@ -554,6 +565,12 @@ mod tests {
             ("tar --create --file=a.tar b", None),
             ("touch -- -x", None),
             ("ls", None),
+            ("ls > a", None),
+            ("ls; cat a 2>/dev/null", None),
+            ("test -e a || echo b > a", Some("")),
+            ("cd web; ls > a", Some("")),
+            ("nohup ls", Some("")),
+            ("make; ls > a", None),
             ("rm a", None),
             ("cp *.rs old", Some("*.rs old")),
             ("cp src/*.rs old", Some("src/*.rs old")),

@@ -176,6 +176,10 @@ impl SessionActor {
         let turn = async move {
             let loading = async {
                 let text = match text {
+                    Some(ours @ CommandText::BuiltIn(_)) => {
+                        commands.rescan(&conversation.env).await;
+                        commands.find(&name).filter(CommandText::is_the_users_own).or(Some(ours))
+                    }
                     Some(text) => Some(text),
                     None => {
                         commands.rescan(&conversation.env).await;

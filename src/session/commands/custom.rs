@@ -125,6 +125,11 @@ pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
 }
 
 impl CommandText {
+    /// Returns true for a command that the user has defined, and no project.
+    pub(in crate::session) fn is_the_users_own(&self) -> bool {
+        matches!(self, CommandText::File(command) if !command.is_of_project())
+    }
+
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {

@@ -413,8 +413,9 @@ fn a_session_goes_on_in_its_folder() {
 
 #[test]
 fn a_run_of_nothing_but_a_command_is_not_the_last_session() {
-    let write = calls("write_file", &json!({ "path": "made", "content": "1\n" }));
-    let desk = Desk::new(&json!([write, says("Made.")]));
+    // Nobody watches, so a proof is asked for.
+    let replies = json!([write_file(Path::new("made")), says("Made."), says("Made.")]);
+    let desk = Desk::new(&replies);
     assert_eq!(desk.run(&["--mode", "auto", "make it"]).status, Some(0));
     assert!(desk.run(&["/undo"]).stdout.starts_with("Nothing to undo"));
     let ended = desk.run(&["--session", "last", "/undo"]);

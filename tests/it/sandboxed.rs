@@ -697,6 +697,9 @@ fn a_file_that_a_line_makes_later_or_not_at_all_is_not_there_before() {
     if !has_sandbox("a_file_that_a_line_makes_later_or_not_at_all_is_not_there_before") {
         return;
     }
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("NOT TESTED: without mounts some of these commands are asked about");
+    }
     for (command, printed, made) in [
         ("test -e new || echo text > new; cat new", "text", Some("new")),
         ("grep -q none note && echo text > new; ls", "note", None),

@@ -102,7 +102,7 @@ impl Conversation {
         Conversation {
             env: Arc::new(env),
             selection,
-            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
+            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref(), &kind.denied_tools)),
             system_prompt: system_prompt.into(),
             told: self.told.for_helper(),
             // The turn that has asked for the helper checks what it has edited.

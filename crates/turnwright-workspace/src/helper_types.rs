@@ -18,6 +18,8 @@ pub struct HelperType {
     pub description: String,
     /// The names of its only tools, as they are written; `None` if it has all.
     pub tools: Option<Vec<String>>,
+    /// The names of tools that it must not have.
+    pub denied_tools: Vec<String>,
     /// Its model, if it differs from the session's.
     pub model: Option<String>,
     /// Instructions for the helper in addition to the usual ones.
@@ -36,26 +38,48 @@ impl HelperType {
             return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
         }
         let given = head.description.ok_or("has no description")?;
+        let (named, mut denied_tools) = tool_names(head.tools.as_deref().unwrap_or_default());
+        denied_tools.extend(tool_names(head.disallowed_tools.as_deref().unwrap_or_default()).0);
         Ok(HelperType {
             name,
             description: text::cut(escape_hidden_line(&given), MAX_DESCRIPTION_CHARS),
-            tools: head.tools.as_deref().and_then(tool_names),
+            tools: Some(named)
+                .filter(|names| !names.is_empty() && names.iter().all(|name| name != "*")),
+            denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
             instructions: body.trim().to_owned(),
         })
     }
 }
 
-/// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
-/// tools are meant.
-fn tool_names(list: &str) -> Option<Vec<String>> {
-    let names: Vec<_> = list
-        .split(|c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
-        .filter(|name| !matches!(*name, "" | "-"))
-        .take(MAX_TOOLS)
-        .map(str::to_owned)
-        .collect();
-    (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
+/// The names in a list that is separated by commas or written with brackets or dashes, and those that a map turns off
+/// (`write: false`). What a map turns on is on anyway. A pattern belongs to its name: `Bash(git *)`.
+fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
+    let plain = list.replace(['"', '\''], "");
+    let mut depth = 0_usize;
+    let mut words = plain
+        .split(|c: char| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '{' | '}'))
+        })
+        .filter(|word| !matches!(*word, "" | "-"))
+        .take(MAX_TOOLS);
+    let mut named = Vec::new();
+    let mut off = Vec::new();
+    while let Some(word) = words.next() {
+        let Some(name) = word.strip_suffix(':') else {
+            named.push(word.to_owned());
+            continue;
+        };
+        if matches!(words.next(), Some("false" | "no" | "off" | "deny")) {
+            off.push(name.to_owned());
+        }
+    }
+    (named, off)
 }
 
 /// Returns true for a name that files of another agent use for models that only its provider has, or that
@@ -76,9 +100,10 @@ mod tests {
             ("", None, None),
             (
                 "tools: Read, Grep,Bash(git log:*)",
-                names(&["Read", "Grep", "Bash(git", "log:*)"]),
+                names(&["Read", "Grep", "Bash(git log:*)"]),
                 None,
             ),
+            ("tools: Read, Bash(git * main)", names(&["Read", "Bash(git * main)"]), None),
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
@@ -92,6 +117,22 @@ mod tests {
                 (parsed.name.as_str(), parsed.instructions.as_str()),
                 ("reviewer", "Be strict.")
             );
+        }
+    }
+
+    #[test]
+    fn tools_that_a_file_turns_off_are_denied() {
+        for (lines, tools, denied) in [
+            ("disallowedTools: Write, Bash(rm -rf *)", "", "Write Bash(rm -rf *)"),
+            ("tools: [Read]\ndisallowed-tools:\n  - mcp__a", "Read", "mcp__a"),
+            ("tools:\n  write: false\n  \"edit\": false\n  bash: true", "", "write edit"),
+            ("tools: { write: false, read: true }", "", "write"),
+            ("tools: Read", "Read", ""),
+        ] {
+            let text = format!("---\nname: a\ndescription: x\n{lines}\n---\nBe strict.\n");
+            let parsed = HelperType::parse("file", &text).unwrap();
+            assert_eq!(parsed.tools.unwrap_or_default().join(" "), tools, "{lines}");
+            assert_eq!(parsed.denied_tools.join(" "), denied, "{lines}");
         }
     }
 

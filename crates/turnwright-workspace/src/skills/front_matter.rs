@@ -10,8 +10,9 @@ pub(crate) struct FrontMatter {
     pub(crate) argument_hint: Option<String>,
     /// True if only the user can invoke the skill.
     pub(crate) is_user_only: bool,
-    /// The tools of a helper, as they are written.
+    /// The tools of a helper, as they are written, and those that it must not have.
     pub(crate) tools: Option<String>,
+    pub(crate) disallowed_tools: Option<String>,
     pub(crate) model: Option<String>,
 }
 
@@ -45,6 +46,7 @@ impl FrontMatter {
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
             "tools" => self.tools = value,
+            "disallowedtools" | "disallowed-tools" => self.disallowed_tools = value,
             "model" => self.model = value,
             "disable-model-invocation" => {
                 let value = value.unwrap_or_default().to_ascii_lowercase();

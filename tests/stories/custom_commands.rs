@@ -116,7 +116,7 @@ fn init_and_review_are_prompts_with_what_the_user_adds() {
     assert_eq!(agent.turn("/init"), "end_turn");
     let prompt = last_prompt(&agent, 0);
     assert!(prompt.contains("Write an `AGENTS.md`") && !prompt.contains("adds:"), "{prompt}");
-    for words in ["at most 30 lines", "Run each command here once", "no overview"] {
+    for words in ["at most 30 lines", "Run each command here once", "no overview", "@CLAUDE.md"] {
         assert!(prompt.contains(words), "{words}: {prompt}");
     }
     assert_eq!(agent.turn("/review the parser"), "end_turn");

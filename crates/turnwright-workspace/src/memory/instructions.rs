@@ -16,7 +16,7 @@ const MAX_FILES: usize = 64;
 /// How deep the files that instructions import may import others.
 const MAX_IMPORT_DEPTH: usize = 3;
 
-/// The names of instruction files; the first that exists in a folder counts. Those in other letters come from
+/// The names of instruction files; the first in a folder that is not empty counts. Those in other letters come from
 /// systems that ignore their case.
 const FILE_NAMES: &[&str] = &[
     "AGENTS.override.md",
@@ -88,11 +88,14 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
-    /// Adds the first of these files that exists, and what it imports.
+    /// Adds the first of these files that exists and says something, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
         let mut files = names.iter().map(|name| folder.join(name));
         let Some((path, head)) = files.find_map(|path| {
-            read_head(&path, within, self.remaining_bytes).map(|head| (path, head))
+            let head = read_head(&path, within, self.remaining_bytes)?;
+            // An empty file must not hide another.
+            let is_empty = head.is_text && head.is_complete && head.text.trim().is_empty();
+            (!is_empty).then_some((path, head))
         }) else {
             return;
         };
@@ -256,6 +259,14 @@ mod tests {
                 "ws/a/AGENTS.override.md o",
                 "ws/a/b/GEMINI.md g",
             ],
+        );
+    }
+
+    #[test]
+    fn an_empty_file_hides_no_other() {
+        check(
+            &[("ws/AGENTS.md", " \n"), ("ws/CLAUDE.md", "c"), ("ws/a/AGENTS.override.md", "")],
+            &["ws/CLAUDE.md c"],
         );
     }
 

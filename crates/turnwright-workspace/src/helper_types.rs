@@ -1,9 +1,8 @@
 //! Types of helpers that users define: Markdown files whose front matter has a name, a description, tools
 //! and a model, and whose text is an instruction to the helper.
 
-use crate::skills::front_matter;
+use crate::skills::{front_matter, slug};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::ids::is_slug;
 use turnwright_types::text;
 
 /// The most characters of a description.
@@ -33,10 +32,8 @@ impl HelperType {
     /// Why it is no helper, as a phrase that follows the file's name.
     pub fn parse(stem: &str, text: &str) -> Result<HelperType, &'static str> {
         let (head, body) = front_matter::split(text);
-        let name = head.name.unwrap_or_else(|| stem.to_owned());
-        if !is_slug(&name) {
-            return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
-        }
+        let name = slug(head.name.as_deref().unwrap_or(stem))
+            .ok_or("has no letters of a-z or digits in its name")?;
         let given = head.description.ok_or("has no description")?;
         let (named, mut denied_tools) = tool_names(head.tools.as_deref().unwrap_or_default());
         denied_tools.extend(tool_names(head.disallowed_tools.as_deref().unwrap_or_default()).0);
@@ -82,10 +79,14 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
     (named, off)
 }
 
-/// Returns true for a name that files of another agent use for models that only its provider has, or that
-/// means the model of the session.
+/// The names that files of another agent use for models that only its provider has, or for the model of the session.
+const ALIASES: [&str; 8] =
+    ["inherit", "default", "best", "sonnet", "opus", "opusplan", "haiku", "fable"];
+
+/// Returns true for such a name, also with a window: `sonnet[1m]`.
 fn is_alias(model: &str) -> bool {
-    ["inherit", "sonnet", "opus", "haiku"].contains(&model.to_ascii_lowercase().as_str())
+    let name = model.split('[').next().unwrap_or_default();
+    ALIASES.iter().any(|alias| name.eq_ignore_ascii_case(alias))
 }
 
 #[cfg(test)]
@@ -107,6 +108,8 @@ mod tests {
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
+            ("model: opus[1m]", None, None),
+            ("model: fable", None, None),
             ("tools: *", None, None),
             ("tools:", None, None),
         ] {
@@ -138,12 +141,17 @@ mod tests {
 
     #[test]
     fn a_file_without_a_description_or_with_a_bad_name_is_no_helper() {
-        assert_eq!(HelperType::parse("a", "---\ndescription: x\n---\n").unwrap().name, "a");
+        for (stem, text, name) in [
+            ("a", "---\ndescription: x\n---\n", "a"),
+            ("code_reviewer", "---\ndescription: x\n---\n", "code-reviewer"),
+            ("a", "---\nname: Python Engineer\ndescription: x\n---\n", "python-engineer"),
+        ] {
+            assert_eq!(HelperType::parse(stem, text).unwrap().name, name);
+        }
         for (stem, text) in [
             ("a", "Only text."),
             ("a", "---\nname: a\n---\nText."),
-            ("A B", "---\ndescription: x\n---\n"),
-            ("a", "---\nname: A B\ndescription: x\n---\n"),
+            ("\u{e9}", "---\ndescription: x\n---\n"),
         ] {
             assert!(HelperType::parse(stem, text).is_err(), "{stem} {text}");
         }

@@ -35,7 +35,7 @@ use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
-pub use hook_files::{HOOK_FILES, hook_offer};
+pub use hook_files::{HOOK_FILES, hook_offer, settings_above};
 pub use language_servers::{
     LANGUAGE_FILE, LANGUAGE_TRUST, language_trust, trusts_language_servers,
 };

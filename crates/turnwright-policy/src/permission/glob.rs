@@ -45,7 +45,7 @@ pub struct Glob {
     ignore_case: bool,
     // In an `Arc`, because rules are cloned into findings. `None` matches every path.
     matcher: Option<Arc<Matcher>>,
-    /// The same pattern with symlinks in its beginning resolved, from the root of the file system.
+    /// The same pattern from the root of the file system, as it is, or with symlinks in its beginning resolved.
     link_targets: Vec<Arc<Matcher>>,
 }
 
@@ -79,21 +79,19 @@ enum Matcher {
 impl Glob {
     /// Parses a glob. `/x` is relative to the session's folders, `~/x` to the home folder, and
     /// `//x` is absolute; any other `x` matches anywhere in the session's folders. Rules that deny
-    /// should use `ignore_case`, because some file systems ignore case.
+    /// should use `ignore_case`, because some file systems ignore case. There, `/x/y` is also that absolute path.
     ///
     /// # Errors
     /// The error says what is wrong with the text.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
-        Ok(Glob {
-            text: text.to_owned(),
-            base,
-            tail,
-            ignore_case,
-            matcher,
-            link_targets: Vec::new(),
-        })
+        // Who denies `/home/me/x` may mean what that is everywhere else.
+        let literal_parts = tail.split('/').take(2).filter(|part| !has_wildcard(part)).count();
+        let is_from_root = ignore_case && base == GlobBase::Project && text.starts_with('/');
+        let link_targets =
+            matcher.iter().filter(|_| is_from_root && literal_parts == 2).cloned().collect();
+        Ok(Glob { text: text.to_owned(), base, tail, ignore_case, matcher, link_targets })
     }
 
     /// The glob that matches every path.
@@ -464,6 +462,22 @@ mod tests {
         }
         assert!(Glob::parse("/Make", true).unwrap().matches(Path::new("/ws/mAKE/a"), &bases()));
         assert!(Glob::everything().matches(Path::new("/any/thing"), &bases()));
+    }
+
+    #[test]
+    fn a_path_from_the_root_is_denied_there_as_well() {
+        for (text, ignore_case, path, expected) in [
+            ("/home/me/.ssh/**", true, "/home/me/.ssh/id", true),
+            ("/home/me/.ssh/**", true, "/ws/home/me/.ssh/id", true),
+            ("/etc/shadow", true, "/etc/shadow", true),
+            ("/etc/shadow", false, "/etc/shadow", false),
+            ("/src/**", true, "/src/a", false),
+            ("/src", true, "/src", false),
+            ("./etc/shadow", true, "/etc/shadow", false),
+        ] {
+            let glob = Glob::parse(text, ignore_case).unwrap();
+            assert_eq!(glob.matches(Path::new(path), &bases()), expected, "{text} {path}");
+        }
     }
 
     #[test]

@@ -52,6 +52,8 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
         "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
          runinterminal",
     ),
+    // Who may run commands may read their output.
+    ("exec_output", "exec bash shell"),
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),

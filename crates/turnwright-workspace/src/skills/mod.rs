@@ -350,8 +350,8 @@ fn read_skill(
     })
 }
 
-/// A text as a name that can be typed: `My Tool` is `my-tool`.
-pub(crate) fn slug(text: &str) -> Option<String> {
+/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if nothing of it can be.
+pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
     Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())
 }

@@ -110,6 +110,7 @@ mod tests {
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
             ("model: opus[1m]", None, None),
             ("model: fable", None, None),
+            ("allowed-tools: Read, Grep", names(&["Read", "Grep"]), None),
             ("tools: *", None, None),
             ("tools:", None, None),
         ] {

@@ -45,15 +45,15 @@ impl FrontMatter {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
-            "tools" => self.tools = value,
+            // A skill's are ignored: permissions are asked for as usual. In the file of a helper people mean its tools.
+            "tools" | "allowed-tools" | "allowedtools" => self.tools = value,
             "disallowedtools" | "disallowed-tools" => self.disallowed_tools = value,
             "model" => self.model = value,
             "disable-model-invocation" => {
                 let value = value.unwrap_or_default().to_ascii_lowercase();
                 self.is_user_only = value == "true" || value == "yes";
             }
-            // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
-            // ignored: permissions are asked for as usual.
+            // Other fields are for other agents.
             _ => {}
         }
     }

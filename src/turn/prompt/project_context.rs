@@ -102,7 +102,7 @@ impl Turn {
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
         for (field, why) in [
-            (UNREADABLE, "were not read: the file is not text. Save it as UTF-8."),
+            (UNREADABLE, "were not read: the file is not text, or a link out of the project."),
             (CUT, "were cut: those of all files may have 32 KiB. The model is told to read the rest."),
         ] {
             for name in kept[field].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -188,7 +188,8 @@ fn labelled(instructions: &Instructions, limit: &str) -> String {
     let Instructions { path, text: words, is_complete: is_whole, is_user: own, is_text } =
         instructions;
     if !is_text {
-        return format!("\n[{} were not read: the file is not text]\n", origin(path));
+        let why = "the file is not text, or a link out of the project";
+        return format!("\n[{} were not read: {why}]\n", origin(path));
     }
     if words.trim().is_empty() && *is_whole {
         return String::new();

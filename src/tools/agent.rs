@@ -246,12 +246,11 @@ impl HelperSet {
             [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
         let mut types = self.types.iter().chain(&built_in);
         let wanted = slug(name).unwrap_or_default();
-        let is_general = wanted == "general-purpose";
-        if let Some(found) = types
-            .clone()
-            .find(|kind| kind.name == wanted || is_general && kind.name == DEFAULT_TYPE)
-        {
-            return Ok(found.clone());
+        let general = (wanted == "general-purpose").then_some(DEFAULT_TYPE);
+        for sought in [wanted.as_str()].into_iter().chain(general) {
+            if let Some(found) = types.clone().find(|kind| kind.name == sought) {
+                return Ok(found.clone());
+            }
         }
         let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
         Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
@@ -445,6 +444,8 @@ mod tests {
         {
             assert_eq!(set.find_type(written).unwrap().name, name, "{written}");
         }
+        let both = HelperSet::new(vec![own("general"), own("general-purpose")]);
+        assert_eq!(both.find_type("general-purpose").unwrap().name, "general-purpose");
         assert_eq!(set.find_type("x").unwrap_err(), "explore, reviewer, explore, general");
         let tools = HelperSet::default().find_type("explore").unwrap().tools.unwrap();
         assert!(tools.iter().all(|tool| EXPLORE_TOOLS.contains(&tool.as_str())));

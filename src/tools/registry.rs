@@ -461,7 +461,7 @@ pub(crate) struct AllowedTools {
 impl AllowedTools {
     /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
     /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
-    /// agents, and nothing is approved here.
+    /// agents, and nothing is approved here. A helper is told of its patterns.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
         let names = Some(bare.map(|name| name.trim().to_owned()).collect());
@@ -516,11 +516,11 @@ impl AllowedTools {
     }
 }
 
-/// Returns true if `allowed` is the name of this MCP tool or of its server.
+/// Returns true if `allowed` is the name of this MCP tool or of its server, or `mcp__*`.
 fn allows_remote(allowed: &str, name: &str) -> bool {
     let server = allowed.strip_suffix("__*").unwrap_or(allowed);
     let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
-    allowed == name || tool.is_some_and(|tool| tool.starts_with("__"))
+    ["mcp__*", name].contains(&allowed) || tool.is_some_and(|tool| tool.starts_with("__"))
 }
 
 /// An immutable list of tools with an index by name.
@@ -625,6 +625,7 @@ mod tests {
             ("mcp__files__read", [true, false, false]),
             ("mcp__file", [false; 3]),
             ("mcp__", [false; 3]),
+            ("mcp__*", [true; 3]),
             ("mcp", [false; 3]),
             ("__*", [false; 3]),
             ("*", [true; 3]),

@@ -7,8 +7,6 @@ use turnwright_types::text;
 
 /// The most characters of a description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
-/// The most tools that a type may name.
-const MAX_TOOLS: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperType {
@@ -35,16 +33,25 @@ impl HelperType {
         let name = slug(head.name.as_deref().unwrap_or(stem))
             .ok_or("has no letters of a-z or digits in its name")?;
         let given = head.description.ok_or("has no description")?;
-        let (named, mut denied_tools) = tool_names(head.tools.as_deref().unwrap_or_default());
-        denied_tools.extend(tool_names(head.disallowed_tools.as_deref().unwrap_or_default()).0);
+        let list = head.tools.unwrap_or_default();
+        let (named, mut denied_tools) = tool_names(&list);
+        denied_tools.extend(tool_names(&head.disallowed_tools.unwrap_or_default()).0);
+        let is_limited = !named.is_empty() || list.starts_with('[');
+        let limited: Vec<_> =
+            named.iter().filter(|name| name.contains('(')).map(String::as_str).collect();
+        let patterns = limited.join(", ");
+        let limits = if patterns.is_empty() {
+            String::new()
+        } else {
+            format!("Use these tools only for what stands in brackets: {patterns}.\n\n")
+        };
         Ok(HelperType {
             name,
             description: text::cut(escape_hidden_line(&given), MAX_DESCRIPTION_CHARS),
-            tools: Some(named)
-                .filter(|names| !names.is_empty() && names.iter().all(|name| name != "*")),
+            tools: Some(named).filter(|names| is_limited && names.iter().all(|name| name != "*")),
             denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
-            instructions: body.trim().to_owned(),
+            instructions: limits + body.trim(),
         })
     }
 }
@@ -63,8 +70,7 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
             }
             depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '{' | '}'))
         })
-        .filter(|word| !matches!(*word, "" | "-"))
-        .take(MAX_TOOLS);
+        .filter(|word| !matches!(*word, "" | "-") && !word.starts_with('#'));
     let mut named = Vec::new();
     let mut off = Vec::new();
     while let Some(word) = words.next() {
@@ -72,7 +78,8 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
             named.push(word.to_owned());
             continue;
         };
-        if matches!(words.next(), Some("false" | "no" | "off" | "deny")) {
+        let value = words.next().unwrap_or_default().to_ascii_lowercase();
+        if ["false", "no", "off", "deny"].contains(&value.as_str()) {
             off.push(name.to_owned());
         }
     }
@@ -111,16 +118,21 @@ mod tests {
             ("model: opus[1m]", None, None),
             ("model: fable", None, None),
             ("allowed-tools: Read, Grep", names(&["Read", "Grep"]), None),
+            ("tools: Read\nallowed_tools: Bash", names(&["Read"]), None),
+            ("allowedTools: Bash\ntools: Read", names(&["Read"]), None),
+            ("tools:\n  - Read # not Edit\n  # - Bash\n  #- Write", names(&["Read"]), None),
+            ("tools:\n# - Bash\n- Read #Write", names(&["Read"]), None),
+            ("tools: []", names(&[]), None),
             ("tools: *", None, None),
             ("tools:", None, None),
         ] {
             let text = format!("{head}{lines}\n---\n\nBe strict.\n");
             let parsed = HelperType::parse("file", &text).unwrap();
             assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
-            assert_eq!(
-                (parsed.name.as_str(), parsed.instructions.as_str()),
-                ("reviewer", "Be strict.")
-            );
+            assert_eq!(parsed.name, "reviewer");
+            let limits = lines.contains("(git").then_some("Use these tools only");
+            assert!(parsed.instructions.starts_with(limits.unwrap_or("Be strict.")), "{lines}");
+            assert!(parsed.instructions.ends_with("Be strict."), "{lines}");
         }
     }
 
@@ -130,7 +142,8 @@ mod tests {
             ("disallowedTools: Write, Bash(rm -rf *)", "", "Write Bash(rm -rf *)"),
             ("tools: [Read]\ndisallowed-tools:\n  - mcp__a", "Read", "mcp__a"),
             ("tools:\n  write: false\n  \"edit\": false\n  bash: true", "", "write edit"),
-            ("tools: { write: false, read: true }", "", "write"),
+            ("tools: { write: False, read: true }", "", "write"),
+            ("tools:\n  write: false # \"Nothing: changed\"\n  edit: false", "", "write edit"),
             ("tools: Read", "Read", ""),
         ] {
             let text = format!("---\nname: a\ndescription: x\n{lines}\n---\nBe strict.\n");

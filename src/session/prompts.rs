@@ -102,9 +102,9 @@ impl SessionActor {
         let known = parsed.and_then(|(name, _)| self.commands.find(name));
         if let Some((command, words)) = commands::find(&typed) {
             if let (Some((name, _)), Some(_)) = (parsed, known) {
-                self.conversation.notify(format!(
-                    "`/{name}` is a built-in command. The command or skill of that name in your files is \
-                     not run: give it another name."
+                self.conversation.notify_once(format!(
+                    "`/{name}` is a built-in command. To run the command or skill of that name in your \
+                     files, give it another name."
                 ));
             }
             let arguments = words.to_owned();

@@ -151,6 +151,13 @@ impl Conversation {
         self.client().update(Update::Notice(text));
     }
 
+    /// Shows a notice to the user that the session has not shown yet.
+    pub(crate) fn notify_once(&self, text: String) {
+        if self.told.context.lock().shown_notices.insert(text.clone()) {
+            self.notify(text);
+        }
+    }
+
     /// Shows prompts that the user may want to send next. They replace the previous ones. If there are none now and
     /// were none before, nothing is sent.
     pub(crate) fn suggest(&self, prompts: Vec<String>) {
@@ -321,6 +328,8 @@ struct ToldContext {
     news: HashMap<&'static str, u64>,
     /// The command lines of the found checks that do not run in this session.
     dropped_checks: HashSet<String>,
+    /// The notices that are shown only once.
+    shown_notices: HashSet<String>,
 }
 
 impl Told {

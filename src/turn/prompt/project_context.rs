@@ -102,11 +102,13 @@ impl Turn {
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
         for (field, why) in [
-            (UNREADABLE, "were not read: the file is not text, or a link out of the project."),
+            (UNREADABLE, "were not read: not text (save it as UTF-8), or a link out of the project."),
             (CUT, "were cut: those of all files may have 32 KiB. The model is told to read the rest."),
         ] {
-            for name in kept[field].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                self.conversation.notify(format!("The instructions in {name} {why}"));
+            let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let names = files.collect::<Vec<_>>().join(", ");
+            if !names.is_empty() {
+                self.conversation.notify_once(format!("The instructions in {names} {why}"));
             }
         }
         let text = kept.as_str().or_else(|| kept[TEXT].as_str());

@@ -23,7 +23,6 @@ use turnwright_terminal::block_on;
 use turnwright_terminal::doctor::DoctorReport;
 use turnwright_terminal::sessions::project_roots;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -150,9 +149,7 @@ fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<E
         return Ok(ExitCode::from(FAILED));
     }
     let settings = config.snapshot();
-    let keys = settings.secrets();
-    let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
-    let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+    let environment = settings.command_environment();
     let mut site = hook_site(&roots, &environment, &settings.values.hooks, TEST);
     let cancel = CancellationToken::new();
     let run = |site: &HookSite| block_on(run_handlers(&handlers, occasion, site, &cancel));

@@ -76,9 +76,6 @@ impl Workplace {
         let program = std::env::current_exe()?;
         let hash = sha256_hex(&fs::read(&program)?);
         let (settings, has_network) = trial_settings(config, &changed)?;
-        let secrets = config.snapshot().secrets();
-        let known: Vec<_> = secrets.iter().map(String::as_str).collect();
-        let scrubbed = Environment::scrubbed(config.inherited.iter().cloned(), &known);
         Ok(Workplace {
             hidden: hidden_places(config, &project),
             project,
@@ -88,7 +85,7 @@ impl Workplace {
             has_network,
             changed,
             login: Logins::path(&config.paths),
-            environment: for_trial(&scrubbed, config),
+            environment: for_trial(&config.snapshot().command_environment(), config),
             agent_environment: for_trial(&agent_environment(config), config),
             waits: WAITS,
             stop,

@@ -105,7 +105,7 @@ pub(crate) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
 }
 
 fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
-    let environment = super::environment(config);
+    let environment = config.snapshot().command_environment();
     let expected = ExpectedProtection {
         landlock: turnwright_sandbox::sandbox_support().landlock_abi,
         namespaces: turnwright_sandbox::namespace_support(),

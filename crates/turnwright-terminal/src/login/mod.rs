@@ -27,16 +27,10 @@ use crate::{CliError, block_on, prompt};
 pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
     // The flags belong to this login, and are not settings that take precedence over it.
     let flags = std::mem::take(&mut config.flags);
-    match run(provider, &flags, &config) {
-        Ok(effect) => {
-            let path = Logins::path(&config.paths);
-            prompt::finish(&format!("Stored in {}.\n{effect}\n", path.display()), true)
-        }
-        Err(error) => prompt::finish(&format!("Nothing was stored: {error}\n"), false),
-    }
+    prompt::finish(run(provider, &flags, &config), "Nothing was stored")
 }
 
-/// Returns what the login changes.
+/// Returns what to say: where the login is stored, and what it changes.
 fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, CliError> {
     let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
         prompt::say(&format!("{error}. This login replaces it.\n")).ok();
@@ -54,7 +48,9 @@ fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String,
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
         .map_err(|error| CliError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
-    Ok(logins.last().map(|stored| config.snapshot().effect_of(stored)).unwrap_or_default())
+    let path = Logins::path(&config.paths);
+    let effect = logins.last().map(|stored| config.snapshot().effect_of(stored));
+    Ok(format!("Stored in {}.\n{}\n", path.display(), effect.unwrap_or_default()))
 }
 
 /// A login that is being made.
@@ -123,10 +119,7 @@ impl Login<'_> {
 
 /// Removes the login of a provider, or of the server with this base URL, or all of them.
 pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> ExitCode {
-    match remove(provider, removes_all, config) {
-        Ok(text) => prompt::finish(&text, true),
-        Err(error) => prompt::finish(&format!("Nothing was removed: {error}\n"), false),
-    }
+    prompt::finish(remove(provider, removes_all, config), "Nothing was removed")
 }
 
 /// Removes what the arguments or the user's answer name, and returns what to say.

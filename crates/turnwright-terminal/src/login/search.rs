@@ -11,10 +11,7 @@ use crate::{CliError, block_on, prompt};
 
 /// Asks for the key, or reads it from a pipe, tries it and stores it.
 pub fn login_search(config: &Config) -> ExitCode {
-    match run(config) {
-        Ok(said) => prompt::finish(&said, true),
-        Err(error) => prompt::finish(&format!("Nothing was stored: {error}\n"), false),
-    }
+    prompt::finish(run(config), "Nothing was stored")
 }
 
 fn run(config: &Config) -> Result<String, CliError> {

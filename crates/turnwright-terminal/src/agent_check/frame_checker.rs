@@ -281,19 +281,6 @@ fn form_problem(frame: &Value) -> Option<&'static str> {
     (has("result") == has("error")).then_some("an answer needs either a result or an error")
 }
 
-/// The definitions that are needed, with all that they refer to. The test makes the file from them.
-#[cfg(test)]
-const ROOTS: &[&str] = &[
-    "SessionNotification",
-    "RequestPermissionRequest",
-    "InitializeResponse",
-    "NewSessionResponse",
-    "LoadSessionResponse",
-    "ListSessionsResponse",
-    "PromptResponse",
-    "Error",
-];
-
 struct MessageShapes(Map<String, Value>);
 
 impl Default for MessageShapes {
@@ -414,6 +401,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The definitions that are needed, with all that they refer to. The test makes the file from them.
+    const ROOTS: &[&str] = &[
+        "SessionNotification",
+        "RequestPermissionRequest",
+        "InitializeResponse",
+        "NewSessionResponse",
+        "LoadSessionResponse",
+        "ListSessionsResponse",
+        "PromptResponse",
+        "Error",
+    ];
 
     /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
     fn faults(lines: &[Value]) -> Vec<String> {

@@ -22,7 +22,7 @@ use turnwright_config::{
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::{private_file, redact};
+use turnwright_types::{private_file, redact, text};
 use turnwright_workspace::files::Roots;
 
 /// Lists what else of the project in these folders applies, such as its instructions.
@@ -126,7 +126,7 @@ fn applied_settings(
     ] {
         let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
         if number > 0 {
-            add("permissions", &format!("{} {whose}", count(number, "rule")), from);
+            add("permissions", &format!("{} {whose}", text::counted(number, "rule")), from);
         }
     }
     if policy.max_mode != Mode::Full {
@@ -157,15 +157,11 @@ fn shown(path: &Path) -> String {
     escape_hidden_line(&path.to_string_lossy())
 }
 
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
 /// Describes whether the user trusts a file of the project, and what does not apply because of that.
 fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String {
     let is_servers = file.name == SERVERS_FILE;
     let what = match file.requests.as_slice() {
-        requests if is_servers => count(requests.len(), "MCP server"),
+        requests if is_servers => text::counted(requests.len(), "MCP server"),
         requests => requests.join(", "),
     };
     if file.is_trusted {

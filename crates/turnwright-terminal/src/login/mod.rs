@@ -17,6 +17,7 @@ use turnwright_config::{
 use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
+use turnwright_types::text::counted;
 
 pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
@@ -344,8 +345,7 @@ fn ask_server() -> Result<LoginTarget, CliError> {
 }
 
 fn models_note(count: usize) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("on this machine, {count} model{plural}")
+    format!("on this machine, {}", counted(count, "model"))
 }
 
 /// The list of providers with a note on each, and the entry for another server.

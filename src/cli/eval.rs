@@ -2,7 +2,6 @@
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +21,7 @@ use turnwright_eval::workplace::Workplace;
 use turnwright_eval::{EvalError, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
-use turnwright_terminal::{UNUSABLE, block_on};
+use turnwright_terminal::{UNUSABLE, block_on_with_stop};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
@@ -181,15 +180,7 @@ fn wait_for(
     let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let workplace = Workplace::new(config, project, changes, stop.clone())?;
-    let ended = block_on(async {
-        let mut working = pin!(work(workplace));
-        tokio::select! {
-            ended = &mut working => return ended,
-            () = turnwright_rpc::stop_signal() => stop.cancel(),
-        }
-        working.await
-    })?;
-    match ended {
+    match block_on_with_stop(&stop, work(workplace))? {
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
         ended => ended,
     }

@@ -15,7 +15,7 @@ use super::CliError;
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
-use turnwright_terminal::block_on;
+use turnwright_terminal::block_on_with_stop;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::{self, Secret};
@@ -88,8 +88,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     let given = given_token(&config, args.token_file.as_deref())?;
     let token = given.clone().unwrap_or_else(|| Secret::from(new_token()));
     if token.expose().len() < MIN_TOKEN_LENGTH {
-        let why = format!("the token is shorter than {MIN_TOKEN_LENGTH} characters");
-        return Err(CliError::Other(why));
+        return Err(format!("the token is shorter than {MIN_TOKEN_LENGTH} characters").into());
     }
     redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let key = args.tls_key.map(|key| secret::register_secret_file(&key));
@@ -128,18 +127,8 @@ fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(
     redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
-    let bridging = async {
-        let connection = bridge(url, token.expose(), stdio, stop.clone());
-        tokio::pin!(connection);
-        tokio::select! {
-            ended = &mut connection => ended,
-            () = turnwright_rpc::stop_signal() => {
-                stop.cancel();
-                connection.await
-            }
-        }
-    };
-    block_on(bridging)?.map_err(|error| CliError::Other(error.to_string()))
+    let bridging = bridge(url, token.expose(), stdio, stop.clone());
+    block_on_with_stop(&stop, bridging)?.map_err(|error| CliError::Other(error.to_string()))
 }
 
 /// The token of the file, else that of the environment.

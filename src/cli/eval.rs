@@ -177,7 +177,7 @@ fn wait_for(
     changes: Vec<String>,
     work: impl AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
 ) -> Result<ExitCode, EvalError> {
-    let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
+    let project = current_folder().map_err(|error| EvalError::Unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let workplace = Workplace::new(config, project, changes, stop.clone())?;
     match block_on_with_stop(&stop, work(workplace))? {
@@ -189,9 +189,9 @@ fn wait_for(
 fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
-        return Err(EvalError::unusable("there are no stored sessions"));
+        return Err(EvalError::Unusable("there are no stored sessions".to_owned()));
     }
-    let id = find_session(&store, name).map_err(|error| EvalError::unusable(error.to_string()))?;
+    let id = find_session(&store, name).map_err(|error| EvalError::Unusable(error.to_string()))?;
     Ok(TaskSource::Session(store, id))
 }
 
@@ -237,7 +237,7 @@ fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
         Some(other) => Summary::of_both(&lines, &read_lines(other)?),
     };
     if args.other.is_some() && summary.comparisons.is_empty() {
-        return Err(EvalError::unusable("no model has trials in both of them"));
+        return Err(EvalError::Unusable("no model has trials in both of them".to_owned()));
     }
     let shown = if let Some(file) = &args.html {
         private_file::write(file, report::page(&summary).as_bytes())?;

@@ -38,7 +38,7 @@ pub async fn export(
         if folder.exists() {
             let text =
                 format!("{} exists already. Remove it, or name another folder.", folder.display());
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         export_task(task, &folder, workplace).await?;
         told.push(format!("Wrote {}.", folder.display()));

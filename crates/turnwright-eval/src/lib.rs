@@ -51,9 +51,3 @@ pub enum EvalError {
     #[error("stopped")]
     Stopped,
 }
-
-impl EvalError {
-    pub fn unusable(text: impl Into<String>) -> EvalError {
-        EvalError::Unusable(text.into())
-    }
-}

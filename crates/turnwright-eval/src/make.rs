@@ -61,7 +61,7 @@ pub async fn make(
     let place = target.display();
     if !is_task_name(name) {
         let text = format!("{name} is no name for a task: use letters, digits, `-`, `_` and `.`.");
-        return Err(EvalError::unusable(text));
+        return Err(EvalError::Unusable(text));
     }
     let temporary = PrivateTempFolder::create()?;
     let spare = temporary.path();
@@ -69,7 +69,7 @@ pub async fn make(
     if target.exists() {
         if check.is_some() || source.is_some() {
             let text = format!("{place} exists already. Choose another name.");
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         return Ok(vec![check_task(&Task::read(&target)?, &starts, workplace).await?]);
     }
@@ -117,7 +117,7 @@ async fn check_task(
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
     let Some(why) = answer_of_check(&start, None).await? else {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution."
         )));
     };
@@ -128,7 +128,7 @@ async fn check_task(
         )));
     };
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}. It has the network only if \
              sandbox.network is \"on\"."
         )));
@@ -150,7 +150,7 @@ async fn answer_of_check(
     }
     if answers[0].is_none() != answers[1].is_none() {
         let said: Vec<_> = answers.iter().map(|why| why.as_deref().unwrap_or("exit 0")).collect();
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} gave two answers for the same files (run 1: {}, run 2: {}). It is flaky; nothing \
              was saved.",
             said[0], said[1]
@@ -257,12 +257,12 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
         })
     })?;
     if let Some(why) = &facts.start.incomplete {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The start of this session is not complete: {why}. Give --commit."
         )));
     }
     if facts.start.commit.is_empty() {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
              version before {}. Give --commit.",
             env!("CARGO_PKG_VERSION")

@@ -87,7 +87,7 @@ impl ResultsFolder {
     pub(crate) fn open(path: &Path) -> Result<ResultsFolder, EvalError> {
         private_file::create_folder(path)?;
         let Some(lock) = FileLock::try_acquire(&path.join(LOCK))? else {
-            return Err(EvalError::unusable(format!(
+            return Err(EvalError::Unusable(format!(
                 "Another run is writing to {}. Wait for it, or name another folder with --out.",
                 path.display()
             )));
@@ -121,7 +121,7 @@ pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
     let text = match private_file::read(&folder.join(LINES), MAX_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = format!("{} has no results of `turnwright eval run`.", folder.display());
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         read => read?,
     };

@@ -137,7 +137,7 @@ pub async fn run(
         let Progress { done, all, .. } = progress;
         let place = plan.out.display();
         let why = as_sentence(error.to_string());
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "{why} {done} of {all} trials are kept in {place}. When that is mended, run the same command with --out \
              {place}."
         )));

@@ -94,7 +94,7 @@ impl Task {
     pub fn read(folder: &Path) -> Result<Task, EvalError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         read_task(&name, folder).map_err(|why| {
-            EvalError::unusable(as_sentence(format!("Task {name} is damaged: {why}")))
+            EvalError::Unusable(as_sentence(format!("Task {name} is damaged: {why}")))
         })
     }
 
@@ -108,14 +108,14 @@ impl Task {
 pub fn read_tasks(place: &Path, names: &[String]) -> Result<Vec<Task>, EvalError> {
     let known = task_names(place);
     if known.is_empty() {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "{} has no tasks. Make one with `turnwright eval new NAME`, or name another folder with --tasks.",
             place.display()
         )));
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let text = format!("There is no task {unknown} in {}, but ", place.display());
-        return Err(EvalError::unusable(text + &join_first(&known, MAX_NAMED) + "."));
+        return Err(EvalError::Unusable(text + &join_first(&known, MAX_NAMED) + "."));
     }
     let chosen = known.iter().filter(|name| names.is_empty() || names.contains(name));
     chosen.map(|name| Task::read(&place.join(name))).collect()

@@ -120,7 +120,7 @@ pub(crate) async fn resolve_commit(
     let wanted = format!("{commit}^{{commit}}");
     let words = ["rev-parse", "--verify", "--end-of-options", &wanted];
     match workplace.git(&workplace.project, &words, &[]).await {
-        Err(EvalError::Unusable(why)) => Err(EvalError::unusable(format!(
+        Err(EvalError::Unusable(why)) => Err(EvalError::Unusable(format!(
             "Commit {commit} is not in this repository ({why}). Fetch it, or make the task from another one."
         ))),
         found => Ok(found?.trim().to_owned()),

@@ -168,7 +168,7 @@ async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, Eval
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
     if cfg!(unix) && finished.end == ProgramEnd::Exited(Some(NOT_STARTED)) && is_ours {
         let why = finished.last_words();
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {} cannot run in the sandbox: {why}. `turnwright doctor` says more.",
             task.name
         )));
@@ -214,7 +214,7 @@ fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
         (Some(4), _) => (Outcome::Passed, "refused".to_owned()),
         (Some(5), _) => (Outcome::Passed, "limit: tokens".to_owned()),
         (Some(6), _) => (Outcome::Passed, "limit".to_owned()),
-        (Some(2), _) | (Some(3), "quota") => return Err(EvalError::unusable(message)),
+        (Some(2), _) | (Some(3), "quota") => return Err(EvalError::Unusable(message.to_owned())),
         (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
             (Outcome::Invalid, format!("{kind}: {message}"))
         }

@@ -112,7 +112,7 @@ impl Workplace {
         let finished = self.run(&program, &[], GIT_TIME).await?;
         match finished.end {
             ProgramEnd::Exited(Some(0)) => Ok(finished.stdout),
-            _ => Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words()))),
+            _ => Err(EvalError::Unusable(format!("git {}: {}", words[0], finished.last_words()))),
         }
     }
 
@@ -127,7 +127,7 @@ impl Workplace {
         let finished = running.await.map_err(|error| {
             let why = io_error_text(&error);
             let name = program.command_line[0].to_string_lossy();
-            EvalError::unusable(format!("{name} cannot be started: {why}. Is it installed?"))
+            EvalError::Unusable(format!("{name} cannot be started: {why}. Is it installed?"))
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
@@ -187,7 +187,7 @@ fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool),
     }
     for change in changes {
         let Some((key, value)) = change.split_once('=') else {
-            return Err(EvalError::unusable(format!("--set {change}: expected KEY=VALUE.")));
+            return Err(EvalError::Unusable(format!("--set {change}: expected KEY=VALUE.")));
         };
         copy.change_setting(key.trim(), Some(&[value.to_owned()]))?.save()?;
     }

@@ -18,7 +18,7 @@ use turnwright_eval::schedule::{RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
 use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
-use turnwright_eval::{EvalError, harbor, report, schedule, table};
+use turnwright_eval::{EvalError, EvalResult, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
 use turnwright_terminal::{UNUSABLE, block_on_with_stop};
@@ -91,7 +91,7 @@ pub(super) struct ChosenTasks {
 }
 
 impl ChosenTasks {
-    fn read(&self) -> Result<Vec<Task>, EvalError> {
+    fn read(&self) -> EvalResult<Vec<Task>> {
         read_tasks(&std::path::absolute(&self.tasks)?, &self.names)
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
     exit_code("eval", ended, UNUSABLE)
 }
 
-fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
+fn perform(command: EvalCommand, config: &Config) -> EvalResult<ExitCode> {
     match command {
         EvalCommand::Show(args) => show(&args),
         EvalCommand::New { name, session, commit, check, tasks } => {
@@ -164,7 +164,7 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError>
     }
 }
 
-fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
+fn print(lines: &[String]) -> EvalResult<ExitCode> {
     for line in lines {
         write_stdout(&format!("{line}\n"))?;
     }
@@ -175,8 +175,8 @@ fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
 fn wait_for(
     config: &Config,
     changes: Vec<String>,
-    work: impl AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
-) -> Result<ExitCode, EvalError> {
+    work: impl AsyncFnOnce(Workplace) -> EvalResult<ExitCode>,
+) -> EvalResult<ExitCode> {
     let project = current_folder().map_err(|error| EvalError::Unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let workplace = Workplace::new(config, project, changes, stop.clone())?;
@@ -186,7 +186,7 @@ fn wait_for(
     }
 }
 
-fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {
+fn session_source(name: &str, config: &Config) -> EvalResult<TaskSource> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
         return Err(EvalError::Unusable("there are no stored sessions".to_owned()));
@@ -195,7 +195,7 @@ fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> 
     Ok(TaskSource::Session(store, id))
 }
 
-fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
+fn start_run(args: EvalRunCliArgs, config: &Config) -> EvalResult<ExitCode> {
     let tasks = args.chosen.read()?;
     let out = match args.out {
         Some(out) => out,
@@ -230,7 +230,7 @@ fn show_progress(text: &str) {
     writeln!(stderr(), "{}", escape_hidden_line(text)).ok();
 }
 
-fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
+fn show(args: &ShowCliArgs) -> EvalResult<ExitCode> {
     let lines = read_lines(&args.results)?;
     let summary = match &args.other {
         None => Summary::of(&lines),

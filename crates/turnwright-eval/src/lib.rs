@@ -51,3 +51,6 @@ pub enum EvalError {
     #[error("stopped")]
     Stopped,
 }
+
+/// A result, or why the command cannot go on.
+pub type EvalResult<T> = Result<T, EvalError>;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::EvalError;
+use crate::{EvalError, EvalResult};
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
@@ -56,7 +56,7 @@ pub async fn make(
     check: Option<&str>,
     source: Option<TaskSource>,
     workplace: &Workplace,
-) -> Result<Vec<String>, EvalError> {
+) -> EvalResult<Vec<String>> {
     let target = tasks.join(name);
     let place = target.display();
     if !is_task_name(name) {
@@ -109,11 +109,7 @@ pub async fn make(
 ///
 /// # Errors
 /// If the check proves nothing.
-async fn check_task(
-    task: &Task,
-    starts: &Path,
-    workplace: &Workplace,
-) -> Result<String, EvalError> {
+async fn check_task(task: &Task, starts: &Path, workplace: &Workplace) -> EvalResult<String> {
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
     let Some(why) = answer_of_check(&start, None).await? else {
@@ -137,10 +133,7 @@ async fn check_task(
 }
 
 /// Runs the check twice, each time in a fresh tree. Returns why it fails, or `None` if it passes.
-async fn answer_of_check(
-    start: &Start<'_>,
-    solution: Option<&Path>,
-) -> Result<Option<String>, EvalError> {
+async fn answer_of_check(start: &Start<'_>, solution: Option<&Path>) -> EvalResult<Option<String>> {
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
@@ -165,7 +158,7 @@ fn write_definition(
     commit: &str,
     check: Option<&str>,
     prompt: &str,
-) -> Result<(), EvalError> {
+) -> EvalResult<()> {
     private_file::write(&draft.join(PROMPT), format!("{}\n", prompt.trim()).as_bytes())?;
     if check.is_none() {
         private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
@@ -186,7 +179,7 @@ async fn add_work_of_session(
     draft: &Path,
     spare: &Path,
     workplace: &Workplace,
-) -> Result<Option<String>, EvalError> {
+) -> EvalResult<Option<String>> {
     if !facts.start.changes.is_empty() {
         private_file::write(&draft.join(START_PATCH), facts.start.changes.as_bytes())?;
     }
@@ -211,11 +204,7 @@ async fn add_work_of_session(
 }
 
 /// Changes the files of a tree as the session has. Returns the first file of which the last state is not known.
-fn apply_changes(
-    store: &Store,
-    facts: &SessionFacts,
-    tree: &Path,
-) -> Result<Option<PathBuf>, EvalError> {
+fn apply_changes(store: &Store, facts: &SessionFacts, tree: &Path) -> EvalResult<Option<PathBuf>> {
     let real = facts.cwd.canonicalize().ok();
     let folders = [Some(facts.cwd.clone()), real].into_iter().flatten();
     let tops: Vec<_> = folders.filter_map(|folder| repository_top(&folder)).collect();
@@ -243,7 +232,7 @@ fn apply_changes(
     Ok(None)
 }
 
-fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalError> {
+fn session_facts(store: &Store, id: &SessionId) -> EvalResult<SessionFacts> {
     let facts = store.read_blocking(|connection| {
         let key = read::session_key(connection, id)?;
         let turns: Vec<_> =

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::EvalError;
+use crate::{EvalError, EvalResult};
 use crate::home::TrialHome;
 use crate::process::{Finished, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
@@ -38,7 +38,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
-    pub(crate) async fn make(self) -> Result<TrialLine, EvalError> {
+    pub(crate) async fn make(self) -> EvalResult<TrialLine> {
         let workplace = self.start.workplace;
         let mut line = self.attempt().await?;
         for wait in workplace.waits {
@@ -76,7 +76,7 @@ impl Trial<'_> {
         }
     }
 
-    async fn attempt(&self) -> Result<TrialLine, EvalError> {
+    async fn attempt(&self) -> EvalResult<TrialLine> {
         let Start { task, workplace, .. } = self.start;
         let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
@@ -120,10 +120,7 @@ impl Trial<'_> {
 }
 
 /// Puts back the files of the check and runs it. Returns why it has failed.
-pub(crate) async fn judge(
-    start: &Start<'_>,
-    home: &TrialHome,
-) -> Result<Option<String>, EvalError> {
+pub(crate) async fn judge(start: &Start<'_>, home: &TrialHome) -> EvalResult<Option<String>> {
     match start.put_back(&home.tree()).await {
         // The agent may have left something there that cannot be removed.
         Err(EvalError::Io(error)) => {
@@ -146,7 +143,7 @@ pub(crate) async fn judge(
 }
 
 /// Runs the check of a task in its tree, in the sandbox where there is one.
-async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, EvalError> {
+async fn run_check(start: &Start<'_>, home: &TrialHome) -> EvalResult<Finished> {
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
@@ -177,7 +174,7 @@ async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, Eval
 }
 
 /// Reads what the agent has stored of its work.
-fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError> {
+fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> EvalResult<()> {
     let store = Store::new(&home.paths().state);
     if !store.exists() {
         return Ok(());
@@ -200,7 +197,7 @@ fn last_answer(stdout: &str) -> Value {
 ///
 /// # Errors
 /// If no other trial with this model would do better.
-fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
+fn meaning(finished: &Finished) -> EvalResult<(Outcome, String)> {
     let ProgramEnd::Exited(code) = finished.end else {
         return Ok((Outcome::Passed, "limit: time".to_owned()));
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::EvalError;
+use crate::{EvalError, EvalResult};
 use crate::process::{Finished, ProgramEnd, run};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
@@ -71,7 +71,7 @@ impl Workplace {
         project: PathBuf,
         mut changed: Vec<String>,
         stop: CancellationToken,
-    ) -> Result<Workplace, EvalError> {
+    ) -> EvalResult<Workplace> {
         changed.extend(config.flags.limits.iter().map(limit_setting));
         let program = std::env::current_exe()?;
         let hash = sha256_hex(&fs::read(&program)?);
@@ -99,7 +99,7 @@ impl Workplace {
         folder: &Path,
         words: &[&str],
         paths: &[&Path],
-    ) -> Result<String, EvalError> {
+    ) -> EvalResult<String> {
         let mut all = vec![OsString::from("git")];
         all.extend(words.iter().map(OsString::from));
         all.extend(paths.iter().map(OsString::from));
@@ -122,7 +122,7 @@ impl Workplace {
         program: &PipedProgram,
         input: &[u8],
         time: Duration,
-    ) -> Result<Finished, EvalError> {
+    ) -> EvalResult<Finished> {
         let running = Box::pin(run(program, input, time, &self.stop));
         let finished = running.await.map_err(|error| {
             let why = io_error_text(&error);
@@ -172,7 +172,7 @@ fn for_trial(environment: &Environment, config: &Config) -> Environment {
 
 /// The text of the user's settings file with the changes of this run, and true if it gives commands the network. The
 /// file of a trial is elsewhere, so the paths of key files are made absolute.
-fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool), EvalError> {
+fn trial_settings(config: &Config, changes: &[String]) -> EvalResult<(String, bool)> {
     let folder = PrivateTempFolder::create()?;
     let paths = Paths::below(folder.path());
     let file = UserFile::at_default_path(&paths);

@@ -36,6 +36,8 @@ pub(super) enum RequestFailure {
     Ended(TurnEnd),
 }
 
+pub(super) type RequestResult<T> = Result<T, RequestFailure>;
+
 /// The agent's answer to a prompt.
 pub(super) type PromptAnswer = Result<Value, RpcError>;
 
@@ -139,11 +141,7 @@ impl RunClient {
     }
 
     /// Sends a request and handles messages until the answer arrives.
-    pub(super) async fn request(
-        &mut self,
-        method: &str,
-        params: &Value,
-    ) -> Result<Value, RequestFailure> {
+    pub(super) async fn request(&mut self, method: &str, params: &Value) -> RequestResult<Value> {
         let peer = self.link.peer.clone();
         let answer = peer.request(method, params, REQUEST_TIMEOUT);
         tokio::pin!(answer);
@@ -205,7 +203,7 @@ impl RunClient {
         Some(message)
     }
 
-    pub(super) async fn on_message(&mut self, message: RpcMessage) -> Result<(), RequestFailure> {
+    pub(super) async fn on_message(&mut self, message: RpcMessage) -> RequestResult<()> {
         match message {
             RpcMessage::Notification { method, params } if &*method == "session/update" => {
                 self.on_update(params.text());
@@ -263,7 +261,7 @@ impl RunClient {
         id: &RequestId,
         method: &str,
         params: &Value,
-    ) -> Result<(), RequestFailure> {
+    ) -> RequestResult<()> {
         let outbox = self.link.peer.outbox().clone();
         if method != "session/request_permission" {
             outbox.respond::<()>(id, Err(&RpcError::method_not_found(method)));
@@ -280,7 +278,7 @@ impl RunClient {
     }
 
     /// Finds the answer to a question: the id of the chosen option, or `None` if the turn is cancelled.
-    async fn permission(&mut self, params: &Value) -> Result<Option<String>, RequestFailure> {
+    async fn permission(&mut self, params: &Value) -> RequestResult<Option<String>> {
         if matches!(self.turn, TurnState::Cancelled(..)) {
             return Ok(None);
         }
@@ -299,11 +297,7 @@ impl RunClient {
     }
 
     /// Asks the user. Nothing else is shown in the meantime.
-    async fn ask(
-        &mut self,
-        call: &Value,
-        options: &[Value],
-    ) -> Result<Option<String>, RequestFailure> {
+    async fn ask(&mut self, call: &Value, options: &[Value]) -> RequestResult<Option<String>> {
         let Some(source) = &self.policy.asks_on else { return Ok(None) };
         let typed = source.take_typed();
         self.typed.push_str(&typed);
@@ -352,7 +346,7 @@ impl RunClient {
     }
 
     /// Reads a line of the user's; `None` if the turn was cancelled instead.
-    pub(super) async fn read_answer(&mut self) -> Result<Option<String>, RequestFailure> {
+    pub(super) async fn read_answer(&mut self) -> RequestResult<Option<String>> {
         let Some((mut reading, guard)) =
             self.policy.asks_on.as_ref().and_then(|source| source.read_line().ok())
         else {
@@ -377,7 +371,7 @@ impl RunClient {
     }
 
     /// The first Ctrl-C cancels the turn, the second one ends the program.
-    fn on_signal(&mut self, end: TurnEnd) -> Result<(), RequestFailure> {
+    fn on_signal(&mut self, end: TurnEnd) -> RequestResult<()> {
         match (end, &self.turn) {
             (TurnEnd::Cancelled, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
@@ -389,7 +383,7 @@ impl RunClient {
     }
 
     /// Cancels the turn, or ends the program if the turn goes on although it was cancelled.
-    fn on_time_over(&mut self) -> Result<(), RequestFailure> {
+    fn on_time_over(&mut self) -> RequestResult<()> {
         if let TurnState::Cancelled(reason, _) = self.turn {
             return Err(RequestFailure::Ended(reason));
         }

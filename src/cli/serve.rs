@@ -11,7 +11,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::CliError;
+use super::{CliError, CliResult};
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
@@ -82,7 +82,7 @@ pub(super) fn serve(args: ServeCliArgs, config: Config) -> ExitCode {
     super::report("serve", run_server(args, config))
 }
 
-fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
+fn run_server(args: ServeCliArgs, config: Config) -> CliResult<()> {
     super::deny_memory_inspection();
     super::return_large_buffers();
     let given = given_token(&config, args.token_file.as_deref())?;
@@ -119,7 +119,7 @@ pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> 
     super::report("connect", run_bridge(url, token_file, config))
 }
 
-fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(), CliError> {
+fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> CliResult<()> {
     let Some(token) = given_token(config, token_file)? else {
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));
@@ -132,7 +132,7 @@ fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(
 }
 
 /// The token of the file, else that of the environment.
-fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
+fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
     let file = secret::register_secret_file(file);
     let text = std::fs::read_to_string(&file).map_err(|error| {

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use agent_check::check_agent;
 pub use login::{login, login_search, logout};
-pub use outcome::{CliError, exit_code, print, report, write_stdout};
+pub use outcome::{CliError, CliResult, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 #[cfg(unix)]
 use sandbox::check_sandbox;

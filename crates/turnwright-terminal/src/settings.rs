@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use serde_json::json;
 
-use crate::{CliError, print, report, write_stdout};
+use crate::{CliError, CliResult, print, report, write_stdout};
 use turnwright_config::effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
 };
@@ -201,7 +201,7 @@ fn path_list(paths: &[PathBuf]) -> String {
 const SCHEMA_FILE: &str = "config.schema.json";
 
 /// Writes a settings file in which everything is commented out, unless there is one.
-pub fn init(config: &Config) -> Result<(), CliError> {
+pub fn init(config: &Config) -> CliResult<()> {
     let path = config.user_file_path();
     if exists(path) {
         return Err(CliError::Other(format!(
@@ -214,7 +214,7 @@ pub fn init(config: &Config) -> Result<(), CliError> {
 }
 
 /// Opens the file in the user's editor, and checks it afterwards.
-pub fn edit(config: &Config) -> Result<(), CliError> {
+pub fn edit(config: &Config) -> CliResult<()> {
     let path = config.user_file_path();
     if !exists(path) {
         create(path)?;
@@ -277,7 +277,7 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 
 /// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
 /// not allowed.
-pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> CliResult<()> {
     let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
     // Another change at the same time would be lost.
     let _lock = config.paths.lock_settings()?;

@@ -21,7 +21,7 @@ use turnwright_types::text::counted;
 
 pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
-use crate::{CliError, block_on, prompt};
+use crate::{CliError, CliResult, block_on, prompt};
 
 /// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
 /// clients rely on the status (R-AUTH-7). Without the name of a provider, a list is shown.
@@ -32,7 +32,7 @@ pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
 }
 
 /// Returns what to say: where the login is stored, and what it changes.
-fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, CliError> {
+fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> CliResult<String> {
     let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
         prompt::say(&format!("{error}. This login replaces it.\n")).ok();
         Logins::default()
@@ -64,7 +64,7 @@ struct Login<'a> {
 
 impl Login<'_> {
     /// The server that the flags and this provider name; `None` if they leave it open.
-    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, CliError> {
+    fn named_target(&self, provider: Option<&str>) -> CliResult<Option<LoginTarget>> {
         LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
     }
 
@@ -124,7 +124,7 @@ pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> Exi
 }
 
 /// Removes what the arguments or the user's answer name, and returns what to say.
-fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> Result<String, CliError> {
+fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> CliResult<String> {
     let mut logins = match Logins::load(&config.paths) {
         Ok(logins) => logins,
         Err(error) if provider.is_some() => return Err(CliError::Other(error.to_string())),
@@ -162,7 +162,7 @@ fn plain_name(name: &str) -> String {
 }
 
 /// Asks which login is to be removed; `None` for all.
-fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
+fn ask_which(names: &[String]) -> CliResult<Option<&str>> {
     if !prompt::is_terminal() {
         return Err(CliError::Other(format!(
             "there are several logins. Add --all, or --provider with one of {}",
@@ -181,7 +181,7 @@ fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
 }
 
 /// Asks until the answer can be used, and says why another one cannot.
-fn ask_until<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, CliError> {
+fn ask_until<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> CliResult<T> {
     loop {
         match parse(&prompt::ask(question)?) {
             Ok(found) => return Ok(found),
@@ -214,7 +214,7 @@ const ANOTHER_SERVER: &str = "another server";
 
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
-    fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, CliError> {
+    fn ask(&self, provider: Option<&str>) -> CliResult<StoredLogin> {
         let mut target = match self.named_target(provider)? {
             Some(target) => target,
             // A provider without a base URL of its own.
@@ -229,7 +229,7 @@ impl Login<'_> {
         Ok(Login::stored(&target, key, model))
     }
 
-    fn ask_target(&self) -> Result<LoginTarget, CliError> {
+    fn ask_target(&self) -> CliResult<LoginTarget> {
         let (local, hosted): (Vec<_>, Vec<_>) =
             PRESETS.iter().partition(|provider| provider.key_env.is_none());
         let found = self.look_for(&local)?;
@@ -259,7 +259,7 @@ impl Login<'_> {
     }
 
     /// How many models each of these servers has that runs on this machine.
-    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, CliError> {
+    fn look_for(&self, local: &[&ProviderPreset]) -> CliResult<Vec<Option<usize>>> {
         if !self.config.snapshot().list_models() {
             return Ok(vec![None; local.len()]);
         }
@@ -275,10 +275,7 @@ impl Login<'_> {
     }
 
     /// Asks for the key until the server accepts it. Returns it with the models that the server lists.
-    fn ask_key(
-        &self,
-        target: &mut LoginTarget,
-    ) -> Result<(Option<ProviderKey>, Vec<String>), CliError> {
+    fn ask_key(&self, target: &mut LoginTarget) -> CliResult<(Option<ProviderKey>, Vec<String>)> {
         let known = self.known_key(target);
         for attempt in 1..=MAX_ATTEMPTS {
             // A local server usually needs none.
@@ -312,7 +309,7 @@ impl Login<'_> {
         &self,
         target: &LoginTarget,
         known: Option<&ProviderKey>,
-    ) -> Result<Option<ProviderKey>, CliError> {
+    ) -> CliResult<Option<ProviderKey>> {
         let empty = match known {
             Some(key) => format!("; empty for the one in {}", key.origin),
             None if target.needs_key() => String::new(),
@@ -325,11 +322,7 @@ impl Login<'_> {
             .or_else(|| known.cloned()))
     }
 
-    fn ask_model(
-        &self,
-        target: &LoginTarget,
-        models: &[String],
-    ) -> Result<Option<String>, CliError> {
+    fn ask_model(&self, target: &LoginTarget, models: &[String]) -> CliResult<Option<String>> {
         let usual = self.usual_model(target, models);
         prompt::say(&model_list(models))?;
         let what = if models.is_empty() { "name" } else { "number or name" };
@@ -340,7 +333,7 @@ impl Login<'_> {
 }
 
 /// Asks for the base URL of a server of the user's own.
-fn ask_server() -> Result<LoginTarget, CliError> {
+fn ask_server() -> CliResult<LoginTarget> {
     ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
 }
 
@@ -438,7 +431,7 @@ fn choose_model(
 
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
-    fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
+    fn read_key_of(&self, provider: &str) -> CliResult<StoredLogin> {
         let named = self.named_target(Some(provider))?;
         let mut target = named.ok_or_else(|| {
             format!("each account of {provider} has its own server: add --base-url")
@@ -466,7 +459,7 @@ impl Login<'_> {
     }
 
     /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
-    fn read_all(&self) -> Result<StoredLogin, CliError> {
+    fn read_all(&self) -> CliResult<StoredLogin> {
         let base_url = match &self.flags.base_url {
             Some(base_url) => base_url.clone(),
             None => prompt::ask("Base URL (empty for OpenAI): ")?,

@@ -102,7 +102,8 @@ impl Trial<'_> {
         if outcome == Outcome::Failed {
             home.check_room()?;
         }
-        Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
+        let reason = text::clip(text::one_line(&reason), MAX_REASON_CHARS);
+        Ok(TrialLine { outcome, reason, ..line })
     }
 
     fn command_line(&self) -> Vec<OsString> {
@@ -220,10 +221,6 @@ fn meaning(finished: &Finished) -> EvalResult<(Outcome, String)> {
         (Some(code), _) => (Outcome::Failed, format!("agent: exit {code}: {message}")),
         (None, _) => (Outcome::Failed, format!("agent: ended by a signal: {message}")),
     })
-}
-
-fn clipped(reason: &str) -> String {
-    text::clip(text::one_line(reason), MAX_REASON_CHARS)
 }
 
 #[cfg(test)]

@@ -123,19 +123,15 @@ impl HttpServer {
         } else {
             self.answer_authorised(request, admit).await
         };
-        let mut response = answer.unwrap_or_else(|HttpRefusal(status, text)| {
-            let mut response = plain(status, text);
-            if status == StatusCode::UNAUTHORIZED {
-                let scheme = HeaderValue::from_static("Bearer");
-                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            }
-            response
-        });
-        let is_forbidden = response.status() == StatusCode::FORBIDDEN;
+        let mut response = answer.unwrap_or_else(|HttpRefusal(status, text)| plain(status, text));
+        let status = response.status();
         let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         headers.insert(VARY, HeaderValue::from_static("origin"));
         // A page of an origin that is not allowed must not be able to read the response.
-        if let Some(origin) = origin.filter(|_| !is_forbidden) {
+        if let Some(origin) = origin.filter(|_| status != StatusCode::FORBIDDEN) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             let exposed = HeaderValue::from_static("acp-connection-id, acp-session-id");
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);

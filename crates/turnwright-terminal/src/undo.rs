@@ -163,16 +163,12 @@ pub fn show_diff(
     stderr().write_all(changes.uncovered.as_bytes()).ok();
     if is_json {
         let turns: Vec<_> = changes.turns.iter().map(|turn| turn.0).collect();
-        let files: Vec<_> = changes
-            .files
-            .iter()
-            .map(|file| {
-                json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
-                    "after": state_json(&file.after), "diff": file.diff })
-            })
-            .collect();
+        let files = changes.files.iter().map(|file| {
+            json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
+                "after": state_json(&file.after), "diff": file.diff })
+        });
         let session = session.row.id.as_str();
-        let all = json!({ "session": session, "turns": turns, "files": files });
+        let all = json!({ "session": session, "turns": turns, "files": files.collect::<Vec<_>>() });
         write_stdout(&redact::text(&format!("{all:#}\n")))?;
     } else {
         let all: String = changes.files.iter().map(|file| file.diff.as_str()).collect();

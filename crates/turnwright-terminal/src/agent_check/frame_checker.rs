@@ -238,14 +238,11 @@ impl FrameChecker {
             self.note(FrameRule::Calls, problem);
         }
         let places = [&update["locations"], &update["content"]];
-        for path in
-            places.iter().filter_map(|list| list.as_array()).flatten().map(|place| &place["path"])
-        {
+        for place in places.iter().filter_map(|list| list.as_array()).flatten() {
+            let path = &place["path"];
             if path.as_str().is_some_and(|text| !Path::new(text).is_absolute()) {
-                self.note(
-                    FrameRule::Calls,
-                    format!("the tool call {id} has the relative path {path}"),
-                );
+                let problem = format!("the tool call {id} has the relative path {path}");
+                self.note(FrameRule::Calls, problem);
             }
         }
     }
@@ -259,10 +256,8 @@ fn form_problem(frame: &Value) -> Option<&'static str> {
     if frame["jsonrpc"] != "2.0" {
         return Some("jsonrpc is not \"2.0\"");
     }
-    if frame
-        .as_object()
-        .is_some_and(|members| members.keys().any(|key| !known.contains(&key.as_str())))
-    {
+    let mut members = frame.as_object().into_iter().flat_map(Map::keys);
+    if members.any(|key| !known.contains(&key.as_str())) {
         return Some("a member that JSON-RPC does not have");
     }
     if id.is_some_and(|id| !(id.is_string() || id.is_number() || id.is_null())) {

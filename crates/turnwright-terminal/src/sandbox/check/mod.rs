@@ -67,24 +67,16 @@ impl SandboxReport {
 
     /// The outcome for programs.
     pub(crate) fn as_json(&self) -> Value {
-        let facts: serde_json::Map<_, _> = self
-            .facts
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-            .collect();
-        let attempts: Vec<_> = self
-            .attempts
-            .iter()
-            .map(|TestedAttempt { name, what, result }| {
-                let verdict = result.name();
-                json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
-            })
-            .collect();
+        let facts: Value = self.facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let attempts = self.attempts.iter().map(|TestedAttempt { name, what, result }| {
+            let verdict = result.name();
+            json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
+        });
         json!({
             "holds": self.holds(),
             "system": facts,
             "missing": self.missing,
-            "attempts": attempts,
+            "attempts": attempts.collect::<Vec<_>>(),
         })
     }
 }
@@ -271,10 +263,8 @@ impl AttemptFixture {
         for listener in &self.socket_listeners {
             note(listener.accept().is_ok(), "the program's socket got a connection");
         }
-        note(
-            self.datagram_receiver.recv(&mut [0; 8]).is_ok(),
-            "the program's socket got a datagram",
-        );
+        let has_datagram = self.datagram_receiver.recv(&mut [0; 8]).is_ok();
+        note(has_datagram, "the program's socket got a datagram");
         changes
     }
 }

@@ -1,13 +1,12 @@
 //! The client of `run`: sends requests to the agent, and handles what it sends until the answer arrives.
 
-use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
+use futures_util::future::{FutureExt, OptionFuture};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
 use super::agent_link::{AgentLink, AgentUpdate, list, string};
 use super::exit_status::{StopSignals, TurnEnd};
@@ -73,11 +72,13 @@ enum TurnState {
 }
 
 impl TurnState {
-    fn deadline(&self) -> Option<Instant> {
-        match self {
+    /// Waits until the time is over; `None` at once if there is no limit.
+    fn deadline(&self) -> OptionFuture<Sleep> {
+        let end = match self {
             TurnState::Idle => None,
             TurnState::Running(end) | TurnState::Cancelled(_, end) => *end,
-        }
+        };
+        end.map(sleep_until).into()
     }
 }
 
@@ -149,7 +150,7 @@ impl RunClient {
             tokio::select! {
                 biased;
                 end = self.signals.next() => self.on_signal(end)?,
-                () = wait_until(self.turn.deadline()) => self.on_time_over()?,
+                Some(()) = self.turn.deadline() => self.on_time_over()?,
                 line = self.link.incoming.next() => match line {
                     Some(ParsedLine::Message(message)) => self.on_message(message).await?,
                     Some(ParsedLine::Rejected { .. } | ParsedLine::Ignored) => {}
@@ -354,7 +355,7 @@ impl RunClient {
         };
         let signal = tokio::select! {
             end = self.signals.next() => Some(end),
-            () = wait_until(self.turn.deadline()) => None,
+            Some(()) = self.turn.deadline() => None,
             line = &mut reading => {
                 return Ok(Some(line.map_or(String::new(), Result::unwrap_or_default)));
             }
@@ -402,13 +403,6 @@ impl RunClient {
 pub(super) fn error_end(error: &RpcError) -> TurnEnd {
     let kind = error.data.as_ref().and_then(|data| data["kind"].as_str());
     TurnEnd::of_error(kind.unwrap_or_default())
-}
-
-async fn wait_until(end: Option<Instant>) {
-    match end {
-        Some(end) => sleep_until(end).await,
-        None => pending().await,
-    }
 }
 
 /// Escapes the control characters that JSON leaves as they are. They are only within its strings.

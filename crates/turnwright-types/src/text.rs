@@ -99,6 +99,11 @@ pub fn join_first(texts: &[String], most: usize) -> String {
     }
 }
 
+/// A number with its noun, whose plural has an `s` more.
+pub fn counted(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Puts a text onto one line, with single blanks between its words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -218,6 +223,11 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_counted_in_the_plural() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "rule")), ["0 rules", "1 rule", "2 rules"]);
+    }
 
     #[test]
     fn comments_and_empty_lines_are_no_entries() {

@@ -109,7 +109,9 @@ fn examine(
         Provider::Offline => return Ok(check_offline_model(report, config)),
         Provider::Unconfigured => {
             let missing = config.snapshot().missing_model();
-            return Err(format!("{missing}. To try the agent without a model, add --model offline"));
+            return Err(format!(
+                "{missing}. To try the agent without a model, add --model offline"
+            ));
         }
     };
     let profiles = ModelProfiles::new(&config.paths);

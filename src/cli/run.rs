@@ -8,8 +8,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
-use super::{CliError, CliResult};
 use super::mcp::parse_mode;
+use super::{CliError, CliResult};
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;

@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{EvalError, EvalResult};
 use crate::copies::{copy_all, copy_into, files_below, write_into};
 use crate::task::{CHECK_FILES, SOLUTION, Task};
 use crate::tree::Start;
 use crate::workplace::Workplace;
+use crate::{EvalError, EvalResult};
 use turnwright_config::string_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_workspace::temp_folder::PrivateTempFolder;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{EvalError, EvalResult};
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
 use crate::tree::{Start, commit_all, resolve_commit};
 use crate::trial::judge;
 use crate::workplace::{Workplace, repository_top};
+use crate::{EvalError, EvalResult};
 use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, first_prompt, start_state};

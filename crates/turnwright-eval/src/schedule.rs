@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use crate::{EvalError, EvalResult};
 use crate::results::{Outcome, ResultsFolder, TrialLine};
 use crate::statistics::number;
 use crate::task::Task;
 use crate::tree::Start;
 use crate::trial::Trial;
 use crate::workplace::Workplace;
+use crate::{EvalError, EvalResult};
 use turnwright_types::error_text::as_sentence;
 
 /// The trials to make.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 
-use crate::{EvalError, EvalResult};
 use crate::copies::files_below;
+use crate::{EvalError, EvalResult};
 use turnwright_config::read_toml;
 use turnwright_types::error_text::{as_sentence, io_error_text};
 use turnwright_types::hash::sha256_hex;

@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{EvalError, EvalResult};
 use crate::copies::{copy_all, copy_into, files_below, remove};
 use crate::task::{CHECK_FILES, START_FILES, START_PATCH, Task};
 use crate::workplace::{Workplace, repository_top};
+use crate::{EvalError, EvalResult};
 use turnwright_workspace::temp_folder::temp_place;
 
 /// The branch of the start.

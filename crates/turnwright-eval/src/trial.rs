@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{EvalError, EvalResult};
 use crate::home::TrialHome;
 use crate::process::{Finished, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
+use crate::{EvalError, EvalResult};
 use turnwright_store::Store;
 use turnwright_store::stats::count_work;
 use turnwright_types::hash::sha256_hex;

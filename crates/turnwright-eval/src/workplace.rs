@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{EvalError, EvalResult};
 use crate::process::{Finished, ProgramEnd, run};
+use crate::{EvalError, EvalResult};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };

@@ -226,7 +226,10 @@ mod tests {
 
     #[test]
     fn one_is_not_counted_in_the_plural() {
-        assert_eq!([0, 1, 2].map(|number| counted(number, "rule")), ["0 rules", "1 rule", "2 rules"]);
+        assert_eq!(
+            [0, 1, 2].map(|number| counted(number, "rule")),
+            ["0 rules", "1 rule", "2 rules"]
+        );
     }
 
     #[test]

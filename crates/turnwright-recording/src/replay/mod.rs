@@ -247,7 +247,9 @@ impl OtherModelRun {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
                     let (name, body) = match recorded {
                         Some(result) if !observed::is_tool_request(&answer) => ("result", result),
-                        _ => ("error", json!({ "code": -32603, "message": "not in the recording" })),
+                        _ => {
+                            ("error", json!({ "code": -32603, "message": "not in the recording" }))
+                        }
                     };
                     self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, name: body }));
                 }

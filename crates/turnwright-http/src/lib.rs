@@ -12,9 +12,10 @@ pub use proxies::{Proxies, proxy_of, proxy_url, use_proxies};
 #[cfg(not(target_os = "linux"))]
 pub use trusted_file::trust_certificates_in;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Client, ClientBuilder, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
@@ -45,4 +46,34 @@ pub fn build_client(builder: ClientBuilder, is_https: bool) -> reqwest::Result<C
 pub fn install_tls_provider() {
     // Fails if one is installed already, which is just as good.
     CryptoProvider::install_default(ring::default_provider()).ok();
+}
+
+/// Returns true if the address of an HTTP or WebSocket server names this machine.
+pub fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_and_addresses_of_this_machine_are_local() {
+        for (address, expected) in [
+            ("http://localhost/", true),
+            ("ws://LOCALHOST:9/acp", true),
+            ("http://127.0.0.2:80/", true),
+            ("http://127.1/", true),
+            ("https://[::1]:443/", true),
+            ("http://[::ffff:127.0.0.1]/", false),
+            ("http://localhost.example/", false),
+            ("http://10.0.0.1/", false),
+            ("http://[fe80::1]/", false),
+            ("data:localhost", false),
+        ] {
+            assert_eq!(is_local(&Url::parse(address).unwrap()), expected, "{address}");
+        }
+    }
 }

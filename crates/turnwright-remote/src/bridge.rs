@@ -23,12 +23,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
-use url::{Host, Url};
+use url::Url;
 use uuid::Uuid;
 
 use crate::silence::{SocketReads, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
-use turnwright_http::{ConnectionFault, build_client, client_builder};
+use turnwright_http::{ConnectionFault, build_client, client_builder, is_local};
 use turnwright_rpc::{Stdio, read_line};
 
 /// How long the agent may take to accept the connection.
@@ -113,7 +113,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
     if host.is_empty() || http_url.set_scheme(scheme).is_err() {
         return Err(BridgeError::Url(url.clone()));
     }
-    if scheme == "http" && !is_this_machine(url) {
+    if scheme == "http" && !is_local(url) {
         return Err(BridgeError::Unencrypted(host.to_owned()));
     }
     let built = spawn_blocking(move || {
@@ -161,16 +161,6 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
 
 fn unreachable(host: &str, error: &reqwest::Error) -> BridgeError {
     BridgeError::Unreachable { host: host.to_owned(), fault: ConnectionFault::of(error) }
-}
-
-/// True if the URL names this machine.
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 /// Reads lines on a thread of its own.

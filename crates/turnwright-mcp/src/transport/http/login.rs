@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::display_line;
+use turnwright_http::is_local;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
@@ -169,16 +170,6 @@ fn check_endpoints(server: &AuthorizationMetadata) -> Result<(), AuthError> {
 
 fn is_encrypted_or_local(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_local(url)
-}
-
-/// Returns true if a URL names this machine.
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name

@@ -117,9 +117,8 @@ pub fn file_versions(
     )?;
     let mut all = Vec::new();
     for turn in turns {
-        let mut rows = find.query(params![session, turn])?;
-        while let Some(row) = rows.next()? {
-            all.push(version(row)?);
+        for found in find.query_and_then(params![session, turn], version)? {
+            all.push(found?);
         }
     }
     Ok(all)

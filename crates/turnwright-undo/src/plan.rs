@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use turnwright_store::TurnKind;
-use turnwright_store::file_versions::{FileVersion, UndoableTurn};
-use turnwright_types::file_change::FileState;
+use turnwright_store::file_versions::UndoableTurn;
+use turnwright_types::file_change::{FileChange, FileState};
 
 /// Turns that were undone and can be redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,9 +156,9 @@ pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
 
 /// Combines changes, given in order, into one for each path. Paths without a net change are left
 /// out.
-pub(crate) fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
+pub(crate) fn net_changes(changes: &[FileChange]) -> Vec<NetChange> {
     let mut all: BTreeMap<&PathBuf, NetChange> = BTreeMap::new();
-    for FileVersion { change, .. } in versions {
+    for change in changes {
         let path = &change.path;
         let Some(known) = all.get_mut(path) else {
             let folded = NetChange {

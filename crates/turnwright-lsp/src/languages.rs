@@ -193,7 +193,7 @@ impl LanguageServers {
         if !is_edit {
             self.remember(before, &errors);
         }
-        new_errors(&old_errors, &errors, server.encoding(), text)
+        new_errors(&old_errors, &errors, server.encoding, text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.
@@ -284,7 +284,7 @@ impl LanguageServers {
         let further = json!({ "newName": new_name });
         let (server, answer) =
             self.ask(file, (symbol, line), "textDocument/rename", further).await?;
-        let files = file_edits(&answer, server.encoding(), last_name(symbol))?;
+        let files = file_edits(&answer, server.encoding, last_name(symbol))?;
         if files.iter().all(|file| file.only_names(new_name)) {
             return Ok(files);
         }
@@ -314,7 +314,7 @@ impl LanguageServers {
         let mut end = Err(format!("{name} finds nothing"));
         for byte in places {
             params["textDocument"] = json!({ "uri": uri(file) });
-            params["position"] = json!(server.encoding().position(&text, byte));
+            params["position"] = json!(server.encoding.position(&text, byte));
             match server.request(method, params.clone(), deadline).await {
                 Ok(Value::Null) => {}
                 Ok(Value::Array(none)) if none.is_empty() => {}

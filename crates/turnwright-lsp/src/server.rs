@@ -60,7 +60,8 @@ pub(crate) enum Phase {
 pub(crate) struct Server {
     pub(crate) spec: Arc<LanguageServer>,
     connection: Arc<Connection>,
-    encoding: Encoding,
+    /// The unit of columns in the positions of the server.
+    pub(crate) encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
     /// True if the server passes requests on to the TypeScript compiler.
@@ -355,11 +356,6 @@ impl Server {
             self.connection.request(method, params, MAX_WAIT).await
         });
         answer.await?.map_err(|error| shown_words(&error.to_string()))
-    }
-
-    /// Returns the unit of columns in the positions of the server.
-    pub(crate) fn encoding(&self) -> Encoding {
-        self.encoding
     }
 
     /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not

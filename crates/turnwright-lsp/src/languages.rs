@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{LanguageSite, Launch};
 use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
-use crate::report::{FileReport, new_errors};
+use crate::report::{DiagnosticSource, FileReport, new_errors};
 use crate::server::{LOADING, Phase, Server, run};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::nofollow;
@@ -165,24 +165,33 @@ impl LanguageServers {
         let comparing = async {
             let server = started.ready_server(may_wait, deadline).await?;
             refresh(&server, &before.path).await;
-            let old_errors = match &before.errors {
-                ErrorsBefore::Known(errors) => errors.clone(),
-                ErrorsBefore::OfText(old) => {
-                    Box::pin(server.errors(&before.path, old, deadline)).await?
-                }
-            };
-            if is_edit {
-                self.remember(before, &old_errors);
-            }
-            let errors = Box::pin(server.errors(&before.path, &text, deadline)).await?;
-            if !is_edit {
-                self.remember(before, &errors);
-            }
-            new_errors(&old_errors, &errors, server.encoding, &text)
+            self.compare(server.as_ref(), before, &text, is_edit, deadline).await
         };
         let new_errors = comparing.await;
         let server = started.spec.name.clone();
         Some(FileReport { server, file: before.path.clone(), new_errors })
+    }
+
+    async fn compare(
+        &self,
+        source: &dyn DiagnosticSource,
+        before: &FileBefore,
+        text: &str,
+        is_edit: bool,
+        deadline: Instant,
+    ) -> Result<Vec<String>, String> {
+        let old_errors = match &before.errors {
+            ErrorsBefore::Known(errors) => errors.clone(),
+            ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
+        };
+        if is_edit {
+            self.remember(before, &old_errors);
+        }
+        let errors = source.errors(&before.path, text, deadline).await?;
+        if !is_edit {
+            self.remember(before, &errors);
+        }
+        new_errors(&old_errors, &errors, source.encoding(), text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.

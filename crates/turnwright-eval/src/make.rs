@@ -237,7 +237,7 @@ fn session_facts(store: &Store, id: &SessionId) -> EvalResult<SessionFacts> {
         let key = read::session_key(connection, id)?;
         let turns: Vec<_> =
             undoable_turns(connection, key)?.iter().map(|turn| turn.number).collect();
-        let changes = file_versions(connection, key, &turns)?.into_iter().map(|file| file.change);
+        let changes = file_versions(connection, key, &turns)?.into_iter();
         Ok(SessionFacts {
             start: start_state(connection, key)?.unwrap_or_default(),
             prompt: first_prompt(connection, key)?.unwrap_or_default(),

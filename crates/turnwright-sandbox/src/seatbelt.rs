@@ -12,7 +12,8 @@ use super::{Network, SandboxProfile};
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
 /// The needs of every program: executing and signalling its own processes, system information, new
-/// terminals, and the services for user names, time zones and certificates.
+/// terminals, and the services for user names, time zones, certificates and network settings, without which many
+/// programs crash though they use no network. Java asks for the kind of processor by what counts as writing.
 const BASE_RULES: &str = "\
 (version 1)
 (deny default)
@@ -21,6 +22,7 @@ const BASE_RULES: &str = "\
 (allow process-info* (target same-sandbox))
 (allow signal (target same-sandbox))
 (allow sysctl-read)
+(allow sysctl-write (sysctl-name \"kern.grade_cputype\"))
 (allow user-preference-read)
 (allow ipc-posix-sem)
 (allow ipc-posix-shm*)
@@ -32,6 +34,7 @@ const BASE_RULES: &str = "\
   (literal \"/dev/dtracehelper\"))
 (allow file-read-metadata (literal \"/\"))
 (allow mach-lookup
+  (global-name \"com.apple.SystemConfiguration.configd\")
   (global-name \"com.apple.bsd.dirhelper\")
   (global-name \"com.apple.system.logger\")
   (global-name \"com.apple.system.notification_center\")
@@ -57,14 +60,16 @@ const NETWORK_RULES: &str = "\
 (allow system-socket)
 (allow mach-lookup
   (global-name \"com.apple.SecurityServer\")
-  (global-name \"com.apple.SystemConfiguration.configd\")
+  (global-name \"com.apple.SystemConfiguration.DNSConfiguration\")
+  (global-name \"com.apple.SystemConfiguration.SCNetworkReachability\")
   (global-name \"com.apple.dnssd.service\")
   (global-name \"com.apple.networkd\"))
 ";
 
-/// Connections within this machine. macOS has no private loopback interface.
+/// Connections within this machine. macOS has no private loopback interface. Most servers bind all addresses, which
+/// `localhost` does not match.
 const LOOPBACK_RULES: &str = "\
-(allow network-bind (local ip \"localhost:*\"))
+(allow network-bind (local ip \"*:*\"))
 (allow network-inbound (local ip \"localhost:*\"))
 (allow network-outbound (remote ip \"localhost:*\"))
 (allow system-socket)
@@ -253,6 +258,15 @@ mod tests {
 (deny network*)
 ";
         assert_eq!(rules(&sample()), expected);
+    }
+
+    /// Rust's `system-configuration`, Java and servers that bind all addresses.
+    #[test]
+    fn programs_without_a_network_get_what_they_crash_without() {
+        for needed in ["com.apple.SystemConfiguration.configd", "kern.grade_cputype"] {
+            assert!(BASE_RULES.contains(needed), "{needed}");
+        }
+        assert!(LOOPBACK_RULES.contains("(allow network-bind (local ip \"*:*\"))"));
     }
 
     #[test]

@@ -151,6 +151,9 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         Network::Loopback => LOOPBACK_RULES,
         Network::Internet | Network::On => NETWORK_RULES,
     });
+    if !profile.network.reaches_other_machines() {
+        text.push_str(&socket_rules(profile)?);
+    }
     if profile.network == Network::Internet {
         text.push_str("(deny network-outbound (remote ip \"localhost:*\"))\n");
     }
@@ -161,6 +164,30 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         ));
     }
     Some(text)
+}
+
+/// Lets a program without the network make sockets in its folders, and connect to those and the ones that the profile
+/// names. Whatever is hidden stays closed.
+fn socket_rules(profile: &SandboxProfile) -> Option<String> {
+    let writable = quote_all(&profile.writable)?;
+    let hidden = quote_all(&profile.hidden)?;
+    let mut open = quote_below_hidden(profile, &profile.writable)?;
+    open.extend(quote_all(&profile.sockets)?);
+    if writable.is_empty() && open.is_empty() {
+        return Some(String::new());
+    }
+    let mut rules = "(allow system-socket (socket-domain AF_UNIX))\n".to_owned();
+    for (access, paths) in [
+        ("allow network-bind (local", &writable),
+        ("allow network-outbound (remote", &writable),
+        ("deny network-outbound (remote", &hidden),
+        ("allow network-outbound (remote", &open),
+    ] {
+        for path in paths {
+            rules.push_str(&format!("({access} unix-socket (subpath {path})))\n"));
+        }
+    }
+    Some(rules)
 }
 
 /// The paths that lie below a hidden one, quoted.
@@ -256,8 +283,34 @@ mod tests {
   (literal \"/Users/ada/ws/.git\"))
 (deny file-write-setugid)
 (deny network*)
+(allow system-socket (socket-domain AF_UNIX))
+(allow network-bind (local unix-socket (subpath \"/Users/ada/ws\")))
+(allow network-bind (local unix-socket (subpath \"/private/tmp/t\")))
+(allow network-outbound (remote unix-socket (subpath \"/Users/ada/ws\")))
+(allow network-outbound (remote unix-socket (subpath \"/private/tmp/t\")))
+(deny network-outbound (remote unix-socket (subpath \"/Users/ada/.ssh\")))
 ";
         assert_eq!(rules(&sample()), expected);
+    }
+
+    #[test]
+    fn sockets_in_writable_folders_and_named_ones_are_open_without_a_network() {
+        let rule =
+            |path: &str| format!("network-outbound (remote unix-socket (subpath \"{path}\")))");
+        for network in [Network::Off, Network::Loopback] {
+            let profile = SandboxProfile {
+                network,
+                hidden: vec!["/state".into()],
+                sockets: vec!["/state/signing".into()],
+                ..sample()
+            };
+            let text = rules(&profile);
+            let hides = text.find(&format!("(deny {}", rule("/state"))).unwrap();
+            assert!(text.find(&format!("(allow {}", rule("/Users/ada/ws"))).unwrap() < hides);
+            assert!(text.find(&format!("(allow {}", rule("/state/signing"))).unwrap() > hides);
+        }
+        let online = SandboxProfile { network: Network::On, ..sample() };
+        assert!(!rules(&online).contains("unix-socket"));
     }
 
     /// Rust's `system-configuration`, Java and servers that bind all addresses.

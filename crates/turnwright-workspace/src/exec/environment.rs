@@ -81,6 +81,9 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
+    // Otherwise Python ends at the first character that the code page lacks.
+    #[cfg(windows)]
+    ("PYTHONIOENCODING", "utf-8"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_PROGRESS_BAR", "off"),
@@ -322,6 +325,13 @@ mod tests {
             1
         );
         assert_eq!(all.without(&["PATH"]).get("Path"), None);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn python_prints_characters_that_the_code_page_lacks() {
+        let all = Environment::scrubbed([("PythonIOEncoding".into(), "cp1252".into())], &[]);
+        assert_eq!(all.get("PYTHONIOENCODING").unwrap(), "utf-8");
     }
 
     #[test]

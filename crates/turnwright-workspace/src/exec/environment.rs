@@ -84,6 +84,9 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     // Otherwise Python ends at the first character that the code page lacks.
     #[cfg(windows)]
     ("PYTHONIOENCODING", "utf-8"),
+    // Otherwise `git` means a `git.exe` of the project.
+    #[cfg(windows)]
+    ("NoDefaultCurrentDirectoryInExePath", "1"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_PROGRESS_BAR", "off"),

@@ -121,6 +121,20 @@ async fn quotes_and_percent_signs_reach_the_program_as_they_are_written() {
     }
 }
 
+#[tokio::test]
+async fn a_name_means_no_program_of_the_project() {
+    // The `cmd` of Wine always looks there.
+    if Path::new("C:\\windows\\system32\\winecfg.exe").exists() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::write(fixture.folder.path().join("planted.cmd"), "@echo it ran").unwrap();
+    let (text, end) = fixture.finish("planted").await;
+    assert!(!text.contains("it ran"), "{text}");
+    assert_ne!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+    assert_eq!(fixture.finish(".\\planted").await.0.trim_end(), "it ran");
+}
+
 /// As a hook's line is run.
 #[tokio::test]
 async fn a_line_with_pipes_for_input_and_output_keeps_its_quotes() {

@@ -72,8 +72,8 @@ fn runs(script: &Script, program: &str) -> bool {
     })
 }
 
-/// Describes that a program failed to confine a part of itself, as SwiftPM does with a manifest; `None` if the output does
-/// not say so. macOS lets no confined program do so.
+/// Describes that macOS let a program not confine a part of itself, as SwiftPM does with a manifest, because it is
+/// confined already; `None` if the output does not say so.
 pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES);
     end.contains("sandbox_apply: Operation not permitted").then(|| ReachedLimit {

@@ -167,27 +167,27 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
 }
 
 /// Lets a program without the network make sockets in its folders, and connect to those and the ones that the profile
-/// names. Whatever is hidden stays closed.
+/// names. Rules for inner paths come last, so whatever is hidden or kept stays so.
 fn socket_rules(profile: &SandboxProfile) -> Option<String> {
-    let writable = quote_all(&profile.writable)?;
-    let hidden = quote_all(&profile.hidden)?;
-    let mut open = quote_below_hidden(profile, &profile.writable)?;
-    open.extend(quote_all(&profile.sockets)?);
-    if writable.is_empty() && open.is_empty() {
+    if profile.writable.is_empty() && profile.sockets.is_empty() {
         return Some(String::new());
     }
-    let mut rules = "(allow system-socket (socket-domain AF_UNIX))\n".to_owned();
+    let mut rules = Vec::new();
     for (access, paths) in [
-        ("allow network-bind (local", &writable),
-        ("allow network-outbound (remote", &writable),
-        ("deny network-outbound (remote", &hidden),
-        ("allow network-outbound (remote", &open),
+        ("allow network-bind (local", &profile.writable),
+        ("allow network-outbound (remote", &profile.writable),
+        ("deny network-bind (local", &profile.read_only),
+        ("deny network-outbound (remote", &profile.hidden),
+        ("allow network-outbound (remote", &profile.sockets),
     ] {
-        for path in paths {
-            rules.push_str(&format!("({access} unix-socket (subpath {path})))\n"));
-        }
+        rules.extend(quote_all(paths)?.iter().map(|path| {
+            let depth = path.matches('/').count();
+            (depth, format!("({access} unix-socket (subpath {path})))\n"))
+        }));
     }
-    Some(rules)
+    rules.sort_by_key(|(depth, _)| *depth);
+    let text: String = rules.into_iter().map(|(_, rule)| rule).collect();
+    Some(format!("(allow system-socket (socket-domain AF_UNIX))\n{text}"))
 }
 
 /// The paths that lie below a hidden one, quoted.
@@ -289,25 +289,30 @@ mod tests {
 (allow network-outbound (remote unix-socket (subpath \"/Users/ada/ws\")))
 (allow network-outbound (remote unix-socket (subpath \"/private/tmp/t\")))
 (deny network-outbound (remote unix-socket (subpath \"/Users/ada/.ssh\")))
+(deny network-bind (local unix-socket (subpath \"/Users/ada/ws/.git/hooks\")))
 ";
         assert_eq!(rules(&sample()), expected);
     }
 
     #[test]
     fn sockets_in_writable_folders_and_named_ones_are_open_without_a_network() {
-        let rule =
-            |path: &str| format!("network-outbound (remote unix-socket (subpath \"{path}\")))");
         for network in [Network::Off, Network::Loopback] {
             let profile = SandboxProfile {
                 network,
-                hidden: vec!["/state".into()],
+                writable: vec!["/state/cache".into()],
+                hidden: vec!["/state/cache/key".into(), "/state".into()],
                 sockets: vec!["/state/signing".into()],
-                ..sample()
+                ..SandboxProfile::default()
             };
             let text = rules(&profile);
-            let hides = text.find(&format!("(deny {}", rule("/state"))).unwrap();
-            assert!(text.find(&format!("(allow {}", rule("/Users/ada/ws"))).unwrap() < hides);
-            assert!(text.find(&format!("(allow {}", rule("/state/signing"))).unwrap() > hides);
+            let at = |action: &str, path: &str| {
+                let to = format!("(remote unix-socket (subpath \"{path}\"))");
+                text.find(&format!("({action} network-outbound {to})")).unwrap()
+            };
+            let hides = at("deny", "/state");
+            let opens = at("allow", "/state/cache");
+            assert!(hides < opens && opens < at("deny", "/state/cache/key"), "{text}");
+            assert!(hides < at("allow", "/state/signing"), "{text}");
         }
         let online = SandboxProfile { network: Network::On, ..sample() };
         assert!(!rules(&online).contains("unix-socket"));

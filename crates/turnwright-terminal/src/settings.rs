@@ -275,10 +275,13 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 #[cfg(not(unix))]
 #[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
 fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
+    use std::os::windows::process::CommandExt;
     // `code` is a batch file, which only `cmd` finds; at both ends of its line it removes a quote.
     let line = format!("\"{editor} \"{}\"\"", path.display());
     let mut command = Command::new("cmd");
-    std::os::windows::process::CommandExt::raw_arg(command.args(["/d", "/s", "/c"]), line).status()
+    // Otherwise `code` means a file of the current folder.
+    command.env("NoDefaultCurrentDirectoryInExePath", "1");
+    command.args(["/d", "/s", "/c"]).raw_arg(line).status()
 }
 
 /// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is

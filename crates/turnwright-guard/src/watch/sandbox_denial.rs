@@ -89,7 +89,7 @@ impl CommandWatch {
         if !is_success
             && let Some(limit) = failed_signature(output, self.signing.as_ref())
                 .or_else(|| missing_login(output, &self.script))
-                .or_else(|| nested_sandbox(output))
+                .or_else(|| nested_sandbox(output).filter(|_| cfg!(target_os = "macos")))
         {
             return Some(limit);
         }

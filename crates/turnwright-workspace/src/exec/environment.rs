@@ -113,8 +113,8 @@ const HOMEBREW: [&str; 2] = ["/opt/homebrew/bin", "/usr/local/bin"];
 /// Adds the folders of Homebrew that a path lacks.
 fn add_homebrew(path: &mut OsString) {
     for folder in HOMEBREW {
-        let mut known = std::env::split_paths(path.as_os_str());
-        if known.all(|part| part != Path::new(folder)) && !path.is_empty() {
+        let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
+        if !has_folder && !path.is_empty() {
             path.push(":");
             path.push(folder);
         }

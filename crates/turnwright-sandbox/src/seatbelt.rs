@@ -181,8 +181,7 @@ fn socket_rules(profile: &SandboxProfile) -> Option<String> {
         ("allow network-outbound (remote", &profile.sockets),
     ] {
         rules.extend(quote_all(paths)?.iter().map(|path| {
-            let depth = path.matches('/').count();
-            (depth, format!("({access} unix-socket (subpath {path})))\n"))
+            (path.matches('/').count(), format!("({access} unix-socket (subpath {path})))\n"))
         }));
     }
     rules.sort_by_key(|(depth, _)| *depth);

@@ -107,12 +107,9 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The folders of Homebrew on Apple silicon and on Intel. Editors that are started from the desktop lack them.
-const HOMEBREW: [&str; 2] = ["/opt/homebrew/bin", "/usr/local/bin"];
-
-/// Adds the folders of Homebrew that a path lacks.
+/// Adds the folders of Homebrew on Apple silicon and on Intel, which editors that the desktop has started lack.
 fn add_homebrew(path: &mut OsString) {
-    for folder in HOMEBREW {
+    for folder in ["/opt/homebrew/bin", "/usr/local/bin"] {
         let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
         if !has_folder && !path.is_empty() {
             path.push(":");

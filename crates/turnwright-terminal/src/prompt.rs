@@ -87,8 +87,23 @@ pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
 }
 
 #[cfg(not(unix))]
+#[expect(unsafe_code, reason = "calls of the system that take a handle which is open")]
 pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
-    ask(question)
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::System::Console::{ENABLE_ECHO_INPUT, GetConsoleMode, SetConsoleMode};
+    let console = stdin().as_raw_handle();
+    let mut mode = 0;
+    // SAFETY: stdin stays open, `mode` is what the call fills, and anything but a console is refused.
+    if unsafe { GetConsoleMode(console, &raw mut mode) } == 0 {
+        return ask(question);
+    }
+    // SAFETY: the same.
+    unsafe { SetConsoleMode(console, mode & !ENABLE_ECHO_INPUT) };
+    let answer = ask(question);
+    // SAFETY: the same.
+    unsafe { SetConsoleMode(console, mode) };
+    say("\n")?;
+    answer
 }
 
 /// The modes of the terminal before something changes them. Dropping it restores them.

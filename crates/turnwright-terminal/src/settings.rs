@@ -271,8 +271,13 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 #[cfg(not(unix))]
 #[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
 fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
-    let mut words = editor.split_whitespace();
-    Command::new(words.next().unwrap_or(editor)).args(words).arg(path).status()
+    use std::os::windows::process::CommandExt;
+    // `code` is a batch file, which only `cmd` finds; at both ends of its line it removes a quote.
+    let line = format!("\"{editor} \"{}\"\"", path.display());
+    let mut command = Command::new("cmd");
+    // Otherwise `code` means a file of the current folder.
+    command.env("NoDefaultCurrentDirectoryInExePath", "1");
+    command.args(["/d", "/s", "/c"]).raw_arg(line).status()
 }
 
 /// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
@@ -307,6 +312,19 @@ mod tests {
     use super::*;
     use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
     use turnwright_types::private_file;
+
+    #[cfg(windows)]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn an_editor_may_be_a_batch_file_with_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("code.cmd");
+        std::fs::write(script, "@echo %1 %~nx2>\"%~dp0seen\"").unwrap();
+        let editor = format!("\"{}\" --wait", folder.path().join("code").display());
+        assert!(open(&editor, Path::new("C:\\a b\\config.toml")).unwrap().success());
+        let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+        assert_eq!(seen.trim_end(), "--wait config.toml");
+    }
 
     /// The keys and values of the table of wrong entries in the manual.
     fn wrong_entries() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -246,6 +246,26 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn parts_of_an_archive_are_found_as_other_programs_name_them() {
+    let word = archive(&[
+        ("word/styles2.xml", "<w:t>no</w:t>"),
+        ("word/document22.xml", "<w:p><w:t>Online</w:t></w:p>"),
+        ("word/footnotes2.xml", "<w:p><w:t>below</w:t></w:p>"),
+    ]);
+    assert_eq!(text_of(&word), "Online\n\n--- footnotes ---\nbelow\n\n");
+    let workbook = archive(&[
+        ("xl\\workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
+        (
+            "xl\\_rels\\workbook.xml.rels",
+            "<Relationship Id=\"rId1\" Target=\"worksheets/sheet1.xml\"/>",
+        ),
+        ("xl/SharedStrings.xml", "<sst><si><t>shared</t></si></sst>"),
+        ("xl/Worksheets/Sheet1.xml", "<c t=\"s\"><v>0</v></c>"),
+    ]);
+    assert_eq!(text_of(&workbook), "--- sheet 1 a ---\nshared\n\n");
+}
+
+#[test]
 fn equal_cells_and_rows_of_a_sheet_are_all_there() {
     let content = "<table:table-row table:number-rows-repeated=\"2\">\
                    <table:table-cell table:number-columns-repeated=\"2\"><text:p>1</text:p></table:table-cell>\

@@ -250,6 +250,8 @@ struct TextWriter {
     /// The number of open cells of tables.
     table_cells: usize,
     column: usize,
+    /// The number of the last row of a workbook's sheet.
+    rows: usize,
     /// True if the cell refers to a shared text.
     is_shared: bool,
     /// The formula of the cell of a workbook, which is shown if its result is not stored.
@@ -298,6 +300,13 @@ impl TextWriter {
             }
             b"table-row" => {
                 self.row = Repeated { start, count: count_in(tag, b"number-rows-repeated") };
+            }
+            b"row" => {
+                let number = attribute(tag, b"r").and_then(|number| number.parse::<usize>().ok());
+                // Empty rows are not in the file, or have no end tag.
+                let missing = number.unwrap_or(0).saturating_sub(self.rows).saturating_sub(1);
+                self.text.push_str(&"\n".repeat(missing.min(MAX_COPIES)));
+                self.rows = self.rows.saturating_add(missing + usize::from(!tag.self_closing));
             }
             b"c" if !tag.self_closing => {
                 let missing = column_of(tag).saturating_sub(self.column);

@@ -326,6 +326,24 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
+fn rows_of_a_sheet_are_lines_though_empty_ones_are_left_out_of_the_file() {
+    for (rows, expected) in [
+        ("<row r=\"3\"><c><v>1</v></c></row><row><c><v>2</v></c></row>", "\n\n1\n2\n"),
+        (
+            "<row r=\"1\"><c><v>1</v></c></row><row r=\"2\"/><row r=\"3\"></row><row r=\"5\"><c><v>5</v></c></row>",
+            "1\n\n\n\n5\n",
+        ),
+        (
+            "<row r=\"18446744073709551615\"><c><v>1</v></c></row><row><c><v>2</v></c></row>",
+            &format!("{}1\n2\n", "\n".repeat(1_000)),
+        ),
+    ] {
+        let shown = format!("--- sheet 1 Numbers <1> ---\n{expected}\n");
+        assert_eq!(text_of(&workbook(rows)), shown, "{rows}");
+    }
+}
+
+#[test]
 fn a_formula_is_shown_if_its_result_is_not_stored() {
     let sheet = "<sheetData><row><c r=\"A1\"><f>SUM(B1:B9)</f><v></v></c>\
                  <c r=\"B1\"><f>A1&amp;\"x\"</f></c>\

@@ -258,6 +258,8 @@ struct TextWriter {
     formula: String,
     in_formula: bool,
     in_cell: bool,
+    /// The mark before the next text of the run: `^` if it is superscript, as a power is.
+    mark: &'static str,
     cell: Repeated,
     row: Repeated,
 }
@@ -289,6 +291,17 @@ impl TextWriter {
             b"tab" | b"ptab" => self.text.push('\t'),
             b"br" | b"cr" | b"line-break" => self.text.push('\n'),
             b"nobreakhyphen" => self.text.push('-'),
+            b"r" => self.mark = "",
+            b"vertalign" | b"rpr" => {
+                let places = [attribute(tag, b"val"), attribute(tag, b"baseline")];
+                let is_raised = places.iter().flatten().any(|place| {
+                    place == "superscript" || place.parse().is_ok_and(|height: i32| height > 0)
+                });
+                self.mark = if is_raised { "^" } else { self.mark };
+            }
+            b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
+            b"sup" if !tag.self_closing => self.text.push('^'),
+            b"den" => self.text.push('/'),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");

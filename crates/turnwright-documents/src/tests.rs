@@ -327,6 +327,7 @@ fn sheets_and_slides_are_read_in_their_order() {
 
 #[test]
 fn rows_of_a_sheet_are_lines_though_empty_ones_are_left_out_of_the_file() {
+    let far = format!("{}1\n2\n", "\n".repeat(1_000));
     for (rows, expected) in [
         ("<row r=\"3\"><c><v>1</v></c></row><row><c><v>2</v></c></row>", "\n\n1\n2\n"),
         (
@@ -335,7 +336,7 @@ fn rows_of_a_sheet_are_lines_though_empty_ones_are_left_out_of_the_file() {
         ),
         (
             "<row r=\"18446744073709551615\"><c><v>1</v></c></row><row><c><v>2</v></c></row>",
-            &format!("{}1\n2\n", "\n".repeat(1_000)),
+            far.as_str(),
         ),
     ] {
         let shown = format!("--- sheet 1 Numbers <1> ---\n{expected}\n");
@@ -351,7 +352,23 @@ fn a_formula_is_shown_if_its_result_is_not_stored() {
     let text = text_of(&workbook(sheet));
     assert!(text.contains("\n=SUM(B1:B9)\t=A1&\"x\"\t2\t3\n"), "{text}");
     let fraction = "<w:p><m:f><m:num><m:t>1</m:t></m:num><m:den><m:t>2</m:t></m:den></m:f></w:p>";
-    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "12\n\n");
+    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "1/2\n\n");
+}
+
+#[test]
+fn powers_and_fractions_of_a_document_are_no_other_numbers() {
+    let raised = "<w:rPr><w:vertAlign w:val=\"superscript\"/></w:rPr>";
+    for (paragraph, expected) in [
+        (format!("<w:r><w:t>10</w:t></w:r><w:r>{raised}<w:t>-9</w:t></w:r><w:r><w:t> m</w:t></w:r>"), "10^-9 m"),
+        // That of the mark at the end of the paragraph.
+        (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
+        ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
+        ("<a:r><a:t>2</a:t></a:r><a:r><a:rPr baseline=\"30000\"/><a:t>32</a:t></a:r>".to_owned(), "2^32"),
+        ("<a:r><a:t>H</a:t></a:r><a:r><a:rPr baseline=\"-25000\"/><a:t>2</a:t></a:r>".to_owned(), "H2"),
+    ] {
+        let word = archive(&[("word/document.xml", &format!("<w:p>{paragraph}</w:p>"))]);
+        assert_eq!(text_of(&word), format!("{expected}\n\n"), "{paragraph}");
+    }
 }
 
 #[test]

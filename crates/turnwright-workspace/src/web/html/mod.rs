@@ -197,6 +197,10 @@ impl TreeReader {
     fn push(&mut self, tag: &StartTag) {
         let around = &self.open[self.open.len() - 1];
         let is_hidden = tag.is_hidden() || DROPPED_ELEMENTS.contains(&tag.name.as_str());
+        if let Some(node) = around.node.as_ref().filter(|_| tag.name == "sup" && !is_hidden) {
+            // A power would be another number without it.
+            append_text(node, "^");
+        }
         let mut element = OpenElement {
             name: tag.name.clone(),
             is_block: is_block(&tag.name),

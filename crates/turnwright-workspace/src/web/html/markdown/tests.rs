@@ -61,6 +61,7 @@ fn elements_become_marks() {
             "| a |\n| --- |\n| b \\| c |",
         ),
         ("<pre>a<div>b</div>c<br>d</pre>", "```\na\nb\nc\nd\n```"),
+        ("2<sup>32</sup>-1, <code>n<sup>2</sup></code><sup hidden>no</sup>", "2^32-1, `n^2`"),
         ("a<svg/>b<svg>no</svg><code></code><h3></h3>", "ab"),
         ("1. a &lt;b> *c* d_e # [f] \\", "1\\. a \\<b> \\*c\\* d\\_e # \\[f\\] \\\\"),
         ("<p># a<p>- b<p>> c<p>-d<p>#e<p>1 < 2", "\\# a\n\n\\- b\n\n\\> c\n\n-d\n\n#e\n\n1 < 2"),

@@ -88,8 +88,13 @@ fn body_kind(essence: &str) -> BodyKind {
 pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
     let kind = essence(&fetched.content_type);
     let bytes = &fetched.bytes;
+    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let sort = match body_kind(&kind) {
-        BodyKind::Undeclared => kind_by_content(bytes),
+        BodyKind::Undeclared => kind_by_content(sample),
+        // Many servers call each file text that they do not know.
+        BodyKind::Html | BodyKind::Text if decode(sample, &fetched.content_type).contains('\0') => {
+            BodyKind::Opaque
+        }
         sort => sort,
     };
     let mut page = WebPage {
@@ -140,7 +145,11 @@ impl WebPage {
             Some(length) => format!("{length} bytes"),
             None => "unknown size".to_owned(),
         };
-        self.text = format!("(not shown: this is not text but {}, {size})", self.media_type);
+        self.text = format!(
+            "(not shown: this is not text, {}, {size}; if you need it, download it with exec, and read_file shows \
+             pictures, PDF and office files)",
+            self.media_type
+        );
     }
 }
 
@@ -157,8 +166,7 @@ fn is_plain_media_type(kind: &str) -> bool {
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
-fn kind_by_content(bytes: &[u8]) -> BodyKind {
-    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+fn kind_by_content(sample: &[u8]) -> BodyKind {
     let is_wide = Encoding::for_bom(sample).is_some();
     if sample.contains(&0) && !is_wide {
         return BodyKind::Opaque;

@@ -387,6 +387,7 @@ fn characters_are_read_as_the_page_says() {
         ("text/plain; charset=nonsense", "café".as_bytes(), "café"),
         ("text/plain; charset=iso-8859-1", b"\xef\xbb\xbfcaf\xc3\xa9", "café"),
         ("text/plain", b"\xff\xfec\0a\0f\0", "caf"),
+        ("text/plain; charset=utf-16le", b"c\0a\0f\0", "caf"),
         ("text/html", b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "При"),
         (
             "text/html",
@@ -415,6 +416,9 @@ fn text_is_unchanged_and_binary_data_is_described() {
     for (kind, bytes) in [
         ("image/png", &b"\x89PNG"[..]),
         ("application/octet-stream", b"\0\x01"),
+        ("text/plain; charset=utf-8", b"\x1f\x8b\x08\0\0\0\0\0\0\x03"),
+        ("text/html", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        ("application/json", b"PK\x03\x04\x14\0"),
         ("", b"\xff\xfe\xfd\0"),
     ] {
         let text = page_from(kind, bytes, false).text;

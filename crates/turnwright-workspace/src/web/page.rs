@@ -209,14 +209,18 @@ fn decode(bytes: &[u8], kind: &str) -> String {
     encoding.decode(bytes).0.into_owned()
 }
 
-/// The encoding that an HTML page declares at its beginning as `charset=…`.
+/// The encoding that an HTML page declares at its beginning as `charset=…`, and XML as `encoding="…"`.
 fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     let start = bytes[..bytes.len().min(DECLARATION_BYTES)].to_ascii_lowercase();
     if !start.trim_ascii_start().starts_with(b"<") {
         return None;
     }
-    let word = b"charset=";
-    let at = memchr::memmem::find(&start, word)? + word.len();
+    let is_xml = start.trim_ascii_start().starts_with(b"<?xml");
+    let words: [&[u8]; 2] = [b"encoding=", b"charset="];
+    let at = words
+        .iter()
+        .skip(usize::from(!is_xml))
+        .find_map(|word| Some(memchr::memmem::find(&start, word)? + word.len()))?;
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
     let name = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
     let end = name

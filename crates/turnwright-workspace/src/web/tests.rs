@@ -394,6 +394,16 @@ fn characters_are_read_as_the_page_says() {
             b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xf0\xd2\xc9",
             "При",
         ),
+        (
+            "application/xml",
+            b"<?xml version='1.0' encoding='iso-8859-2'?><t>\xb1</t>",
+            "<?xml version='1.0' encoding='iso-8859-2'?><t>ą</t>",
+        ),
+        (
+            "application/xhtml+xml",
+            b"<?xml version='1.0'?><meta charset=windows-1251><p>\xcf\xf0\xe8",
+            "При",
+        ),
         ("text/plain", b"un caf\xe9 tr\xe8s fran\xe7ais", "un café très français"),
     ];
     for (kind, bytes, expected) in table {

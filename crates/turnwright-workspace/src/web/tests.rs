@@ -198,6 +198,23 @@ async fn bodies_end_at_the_limit_even_if_they_were_compressed() {
 }
 
 #[tokio::test]
+async fn an_encoding_that_is_none_is_no_obstacle() {
+    let (host, _) = serve(|path, stream| {
+        let head = format!("200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {}", &path[1..]);
+        answer(stream, &head, b"hello");
+    });
+    let web = allowing(&host, FetchLimits::default());
+    for encoding in ["utf-8", "none", "identity", "8bit"] {
+        let fetched = get(&web, &format!("http://{host}/{encoding}")).await.unwrap();
+        assert_eq!(fetched.bytes, b"hello", "{encoding}");
+    }
+    for encoding in ["br", "Zstd", "utf-8,deflate"] {
+        let error = get(&web, &format!("http://{host}/{encoding}")).await.unwrap_err();
+        assert!(matches!(error, FetchError::UnsupportedEncoding(_)), "{encoding}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn failures_are_named() {
     let (host, _) = serve(|path, stream| match path {
         "/slow" => {

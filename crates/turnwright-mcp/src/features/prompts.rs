@@ -9,9 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tools::list_items;
-use super::{
-    ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
-};
+use super::{ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
+use crate::call::ResultBlock;
 use crate::call::server_requests::{WaitingCall, request_with_pages};
 use crate::server::{Server, ServerPhase};
 use crate::transport::Peer;
@@ -292,29 +291,19 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
                 PromptPart::Text(quoted(&bounded(&text, &mut text_left)))
             }
             ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
-            ContentBlock::Image { data, mime_type } => {
-                match media(&mime_type, data, &mut media_left).map(|media| read_picture(media.data))
-                {
-                    Some(Ok(picture)) => PromptPart::Image(picture),
-                    Some(Err(fault)) => {
-                        PromptPart::Text(format!("[an image was left out: {fault}]"))
-                    }
-                    None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
-                }
-            }
+            ContentBlock::Image { data, mime_type } => picture(&mime_type, data, &mut media_left),
             ContentBlock::Audio { data, mime_type } => {
                 match media(&mime_type, data, &mut media_left) {
                     Some(media) => PromptPart::Audio(media),
                     None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
                 }
             }
-            ContentBlock::Resource { resource } => match resource {
-                ResourceContents { uri, text: Some(text), .. } => {
+            ContentBlock::Resource { resource } => match ResultBlock::from(resource) {
+                ResultBlock::Embedded { uri, text } => {
                     PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
                 }
-                ResourceContents { uri, .. } => {
-                    PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
-                }
+                ResultBlock::Image { mime, data } => picture(&mime, data, &mut media_left),
+                _ => PromptPart::Text("[a file that is not text was left out]".to_owned()),
             },
             ContentBlock::ResourceLink(link) => {
                 PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
@@ -330,6 +319,14 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
         parts.push(PromptPart::Text(note));
     }
     parts
+}
+
+fn picture(mime: &str, data: String, remaining: &mut usize) -> PromptPart {
+    match media(mime, data, remaining).map(|media| read_picture(media.data)) {
+        Some(Ok(picture)) => PromptPart::Image(picture),
+        Some(Err(fault)) => PromptPart::Text(format!("[an image was left out: {fault}]")),
+        None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+    }
 }
 
 fn media(mime: &str, data: String, remaining: &mut usize) -> Option<Media> {
@@ -401,6 +398,8 @@ mod tests {
                 "resource": { "uri": "x://y", "text": "z".repeat(MAX_TEXT_BYTES) } } },
             { "role": "user", "content": { "type": "text", "text": "too late" } },
             { "role": "user", "content": { "type": "resource_link", "uri": "x://l", "name": "l" } },
+            { "role": "user", "content": { "type": "resource",
+                "resource": { "uri": "x://p", "blob": "iVBORw0KGgoA" } } },
         ]);
         let parts = prompt_parts(serde_json::from_value(messages).unwrap());
         assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
@@ -411,5 +410,6 @@ mod tests {
         );
         assert!(matches!(&parts[4], PromptPart::Text(text) if text.starts_with("\n[the rest")));
         assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
+        assert!(matches!(&parts[6], PromptPart::Image(image) if image.mime == "image/png"));
     }
 }

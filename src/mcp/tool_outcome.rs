@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::tools::ToolOutcome;
 use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text};
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
+use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::Media;
 use turnwright_types::redact;
 use turnwright_types::text::{self, format_bytes};
@@ -153,7 +154,7 @@ impl OutcomeBuilder {
 
     fn finish(mut self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
         redact::redact_in_place(&mut self.text);
-        let whole = terminal_safe(self.text);
+        let whole = without_smuggled_text(&terminal_safe(self.text)).into_owned();
         let mut text = match whole.trim() {
             "" if is_error => "(no reason given)".to_owned(),
             "" => "(done; the result is empty)".to_owned(),
@@ -274,6 +275,13 @@ fn mime_prefix(mime: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_people_do_not_see_is_left_out_of_a_result() {
+        let blocks = vec![ResultBlock::Text("Done\u{e0041}\u{fe01}. ❤\u{fe0f}".to_owned())];
+        let result = ToolResult { blocks, structured: None, is_error: false };
+        assert_eq!(outcome(result, None, Path::new("unused")).text.trim_end(), "Done. ❤\u{fe0f}");
+    }
 
     #[test]
     fn structured_content_is_appended_unless_a_text_says_the_same() {

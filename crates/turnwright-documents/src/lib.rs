@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use turnwright_types::effect::is_hidden_char;
 use turnwright_types::text;
 
 /// The most pages, slides, sheets or cells that are read at once.
@@ -95,7 +96,8 @@ fn read(
     }
     let mut shown = String::new();
     for line in text.lines() {
-        shown.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
+        // As in web pages, nothing is left in which text could be hidden from people.
+        shown.extend(line.trim_end().chars().filter(|char| !is_hidden_char(*char)));
         shown.push('\n');
     }
     Ok(DocumentText { about, text: shown })

@@ -250,6 +250,7 @@ impl TreeReader {
             (Content::Prose, "b" | "strong") => Some(("b", None)),
             (Content::Prose, "i" | "em") => Some(("i", None)),
             (Content::Prose, "ol") => Some(("ol", tag.list_start())),
+            (Content::Prose, "td" | "th") => self.kept_block(name).map(|part| (part, tag.spans())),
             (Content::Prose, _) => self.kept_block(name).map(|block| (block, None)),
         }
     }
@@ -438,8 +439,8 @@ fn tag_name(node: &Node) -> &str {
     }
 }
 
-/// The language of a program.
-fn language(node: &Node) -> Option<String> {
+/// The attribute of a node that has one: the language of a program, or the columns and rows that a cell covers.
+fn only_attribute(node: &Node) -> Option<String> {
     let NodeData::Element { attrs, .. } = &node.data else { return None };
     attrs.borrow().first().map(|attribute| attribute.value.to_string())
 }
@@ -460,6 +461,8 @@ const KNOWN_ATTRIBUTES: &[&str] = &[
     "hidden",
     "style",
     "aria-hidden",
+    "colspan",
+    "rowspan",
     "http-equiv",
     "content",
 ];
@@ -522,6 +525,13 @@ impl StartTag {
         })?;
         let is_plain = language.len() <= MAX_LANGUAGE_BYTES && !language.contains('`');
         is_plain.then(|| ("class", language.to_owned()))
+    }
+
+    /// The numbers of columns and rows that a cell of a table covers, as an attribute.
+    fn spans(&self) -> Option<(&'static str, String)> {
+        let count = |name| self.attribute(name).and_then(|text| text.parse().ok()).unwrap_or(1_u16);
+        let spans = format!("{} {}", count("colspan"), count("rowspan"));
+        (spans != "1 1").then_some(("span", spans))
     }
 
     /// The first number of a list, as an attribute.

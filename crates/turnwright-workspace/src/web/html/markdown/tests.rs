@@ -57,6 +57,12 @@ fn elements_become_marks() {
         ("<table><tr><th>a<td>b<tr><th>c<td>d</table>", "| a | b |\n| --- | --- |\n| c | d |"),
         ("<table><tr><td>a<td>b<td><tr><td><tr><td>c</table>", "a | b\n\nc"),
         (
+            "<table><tr><th>Region<th colspan=2>Units<tr><td rowspan=2>EU<td>Cable<td>12<tr><td>Hub<td>7\
+             <tr><td>US<td rowspan=0>Cable<td rowspan=9>3<tr><td>UK<td>Hub</table>",
+            "| Region | Units | Units |\n| --- | --- | --- |\n| EU | Cable | 12 |\n| EU | Hub | 7 |\n\
+             | US | Cable | 3 |\n| UK | Hub | 3 |",
+        ),
+        (
             "<table><tr><th>a<tr><td><table><tr><th>b<td>c</table></table>",
             "| a |\n| --- |\n| b \\| c |",
         ),

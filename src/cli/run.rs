@@ -109,7 +109,7 @@ fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
         is_json: args.json,
     };
     let run = TerminalRun::prepare(options, &config)?;
-    config.flags.alone = args.no_input;
+    config.flags.alone = run.asks_nobody();
     config.flags.one_turn = run.has_one_turn();
     let limits = &mut config.flags.limits;
     limits.extend(args.max_cost.map(|cost| ("turn_cost".to_owned(), cost)));

@@ -55,6 +55,7 @@ fn effort(current: ReasoningEffort) -> ConfigOption {
             ReasoningEffort::Low => "Low",
             ReasoningEffort::Medium => "Medium",
             ReasoningEffort::High => "High",
+            ReasoningEffort::ExtraHigh => "Extra high",
         }
         .to_owned(),
         description: (effort == ReasoningEffort::Default)

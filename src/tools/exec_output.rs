@@ -140,6 +140,7 @@ impl Tool for ExecOutput {
 
     async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let job = find(&self, ctx)?;
+        job.mark_looked_at();
         if let Some(input) = self.input() {
             if !pass.effects().contains(&self.input_effect()) {
                 return Err("Nothing was sent: there is no permission for it.".into());

@@ -22,6 +22,8 @@ use turnwright_workspace::edit::line_changes::LineCounts;
 
 /// The name under which a recording keeps the words at the end of a turn.
 const CLOSING: &str = "closing check";
+/// The same for the words about commands that still run.
+const RUNNING: &str = "running commands";
 /// The most bytes of the user's words that are quoted.
 const MAX_QUOTED_BYTES: usize = 400;
 /// The most characters of a step or a command line that is quoted.
@@ -47,6 +49,9 @@ impl Turn {
     /// Returns the step with which the model proves its work, if it has to. Otherwise the turn may end, and the user is
     /// told what its plan leaves open.
     pub(super) async fn closing(&mut self) -> Option<TurnStep> {
+        if let Some(step) = self.mention_running_commands() {
+            return Some(step);
+        }
         let words = match self.recorded_words(CLOSING) {
             Some(words) => words,
             None => {
@@ -58,6 +63,41 @@ impl Turn {
         let step = self.say_words(words)?;
         self.checks.ledger.counts.was_closed = true;
         Some(step)
+    }
+
+    /// Returns the step with which the model waits for its commands, if they would end with its answer.
+    fn mention_running_commands(&mut self) -> Option<TurnStep> {
+        let words = match self.recorded_words(RUNNING) {
+            Some(words) => words,
+            None => {
+                let found = self.running_words();
+                self.record_words(RUNNING, &found);
+                found
+            }
+        };
+        self.say_words(words)
+    }
+
+    /// The words, once a session, about commands that would end with it and that the model has not looked at again, as
+    /// it does with a server that it needs.
+    fn running_words(&self) -> ClosingWords {
+        // The last answer of a helper is its result.
+        let is_last = self.conversation.work.one_turn && !self.is_helper();
+        let may_ask = self.steering.is_empty() && self.budget.has_request();
+        if !is_last || !may_ask {
+            return ClosingWords::default();
+        }
+        let names = self.conversation.env.jobs.neglected().join(", ");
+        if names.is_empty() || !self.conversation.told.is_news(RUNNING, 0) {
+            return ClosingWords::default();
+        }
+        let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
+        ClosingWords {
+            notice: Some(format!(
+                "{names} would end now: the model is asked once whether to wait."
+            )),
+            request: Some(within_context(&request)),
+        }
     }
 
     /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,

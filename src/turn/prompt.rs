@@ -32,6 +32,7 @@ const ALONE: [(&str, &str); 2] = [
         "- If you are not sure what is wanted, ask.\n",
         "\
 - Nobody can answer: do not ask. Choose the most reasonable reading, and say at the end what you assumed.
+- Commands in the background may end with your answer: wait for those whose results matter.
 - Start nothing that waits for a person; give flags such as -y or --no-input.
 ",
     ),

@@ -487,3 +487,26 @@ fn a_home_that_is_not_absolute_puts_nothing_into_the_current_folder() {
     assert!(temporary.path().join("turnwright/state/sessions.db").exists());
     assert!(!std::path::Path::new("/").join(RELATIVE).exists());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn settings_that_are_mounted_by_themselves_can_be_changed() {
+    if !crate::store::can_mount() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(FILE);
+    let elsewhere = home.path().join("elsewhere.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    for path in [&file, &elsewhere] {
+        std::fs::write(path, "# mine\n").unwrap();
+    }
+    let script = r#"mount --bind "$0" "$1" && exec "$2" config set model gpt-5-mini"#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).args([&elsewhere, &file]);
+    command.arg(env!("CARGO_BIN_EXE_turnwright")).env("TURNWRIGHT_HOME", home.path());
+    let output = process_waits::output(&mut command).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&elsewhere).unwrap();
+    assert!(text.contains("# mine") && text.contains("gpt-5-mini"), "{text}");
+}

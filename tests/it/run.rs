@@ -124,6 +124,23 @@ fn a_helper_in_the_background_is_waited_for_where_no_prompt_follows() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn the_model_is_told_once_of_a_command_that_would_end_with_its_answer() {
+    let run = calls("exec", &json!({ "command": "sleep 658", "background": true }));
+    let look = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
+    let forgotten = json!([run, says("The tests run."), says("They are not needed.")]);
+    let known = json!([run, look, says("The server works.")]);
+    for (replies, is_told) in [(&forgotten, true), (&known, false)] {
+        let desk = Desk::new(replies);
+        let ended = desk.run(&["--mode", "full", "--no-input", "go"]);
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("p1 would end now"), is_told, "{}", ended.stderr);
+        let last = desk.messages(2);
+        assert_eq!(last.contains("Still running: p1"), is_told, "{last}");
+    }
+}
+
+#[test]
 fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     let desk = Desk::new(&json!([says("1"), says("2"), says("3"), says("4")]));
     desk.write("notes.txt", "remember this");
@@ -279,6 +296,8 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
         assert!(ended.stderr.contains("? Create new.txt"), "{}", ended.stderr);
         assert!(ended.stderr.contains(why), "{}", ended.stderr);
         assert!(!desk.exists("new.txt"));
+        let told = desk.messages(0);
+        assert!(told.contains("Nobody can answer: do not ask"), "{flags:?}: {told}");
     }
 }
 
@@ -519,4 +538,20 @@ fn a_turn_that_is_stopped_because_it_repeats_itself_ends_with_a_status() {
         assert_eq!(ended.status, Some(6), "{}", ended.stderr);
         assert!(ended.stdout.contains("the same call 5 times"), "{}", ended.stdout);
     }
+}
+
+#[test]
+fn a_runner_of_github_obeys_nothing_that_is_shown() {
+    let desk = Desk::new(&json!([says("::error::x"), says("::error::x")]));
+    let ended = Ended::of(
+        process_waits::output(desk.command(&["--no-input", "go"]).env("GITHUB_ACTIONS", "true"))
+            .unwrap(),
+    );
+    assert_eq!((ended.status, ended.stdout.trim_end()), (Some(0), "::error::x"));
+    let first = ended.stderr.lines().next().unwrap_or_default();
+    let word = first.strip_prefix("::stop-commands::").unwrap_or_default();
+    assert_eq!(word.len(), 36, "{}", ended.stderr);
+    assert!(ended.stderr.ends_with(&format!("\n::{word}::\n")), "{}", ended.stderr);
+    let elsewhere = desk.run(&["--no-input", "go"]);
+    assert!(!elsewhere.stderr.contains("stop-commands"), "{}", elsewhere.stderr);
 }

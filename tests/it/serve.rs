@@ -298,6 +298,30 @@ fn an_untrusted_certificate_is_not_tried_again_and_the_variable_is_named() {
     assert!(notice.contains("SSL_CERT_FILE"), "{notice}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_computer_without_certificates_is_told_what_to_install() {
+    let empty = tempfile::tempdir().unwrap();
+    let server =
+        json!({ "type": "http", "name": "far", "url": "https://mcp.invalid/", "headers": [] });
+    let mut agent = TestAgent::unconfigured()
+        .variable("OPENAI_BASE_URL", "https://models.invalid/v1")
+        .variable("TURNWRIGHT_MODEL", "m")
+        .variable("SSL_CERT_FILE", "/dev/null")
+        .variable("SSL_CERT_DIR", empty.path().to_str().unwrap())
+        .server_as(server)
+        .start();
+    let id = agent.prompt("go");
+    let answer = agent.wait_for("the answer", |line| line["id"] == id);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("Install the package ca-certificates"), "{message}");
+    let log: Vec<_> = agent.log.iter().map(ToString::to_string).collect();
+    assert!(!log.iter().any(|line| line.contains("rying again")), "{log:#?}");
+    let is_notice = |line: &&String| line.contains("The MCP server far is unavailable");
+    let notice = log.iter().find(is_notice).unwrap();
+    assert!(notice.contains("ca-certificates"), "{notice}");
+}
+
 #[test]
 fn r_rem_10_an_agent_that_ends_is_a_lost_connection_for_the_editor() {
     for is_killed in [false, true] {

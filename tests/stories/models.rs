@@ -425,6 +425,7 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
     let provider = Provider::of(&[]);
     for (dialect, effort, expected) in [
         ("reasoning_effort", "high", json!({ "reasoning_effort": "high" })),
+        ("reasoning_effort", "xhigh", json!({ "reasoning_effort": "xhigh" })),
         ("reasoning", "low", json!({ "reasoning": { "effort": "low" } })),
         ("thinking", "none", json!({ "thinking": { "type": "disabled" } })),
         ("enable_thinking", "medium", json!({ "enable_thinking": true })),

@@ -68,7 +68,7 @@ settings! {
             default: (ReasoningEffort::default().id()),
         } wrong [r#"effort = "huge""#]
             "The reasoning effort of the model.",
-            "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
+            "reasoning effort: `default`, `none`, `low`, `medium`, `high`, `xhigh`";
         pub(crate) list_models: Option<bool> { default: true } wrong [r#"list_models = "yes""#]
             "Whether an endpoint may be asked for its list of models.",
             "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";

@@ -124,7 +124,7 @@ pub struct Flags {
     pub base_url: Option<String>,
     /// `--budget`, each with the name of its setting.
     pub limits: Vec<(String, f64)>,
-    /// `run --no-input`: nobody can answer a question.
+    /// `run` with `--no-input`, or without a terminal: nobody can answer a question.
     pub alone: bool,
     /// `run` with a prompt: the session ends with its only turn.
     pub one_turn: bool,

@@ -1,15 +1,16 @@
 //! Reads the text of PDF pages in the order in which each page draws it. The position of the next text shows where
-//! words and lines end. This is the only file that uses `lopdf`.
+//! words and lines end. Only this file and `encoding` use `lopdf`.
+
+mod encoding;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::{array, iter};
 
 use lopdf::content::Content;
-use lopdf::{
-    Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream, decode_text_string,
-};
+use lopdf::{Dictionary, Document, LoadOptions, Object, ObjectId, Stream, decode_text_string};
 
+use self::encoding::Encoding;
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
 
 /// Replaces the text of a page that has none but draws a picture.
@@ -139,9 +140,9 @@ fn numbers<const COUNT: usize>(list: &[Object]) -> [f32; COUNT] {
 }
 
 struct Font<'a> {
-    encoding: Option<Encoding<'a>>,
-    /// The number of bytes of a character; `usize::MAX` if it varies, so that a string is decoded as a whole.
-    code_length: usize,
+    encoding: Encoding,
+    /// A character may have several bytes.
+    is_wide: bool,
     first_code: usize,
     /// The widths of the characters, in thousandths of an em.
     widths: &'a [Object],
@@ -151,37 +152,13 @@ impl<'a> Font<'a> {
     fn new(font: &'a Dictionary, document: &'a Document) -> Font<'a> {
         let subtype = font.get_deref(b"Subtype", document).and_then(Object::as_name);
         let is_wide = subtype.is_ok_and(|name| name == b"Type0");
-        let encoding = encoding(font, document);
-        let codes = font.get_deref(b"Encoding", document).and_then(Object::as_name);
-        let is_identity = codes.is_ok_and(|name| name.starts_with(b"Identity"));
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
         let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
         Font {
-            // Without a map, `lopdf` assumes a single-byte encoding even for a wide font.
-            encoding: encoding.filter(|encoding| match encoding {
-                Encoding::UnicodeMapEncoding(_) | Encoding::SimpleEncoding(_) => true,
-                Encoding::OneByteEncoding(_) | Encoding::Differences(_) => !is_wide,
-            }),
-            code_length: match (is_wide, is_identity) {
-                (false, _) => 1,
-                (true, true) => 2,
-                (true, false) => usize::MAX,
-            },
+            encoding: Encoding::new(font, is_wide, document),
+            is_wide,
             first_code: usize::try_from(first.unwrap_or(0)).unwrap_or(0),
             widths: widths.map(Vec::as_slice).unwrap_or_default(),
-        }
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Option<String> {
-        match self.encoding.as_ref()? {
-            Encoding::SimpleEncoding(name) => {
-                Some(charset(name)?.decode_without_bom_handling(bytes).0.into_owned())
-            }
-            // Decode characters one by one, because one that is not in the map would spoil those that follow.
-            encoding => {
-                let codes = bytes.chunks(self.code_length);
-                codes.map(|code| encoding.bytes_to_string(code)).collect::<Result<_, _>>().ok()
-            }
         }
     }
 
@@ -197,32 +174,6 @@ impl<'a> Font<'a> {
         });
         widths.sum()
     }
-}
-
-/// Returns the encoding of a font. A map to Unicode comes first, because the codes of font subsets are often arbitrary.
-fn encoding<'a>(font: &'a Dictionary, document: &'a Document) -> Option<Encoding<'a>> {
-    let mut with_map = font.clone();
-    with_map.remove(b"Encoding");
-    match with_map.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES) {
-        // This variant does not borrow from `with_map`.
-        Ok(Encoding::UnicodeMapEncoding(map)) => Some(Encoding::UnicodeMapEncoding(map)),
-        _ => font.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES).ok(),
-    }
-}
-
-/// Returns the character set of a predefined encoding for Chinese, Japanese or Korean.
-fn charset(name: &[u8]) -> Option<&'static encoding_rs::Encoding> {
-    let name = str::from_utf8(name).ok()?;
-    let known = [
-        ("UCS2", encoding_rs::UTF_16BE),
-        ("UTF16", encoding_rs::UTF_16BE),
-        ("GB", encoding_rs::GBK),
-        ("B5", encoding_rs::BIG5),
-        ("RKSJ", encoding_rs::SHIFT_JIS),
-        ("KSC", encoding_rs::EUC_KR),
-        ("EUC", encoding_rs::EUC_JP),
-    ];
-    known.into_iter().find(|(part, _)| name.contains(part)).map(|(_, charset)| charset)
 }
 
 /// Reads the text of one page.
@@ -350,11 +301,10 @@ impl<'a> PageReader<'a> {
 
     fn show(&mut self, bytes: &[u8]) {
         let Some(font) = self.font.clone() else { return };
-        self.separate(times(self.pen, self.to_page), font.code_length > 1);
-        let decoded = font.decode(bytes);
-        let text = decoded.as_deref().unwrap_or("\u{fffd}");
-        self.text.push_str(text);
-        self.move_pen(font.width(bytes, text));
+        self.separate(times(self.pen, self.to_page), font.is_wide);
+        let text = font.encoding.decode(bytes);
+        self.text.push_str(&text);
+        self.move_pen(font.width(bytes, &text));
         let end = times(self.pen, self.to_page);
         self.end = Some([end[4], end[5]]);
     }

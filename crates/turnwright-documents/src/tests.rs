@@ -4,7 +4,10 @@ use std::io::{Cursor, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use lopdf::{Document, EncryptionState, EncryptionVersion, Object, Permissions, dictionary};
+use lopdf::{
+    Dictionary, Document, EncryptionState, EncryptionVersion, Object, Permissions, Stream,
+    dictionary,
+};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -133,6 +136,62 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
     ] {
         let text = text_of(&pdf(&[content]));
         assert!(text.contains(&format!("{shown}[Text shown as")), "{text}");
+    }
+}
+
+/// Returns the text of a page that shows this string in the font F1, after a change of the font's dictionary.
+fn text_in_font(string: &str, change: impl FnOnce(&mut Document) -> Dictionary) -> String {
+    let page = pdf(&[&format!("BT /F1 9 Tf ({string}) Tj ET")]);
+    let mut document = Document::load_mem(&page).unwrap();
+    let entries = change(&mut document);
+    let font = document.get_dictionary_mut((4, 0)).unwrap();
+    for (key, value) in entries {
+        font.set(key, value);
+    }
+    let mut bytes = Vec::new();
+    document.save_to(&mut bytes).unwrap();
+    text_of(&bytes)
+}
+
+#[test]
+fn names_of_glyphs_say_which_characters_a_font_has() {
+    let named = |first: i64, names: &str| {
+        let names = names.split(' ').map(Object::from);
+        let list: Vec<_> = [Object::Integer(first)].into_iter().chain(names).collect();
+        dictionary! { "BaseEncoding" => "MacRomanEncoding", "Differences" => list }
+    };
+    let names = "eacute fi Lslash uni20AC f_f_i one.alt .notdef afii10066 g37 a1.alt";
+    let font = dictionary! { "Encoding" => named(65, names) };
+    let text = text_in_font("ABCDEFGHIJKL'\\216", |_| font);
+    assert_eq!(text, "--- page 1 ---\néﬁŁ€ffi1бIJKL'é\n\n");
+    let font = dictionary! { "Encoding" => named(1, "g38") };
+    let text = text_in_font("x\\001", |_| font);
+    assert!(text.contains("\nx\u{fffd}\n[Text shown as"), "{text}");
+}
+
+#[test]
+fn the_program_of_a_font_names_glyphs_if_the_font_has_no_encoding() {
+    let program = b"%!PS-AdobeFont-1.0: X\n/Encoding 256 array\ndup 59/comma put\ndup 11 /ff put\n\
+                    dup 99999999999 /a put readonly def\ncurrentfile eexec \xff";
+    let text = text_in_font("a;\\013", |document| {
+        let file = document.add_object(Stream::new(Dictionary::new(), program.to_vec()));
+        let facts = dictionary! { "FontFile" => file };
+        dictionary! { "Encoding" => Object::Null, "FontDescriptor" => facts }
+    });
+    assert_eq!(text, "--- page 1 ---\na,\u{fb00}\n\n");
+}
+
+#[test]
+fn a_map_to_unicode_comes_before_an_encoding_if_it_does_not_unpack_to_too_much() {
+    for (end, expected) in [(9, "你B"), (MAX_UNPACKED_BYTES, "AB")] {
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(b"1 beginbfchar <41> <4F60> endbfchar").unwrap();
+        packed.write_all(&vec![b' '; end]).unwrap();
+        let map = Stream::new(dictionary! { "Filter" => "FlateDecode" }, packed.finish().unwrap());
+        let text = text_in_font("AB", |document| {
+            dictionary! { "ToUnicode" => document.add_object(map) }
+        });
+        assert_eq!(text, format!("--- page 1 ---\n{expected}\n\n"));
     }
 }
 

@@ -5,6 +5,13 @@ use std::io::{self, ErrorKind};
 
 use rustls::CertificateError;
 
+/// Small images of containers have no certificates of authorities, so no client for https can be built in them.
+const NO_AUTHORITIES: &str = "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
+     name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
+
+/// Each attempt with a wrong password may count, until a company locks the account.
+const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
+
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
@@ -39,7 +46,11 @@ impl ConnectionFault {
 
     /// True if another attempt would fail in the same way.
     pub fn is_lasting(&self) -> bool {
-        matches!(self, ConnectionFault::Certificate(_))
+        match self {
+            ConnectionFault::Certificate(_) => true,
+            ConnectionFault::Other(why) => why == PROXY_LOGIN,
+            _ => false,
+        }
     }
 
     /// Finds the cause in the chain of an error.
@@ -48,6 +59,12 @@ impl ConnectionFault {
         let mut next = Some(error as &(dyn Error + 'static));
         while let Some(error) = next {
             reason = error.to_string();
+            if reason.contains("No CA certificates") {
+                return ConnectionFault::Certificate(NO_AUTHORITIES.to_owned());
+            }
+            if reason.contains("proxy authorization required") {
+                return ConnectionFault::Other(PROXY_LOGIN.to_owned());
+            }
             if reason.starts_with("dns error") || reason.starts_with("failed to lookup address") {
                 return ConnectionFault::UnknownHost;
             }

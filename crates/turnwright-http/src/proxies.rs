@@ -8,6 +8,12 @@ use reqwest::{ClientBuilder, Proxy, Url};
 
 static PROXIES: OnceLock<Proxies> = OnceLock::new();
 
+/// The kinds of proxies that clients can use.
+const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+
+/// Stands for a proxy that cannot be used.
+const NO_SUCH_PROXY: &str = "http://unusable-proxy.invalid";
+
 /// The proxies of each scheme and the hosts that need none. The proxies are kept as the variables spell them, which
 /// may include a password.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +27,10 @@ pub struct Proxies {
 impl Proxies {
     /// Reads the usual variables, in upper or lower case.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Proxies {
-        let first_set = |names: [&str; 2]| names.into_iter().find_map(&variable);
+        let first_set = |names: [&str; 2]| {
+            let found = names.into_iter().find_map(&variable);
+            found.map(|value| plain_proxy(&value)).filter(|proxy| !proxy.is_empty())
+        };
         let all = first_set(["ALL_PROXY", "all_proxy"]);
         // To a CGI program HTTP_PROXY is the `Proxy` header of the request, which anyone can send.
         let is_cgi = variable("REQUEST_METHOD").is_some();
@@ -81,9 +90,8 @@ pub fn use_proxies(proxies: Proxies) {
 pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.no_proxy();
     match PROXIES.get() {
-        Some(proxies) if proxies.http.is_some() || proxies.https.is_some() => {
-            builder.proxy(Proxy::custom(|url| proxies.proxy_for(url).map(str::to_owned)))
-        }
+        Some(proxies) if proxies.http.is_some() || proxies.https.is_some() => builder
+            .proxy(Proxy::custom(|url| Some(client_proxy(proxies.proxy_for(url)?).to_owned()))),
         _ => builder,
     }
 }
@@ -96,8 +104,26 @@ pub fn proxy_url(url: &Url) -> Option<String> {
 /// Returns the host and port of the proxy for a URL, without any password, or `None` if there is no proxy for it.
 pub fn proxy_of(url: &Url) -> Option<String> {
     let proxy = proxy_url(url)?;
-    let authority = proxy.rsplit("://").next()?.split('/').next()?;
-    Some(authority.rsplit('@').next()?.to_owned())
+    // A password may have a slash.
+    let place = proxy.rsplit("://").next()?.rsplit('@').next()?;
+    Some(place.split('/').next()?.to_owned())
+}
+
+/// The proxy in the words of a client. The client connects without a proxy if it cannot use the one that it is given,
+/// so it gets one that does not exist.
+fn client_proxy(proxy: &str) -> &str {
+    let scheme = proxy.split_once("://").map_or("http", |(scheme, _)| scheme);
+    let is_known = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    if is_known && Proxy::all(proxy).is_ok() { proxy } else { NO_SUCH_PROXY }
+}
+
+/// A proxy without the quotes that `docker --env-file` leaves around it. Desktops write `socks` for version 5.
+fn plain_proxy(value: &str) -> String {
+    let plain = value.trim().trim_matches(['"', '\'']);
+    match plain.strip_prefix("socks://") {
+        Some(place) => format!("socks5h://{place}"),
+        None => plain.to_owned(),
+    }
 }
 
 /// Strips quotes, brackets, the scheme, and dots and slashes at the end from an entry of a list. The brackets of an
@@ -249,5 +275,26 @@ mod tests {
         let is_set = |name: &str| ["HTTP_PROXY", "HTTPS_PROXY", "REQUEST_METHOD"].contains(&name);
         let cgi = Proxies::from_variables(|name| is_set(name).then(|| "p:1".to_owned()));
         assert_eq!((cgi.proxy_for(&http), cgi.proxy_for(&https)), (None, Some("p:1")));
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_not_passed_over() {
+        for (value, expected) in [
+            ("http://me:secret@proxy:3128", "http://me:secret@proxy:3128"),
+            ("proxy:3128", "proxy:3128"),
+            ("10.0.0.1:3128", "10.0.0.1:3128"),
+            (" \"http://proxy:3128/\"\n", "http://proxy:3128/"),
+            ("SOCKS5://proxy", "SOCKS5://proxy"),
+            ("socks5h://me:secret@proxy:1080", "socks5h://me:secret@proxy:1080"),
+            ("socks://127.0.0.1:1080/", "socks5h://127.0.0.1:1080/"),
+            ("ftp://proxy:21", NO_SUCH_PROXY),
+            ("http://me:se/cret@proxy:3128", NO_SUCH_PROXY),
+            ("http://me:se#cret@proxy:3128", NO_SUCH_PROXY),
+            ("http://", NO_SUCH_PROXY),
+        ] {
+            assert_eq!(client_proxy(&plain_proxy(value)), expected, "{value}");
+        }
+        let empty = Proxies::from_variables(|name| (name == "ALL_PROXY").then(|| "''".to_owned()));
+        assert!(empty.http.is_none() && empty.https.is_none());
     }
 }

@@ -17,6 +17,10 @@ const CHOSEN_LICENSE: &str = "Apache-2.0";
 const INTRODUCTION: &str = "turnwright is licensed under the Apache License 2.0, which is at the end of this text. It contains the \
                     following packages.\n";
 
+/// The data of others in packages of the workspace, and the files with their licences.
+const DATA: [(&str, &str); 1] =
+    [("Adobe Glyph List 2.0 (BSD-3-Clause)", "crates/turnwright-documents/LICENSE-AGL")];
+
 /// A package that the program contains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Package {
@@ -52,15 +56,12 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
             without_file.push(package);
         }
         for (file, content) in files {
-            let (body, copyright) = without_copyright(&content);
-            let words: Vec<_> = body.split_whitespace().collect();
-            let group = groups.entry(words.join(" ")).or_default();
-            if group.text.is_empty() {
-                group.text = body;
-            }
             let member = format!("{name} ({}, {file})", package.expression);
-            group.members.entry(member).or_default().extend(copyright);
+            add_file(&mut groups, member, &content);
         }
+    }
+    for (member, file) in DATA {
+        add_file(&mut groups, member.to_owned(), &fs::read_to_string(workspace.join(file))?);
     }
     for package in without_file {
         add_without_file(&mut groups, package)?;
@@ -77,6 +78,17 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     }
     write!(text, "\n{}\n\n{chosen}\n{}\n", "-".repeat(72), LICENSE.trim_matches('\n'))?;
     Ok(text)
+}
+
+/// Adds a member with the text of its licence.
+fn add_file(groups: &mut BTreeMap<String, Group>, member: String, content: &str) {
+    let (body, copyright) = without_copyright(content);
+    let words: Vec<_> = body.split_whitespace().collect();
+    let group = groups.entry(words.join(" ")).or_default();
+    if group.text.is_empty() {
+        group.text = body;
+    }
+    group.members.entry(member).or_default().extend(copyright);
 }
 
 /// Adds a package that comes without the text of its licence to the packages with the same licence.

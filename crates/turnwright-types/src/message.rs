@@ -285,16 +285,19 @@ pub enum ReasoningEffort {
     Low,
     Medium,
     High,
+    /// More than high, which only some models have.
+    ExtraHigh,
 }
 
 impl ReasoningEffort {
     /// All levels, in ascending order.
-    pub const ALL: [ReasoningEffort; 5] = [
+    pub const ALL: [ReasoningEffort; 6] = [
         ReasoningEffort::Default,
         ReasoningEffort::None,
         ReasoningEffort::Low,
         ReasoningEffort::Medium,
         ReasoningEffort::High,
+        ReasoningEffort::ExtraHigh,
     ];
 
     /// The stable name used in settings and by clients.
@@ -305,6 +308,7 @@ impl ReasoningEffort {
             ReasoningEffort::Low => "low",
             ReasoningEffort::Medium => "medium",
             ReasoningEffort::High => "high",
+            ReasoningEffort::ExtraHigh => "xhigh",
         }
     }
 

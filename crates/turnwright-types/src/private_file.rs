@@ -3,10 +3,12 @@
 //! the process is killed. All functions block.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tempfile::{NamedTempFile, PersistError};
 
 /// Creates a folder and its missing parents with mode 0700.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
@@ -40,21 +42,44 @@ pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
-/// the path is a link to a file, that file is replaced and the link stays.
+/// the path is a link to a file, that file is replaced and the link stays. A file that is mounted by itself, as into a
+/// container, cannot be replaced: it is overwritten and keeps its mode.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).ok().filter(|target| target.is_file());
     let path = target.as_deref().unwrap_or(path);
     let folder = path.parent().unwrap_or(Path::new("."));
     create_folder(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    replace(file, path)
+    match replace(file, path) {
+        // The new file stays until the old one is complete, so a crash in between loses nothing.
+        Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
+        replaced => replaced.map_err(|failed| failed.error),
+    }
+}
+
+/// Writes over a file without emptying it first. What it held is written back if the disk is full.
+fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = options().read(true).write(true).open(path)?;
+    let mut old = Vec::new();
+    file.read_to_end(&mut old)?;
+    fill(&mut file, bytes).inspect_err(|_| {
+        fill(&mut file, &old).ok();
+    })
+}
+
+/// Gives an open file this content, and waits until it is on the disk.
+fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()
 }
 
 /// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
 /// for a while there.
-fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
+fn replace(mut file: NamedTempFile, path: &Path) -> Result<(), PersistError> {
     let mut attempts = if cfg!(windows) { 50 } else { 0 };
     loop {
         match file.persist(path) {
@@ -65,7 +90,7 @@ fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
                 file = failed.file;
                 thread::sleep(Duration::from_millis(10));
             }
-            result => return result.map(drop).map_err(|failed| failed.error),
+            result => return result.map(drop),
         }
     }
 }
@@ -103,7 +128,11 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An exclusive lock against other processes, held until it is dropped.
 #[derive(Debug)]
-pub struct FileLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+pub struct FileLock {
+    #[expect(dead_code, reason = "closing the file releases the lock")]
+    file: File,
+    is_held: bool,
+}
 
 impl FileLock {
     /// Waits for the lock, with a timeout. Creates the file and its folder if they are missing.
@@ -125,12 +154,20 @@ impl FileLock {
     /// Returns the lock, or `None` if another process holds it. Creates the file if it is missing.
     pub fn try_acquire(path: &Path) -> io::Result<Option<FileLock>> {
         let file = options().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(FileLock(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let locked = file.try_lock();
+        Ok(is_free(&locked).then_some(FileLock { file, is_held: locked.is_ok() }))
     }
+
+    /// Returns false on a disk without locks, where other processes may work at the same time.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+}
+
+/// Returns true if nobody else holds a lock, as far as that can be known. Some network disks have no locks; work goes
+/// ahead there without one.
+fn is_free(locked: &Result<(), TryLockError>) -> bool {
+    !matches!(locked, Err(TryLockError::WouldBlock))
 }
 
 /// Locks an open file, or on Unix a folder, until it is closed.
@@ -170,6 +207,29 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{name}");
             let refusal = (name == "create_new").then_some(io::ErrorKind::AlreadyExists);
             assert_eq!(written.err().map(|error| error.kind()), refusal, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_disk_without_locks_holds_nobody_up() {
+        for (locked, expected) in [
+            (Ok(()), true),
+            (Err(TryLockError::Error(io::ErrorKind::Unsupported.into())), true),
+            (Err(TryLockError::WouldBlock), false),
+        ] {
+            assert_eq!(is_free(&locked), expected, "{locked:?}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn a_file_that_cannot_be_replaced_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        for text in ["longer than the old one", "short", ""] {
+            overwrite(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }
 
@@ -257,7 +317,7 @@ mod tests {
         let path = folder.path().join("a/b.lock");
         assert!(!is_locked(&path));
         let lock = FileLock::acquire(&path).unwrap();
-        assert!(is_locked(&path));
+        assert!(lock.is_held() && is_locked(&path));
         assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(lock);
         assert!(!is_locked(&path) && path.exists());

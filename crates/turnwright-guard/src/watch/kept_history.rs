@@ -99,7 +99,8 @@ impl HistoryKeeper {
         let mut history = KeptHistory { may_prune, mark, ..KeptHistory::default() };
         // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
-        let is_alone = is_alone && lock.is_ok() && history.is_of_only_command();
+        let is_locked = lock.as_ref().is_ok_and(FileLock::is_held);
+        let is_alone = is_alone && is_locked && history.is_of_only_command();
         if is_alone {
             history.found_before = unfinished(place)
                 .iter()

@@ -116,7 +116,8 @@ impl Connection {
             ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
             ServerTransport::Http { url, headers } => {
                 let opening = async {
-                    let connection = HttpConnection::new(url, headers, &env.logins).await?;
+                    let made = HttpConnection::new(url, headers, &env.logins).await;
+                    let connection = made.map_err(ConnectFailure::Lasting)?;
                     Connection::over_http(connection, handler).await
                 };
                 Box::pin(request.until_deadline(opening)).await?

@@ -23,8 +23,10 @@ pub(crate) enum Journal {
     LockFolder,
 }
 
-/// The file systems whose files other machines may change, by the names that Linux has for them.
-const NETWORKS: &str = " nfs nfs4 cifs smb3 afs ceph lustre gpfs beegfs fuse.sshfs fuse.glusterfs ";
+/// The file systems whose files other machines may change, by the names that Linux has for them. By those in the second
+/// line, containers and virtual machines see folders of their host: shared memory is damaged there without an error.
+const NETWORKS: &str = "nfs nfs4 cifs smb3 afs ceph lustre gpfs beegfs fuse.sshfs fuse.glusterfs \
+    virtiofs 9p fakeowner fuse.grpcfuse fuse.osxfs vboxsf prl_fs fuse.vmhgfs-fuse fuse.prl_fsd";
 /// A lock folder so old was left by a process that was killed: transactions take milliseconds.
 const STALE_LOCK: Duration = Duration::from_secs(60);
 
@@ -38,8 +40,7 @@ impl Journal {
             return if can_lock { Journal::Rollback } else { Journal::LockFolder };
         }
         // If another process is using a log now, this one has to use it, too.
-        let is_shared = file_system(database)
-            .is_some_and(|name| NETWORKS.contains(&format!(" {name} ")))
+        let is_shared = file_system(database).is_some_and(|name| is_network(&name))
             && !with_suffix(database, "-shm").exists();
         if is_shared || !can_run(database, "", USE_LOG) {
             return Journal::Rollback;
@@ -73,6 +74,11 @@ impl Journal {
              SELECT count(*) FROM sqlite_master;",
         )
     }
+}
+
+/// Returns true if others may change the files of a file system of this type.
+fn is_network(file_system: &str) -> bool {
+    NETWORKS.split_whitespace().any(|name| name == file_system)
 }
 
 /// The suffix of the databases of this process that are only tried. It is random, because processes in several
@@ -147,4 +153,19 @@ fn file_system(database: &Path) -> Option<String> {
 #[cfg(not(target_os = "linux"))]
 fn file_system(_: &Path) -> Option<String> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_a_host_get_no_log_with_shared_memory() {
+        for name in ["nfs4", "fuse.glusterfs", "virtiofs", "9p", "fuse.grpcfuse", "fakeowner"] {
+            assert!(is_network(name), "{name}");
+        }
+        for name in ["ext4", "overlay", "tmpfs", "fuse", "fuse.ecryptfs", ""] {
+            assert!(!is_network(name), "{name}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod text_style;
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -33,13 +34,17 @@ use self::screen::Screen;
 use self::text_style::{TerminalTraits, terminal_width};
 #[cfg(unix)]
 use crate::prompt::TerminalMode;
-use crate::prompt::is_yes;
+use crate::prompt::{is_yes, say};
 use crate::{CliError, exit_code};
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{RpcError, Stdio};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::SessionId;
 use turnwright_types::text;
+
+/// How long the runner of GitHub Actions may take to read a line.
+const RUNNER_LAG: Duration = Duration::from_secs(1);
 
 /// The user's choices for a run.
 #[derive(Debug)]
@@ -63,6 +68,8 @@ pub struct TerminalRun {
     options: RunOptions,
     traits: TerminalTraits,
     task: RunTask,
+    /// The terminal on which the user is asked; `None` if nobody is.
+    asks_on: Option<AnswerSource>,
 }
 
 /// The work that is to be done.
@@ -80,7 +87,14 @@ impl TerminalRun {
     pub fn prepare(options: RunOptions, config: &Config) -> Result<TerminalRun, String> {
         let traits = TerminalTraits::detect(config);
         let task = find_task(&options, config, traits)?;
-        Ok(TerminalRun { options, traits, task })
+        let may_ask = !options.asks_nobody && traits.is_stderr_terminal;
+        let asks_on = may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten();
+        Ok(TerminalRun { options, traits, task, asks_on })
+    }
+
+    /// Returns true if nobody can answer a question: the user wants it so, or there is no terminal.
+    pub fn asks_nobody(&self) -> bool {
+        self.asks_on.is_none()
     }
 
     /// Returns true if the session ends with its only turn.
@@ -94,6 +108,7 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> ExitCode {
+        let _stopped = (self.traits.is_github && !self.options.is_json).then(StoppedCommands::new);
         exit_code("run", self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from), 1)
     }
 
@@ -103,11 +118,10 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> io::Result<TurnEnd> {
-        let TerminalRun { options, traits, task } = self;
-        let may_ask = !options.asks_nobody && traits.is_stderr_terminal;
+        let TerminalRun { options, traits, task, asks_on } = self;
         let policy = AnswerPolicy {
             allows_bounded: options.allows_bounded,
-            asks_on: may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten(),
+            asks_on,
             is_silenced: options.asks_nobody,
         };
         let outputs =
@@ -142,6 +156,29 @@ impl TerminalRun {
         runtime.shutdown_background();
         link.end()?;
         Ok(end)
+    }
+}
+
+/// Until it is dropped, GitHub Actions obeys no line that a model, a file or a command has written.
+struct StoppedCommands {
+    /// The word that ends it, which nobody can guess.
+    word: SessionId,
+}
+
+impl StoppedCommands {
+    fn new() -> StoppedCommands {
+        let word = SessionId::random();
+        say(&format!("::stop-commands::{word}\n")).ok();
+        StoppedCommands { word }
+    }
+}
+
+impl Drop for StoppedCommands {
+    fn drop(&mut self) {
+        // The runner reads the outputs apart, and of what has come it takes stderr first: by now it must have taken the
+        // answer from stdout.
+        thread::sleep(RUNNER_LAG);
+        say(&format!("::{}::\n", self.word)).ok();
     }
 }
 

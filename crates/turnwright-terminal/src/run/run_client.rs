@@ -417,7 +417,8 @@ async fn wait_until(end: Option<Instant>) {
     }
 }
 
-/// Escapes the control characters that JSON leaves as they are. They are only within its strings.
+/// Escapes what JSON leaves as it is: control characters, and what GitHub Actions and Azure Pipelines take for commands
+/// wherever it is in a line of their logs. All of it is only within strings.
 fn escape_controls(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 16);
     for char in json.chars() {
@@ -427,7 +428,7 @@ fn escape_controls(json: &str) -> String {
             text.push(char);
         }
     }
-    text
+    text.replace("##[", "##\\u005b").replace("##vso[", "##vso\\u005b")
 }
 
 #[cfg(test)]
@@ -471,6 +472,14 @@ mod tests {
         let text = "\u{9b}31m\u{7f}\u{1b}é";
         let line = escape_controls(&json!({ "text": text }).to_string());
         assert!(!line.contains(char::is_control), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["text"], text);
+    }
+
+    #[test]
+    fn json_in_a_log_has_no_commands_of_a_runner() {
+        let text = "x ##[add-matcher]a ##vso[task.setvariable variable=b]c # [d] ## e";
+        let line = escape_controls(&json!({ "text": text }).to_string());
+        assert!(!line.contains("##[") && !line.contains("##vso["), "{line}");
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["text"], text);
     }
 }

@@ -3,6 +3,7 @@
 //! around text, and no control character of a text passes it: one from a file or a model would be an attack.
 
 use std::io::{IsTerminal, stderr, stdin};
+use std::path::Path;
 
 use turnwright_config::Config;
 use turnwright_types::effect::terminal_safe;
@@ -73,6 +74,8 @@ pub(super) struct TerminalTraits {
     pub(super) is_styled: bool,
     /// The cursor can be moved back: `TERM` is not `dumb`, and `ACCESSIBLE` is not set.
     pub(super) moves_cursor: bool,
+    /// GitHub Actions reads stderr, and obeys some lines of both outputs.
+    pub(super) is_github: bool,
 }
 
 impl TerminalTraits {
@@ -82,12 +85,14 @@ impl TerminalTraits {
             found.map(|entry| entry.1.to_string_lossy()).filter(|value| !value.is_empty())
         };
         let is_dumb = is_plain(variable("TERM").as_deref(), variable("ACCESSIBLE").as_deref());
+        let is_in_github = variable("GITHUB_ACTIONS").as_deref() == Some("true");
         TerminalTraits {
             is_stdin_terminal: stdin().is_terminal(),
             is_stdout_terminal: is_stdout_a_terminal(),
             is_stderr_terminal: stderr().is_terminal(),
             is_styled: !is_dumb && variable("NO_COLOR").is_none(),
             moves_cursor: !is_dumb,
+            is_github: is_in_github && !Path::new("/dev/stderr").is_file(),
         }
     }
 }

@@ -216,6 +216,8 @@ pub struct Job {
     is_stopped_by_user: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
+    /// The model has asked for its output since it was started.
+    was_looked_at: AtomicBool,
     /// The terminal in which the client draws its output.
     terminal: OnceLock<CallId>,
 }
@@ -246,6 +248,7 @@ impl Job {
             stop,
             is_stopped_by_user: AtomicBool::new(false),
             is_end_reported: AtomicBool::new(false),
+            was_looked_at: AtomicBool::new(false),
             terminal: OnceLock::new(),
         };
         (job, inbox)
@@ -282,6 +285,15 @@ impl Job {
     /// Records that its end was reported. Returns false if it was reported before.
     pub fn mark_end_reported(&self) -> bool {
         !self.is_end_reported.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that the model has asked for its output.
+    pub fn mark_looked_at(&self) {
+        self.was_looked_at.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn was_looked_at(&self) -> bool {
+        self.was_looked_at.load(Ordering::Relaxed)
     }
 
     /// The number of bytes that it has printed.

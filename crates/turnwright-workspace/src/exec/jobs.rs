@@ -176,6 +176,13 @@ impl Jobs {
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
     }
 
+    /// Returns the ids of the running jobs whose output was not asked for since they were started.
+    pub fn neglected(&self) -> Vec<String> {
+        let jobs = self.list.lock();
+        let neglected = jobs.iter().filter(|job| job.end().is_none() && !job.was_looked_at());
+        neglected.map(|job| job.id().to_owned()).collect()
+    }
+
     /// Tells which jobs are running, now and later.
     pub fn running(&self) -> RunningJobs {
         RunningJobs(Arc::clone(&self.list))

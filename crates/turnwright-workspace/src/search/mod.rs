@@ -46,11 +46,12 @@ pub struct SearchScope {
     pub glob: Option<Glob>,
 }
 
-/// Visits the files and folders below one that ignore rules do not exclude, hidden ones among them, but
-/// nothing below `.git`. Returns false if there are more than `limit`.
+/// Visits the files and folders below one that the project's ignore rules do not exclude, hidden ones among
+/// them, but nothing below `.git`. Returns false if there are more than `limit`.
 pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) -> bool {
     let mut walk = walk::ignore_rules(root, false);
-    walk.filter_entry(|entry| {
+    // Looking for the user's own rules would compile a regular expression in each new session.
+    walk.git_global(false).filter_entry(|entry| {
         entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path())
     });
     let mut entries = walk.build().flatten();

@@ -308,7 +308,7 @@ impl WebFetcher {
             // Loading the system's certificates takes milliseconds.
             let building = spawn_blocking(move || build_client(guard, connect));
             let built = building.await.map_err(|error| error.to_string())?;
-            built.map_err(|error| error.to_string())
+            built.map_err(|error| ConnectionFault::of(&error).to_string())
         })
         .await
     }

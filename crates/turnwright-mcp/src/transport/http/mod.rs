@@ -168,8 +168,7 @@ impl HttpConnection {
         let is_https = url.scheme() == "https";
         let building = spawn_blocking(move || build_client(is_https));
         let built = building.await.map_err(|error| error.to_string())?;
-        let client =
-            built.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
+        let client = built.map_err(|error| ConnectionFault::of(&error).to_string())?;
         Ok(HttpConnection {
             client,
             url: url.clone(),

@@ -446,8 +446,7 @@ impl PolicyLayers<'_> {
         }
         self.load(&drafts, Scope::Project, PROJECT_FILE);
         let count = project.permissions.allow_rule_count();
-        let rules = if count == 1 { "rule" } else { "rules" };
-        (count > 0).then(|| format!("{count} allow {rules}"))
+        (count > 0).then(|| text::counted(count, "allow rule"))
     }
 
     fn load(&mut self, drafts: &[RuleSpec<'_>], scope: Scope, place: &str) {

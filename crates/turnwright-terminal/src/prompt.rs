@@ -12,6 +12,7 @@ use rustix::termios::{
 #[cfg(unix)]
 use tokio::task::spawn_blocking;
 
+use crate::CliResult;
 #[cfg(unix)]
 use crate::block_on;
 
@@ -28,9 +29,11 @@ pub fn say(text: &str) -> io::Result<()> {
     stderr().write_all(text.as_bytes())
 }
 
-/// Writes the last text of the command, and returns its status.
-pub(crate) fn finish(text: &str, is_done: bool) -> ExitCode {
-    if say(text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// Writes the last text of the command, or why it was `not_done`, and returns its status.
+pub(crate) fn finish(done: CliResult<String>, not_done: &str) -> ExitCode {
+    let is_done = done.is_ok();
+    let text = done.unwrap_or_else(|error| format!("{not_done}: {error}\n"));
+    if say(&text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Asks a question and reads a line.

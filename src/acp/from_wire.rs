@@ -113,6 +113,9 @@ const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 const DOCUMENT: &str =
     "[a document, not shown; if it is a file on the disk, read_file reads its text]";
 
+/// The most bytes of base64 that are searched for a text. A handler must not take long.
+const MAX_TEXT_BLOB_BYTES: usize = 1024 * 1024;
+
 /// Adds an attached file in base64: a text or picture as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
@@ -121,7 +124,9 @@ fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
         return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
     }
-    if let Some(text) = blob_text(&data) {
+    if size <= MAX_TEXT_BLOB_BYTES
+        && let Some(text) = blob_text(&data)
+    {
         return parts.push(PromptPart::Resource { uri, text });
     }
     if let Ok(picture) = read_picture(data) {

@@ -50,14 +50,14 @@ pub(super) fn outcome(
     output_schema: Option<&SchemaValidator>,
     file: &Path,
 ) -> ToolOutcome {
-    let ToolResult { mut blocks, structured, is_error } = result;
+    let ToolResult { blocks, structured, is_error } = result;
+    let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
+    let blocks: Vec<_> = blocks.into_iter().take(MAX_BLOCKS).map(ResultBlock::decoded).collect();
     let raw = raw(&blocks, structured.as_ref(), is_error);
     let violation = output_schema
         .filter(|_| !is_error)
         .zip(structured.as_ref())
         .and_then(|(validator, value)| validator.first_error(value));
-    let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
-    blocks.truncate(MAX_BLOCKS);
     let mut builder = OutcomeBuilder::default();
     let structured = structured.filter(|value| !is_told_in(value, &blocks));
     for block in blocks {
@@ -281,6 +281,18 @@ mod tests {
         let blocks = vec![ResultBlock::Text("Done\u{e0041}\u{fe01}. ❤\u{fe0f}".to_owned())];
         let result = ToolResult { blocks, structured: None, is_error: false };
         assert_eq!(outcome(result, None, Path::new("unused")).text.trim_end(), "Done. ❤\u{fe0f}");
+    }
+
+    #[test]
+    fn a_text_in_base64_is_part_of_the_result() {
+        let [uri, mime, data] = ["x://y", "", "cG9ydCA9IDgwODAK"].map(str::to_owned);
+        let result = ToolResult {
+            blocks: vec![ResultBlock::Blob { uri, mime, data }],
+            ..ToolResult::default()
+        };
+        let outcome = outcome(result, None, Path::new("unused"));
+        assert_eq!(outcome.text.trim_end(), "[resource x://y]\nport = 8080");
+        assert_eq!(outcome.raw["content"][0]["text"], "port = 8080\n");
     }
 
     #[test]

@@ -431,6 +431,21 @@ fn parse_block(value: &Value) -> ResultBlock {
 }
 
 impl ResultBlock {
+    /// Reads a resource in base64, whose label may be wrong: a text or a picture becomes a block of that kind. It may
+    /// be large, so this must run on a blocking thread.
+    pub fn decoded(self) -> ResultBlock {
+        match self {
+            ResultBlock::Blob { uri, mime, data } => match blob_text(&data) {
+                Some(text) => ResultBlock::Embedded { uri, text },
+                None if mime.starts_with("image/") || read_picture(data.clone()).is_ok() => {
+                    ResultBlock::Image { mime, data }
+                }
+                None => ResultBlock::Blob { uri, mime, data },
+            },
+            other => other,
+        }
+    }
+
     /// Converts a block; `None` if its type is unknown.
     fn of(block: ContentBlock) -> Option<ResultBlock> {
         Some(match block {
@@ -456,13 +471,7 @@ impl From<ResourceContents> for ResultBlock {
         let mime = mime_type.unwrap_or_default();
         match (text, blob) {
             (Some(text), _) => ResultBlock::Embedded { uri, text },
-            (None, Some(data)) => match blob_text(&data) {
-                Some(text) => ResultBlock::Embedded { uri, text },
-                None if mime.starts_with("image/") || read_picture(data.clone()).is_ok() => {
-                    ResultBlock::Image { mime, data }
-                }
-                None => ResultBlock::Blob { uri, mime, data },
-            },
+            (None, Some(data)) => ResultBlock::Blob { uri, mime, data },
             (None, None) => ResultBlock::Unknown("resource".to_owned()),
         }
     }
@@ -484,7 +493,7 @@ mod tests {
         for (mime, data, text, is_picture) in table {
             let resource = json!({ "uri": "x://y", "mimeType": mime, "blob": data });
             let block = json!({ "type": "resource", "resource": resource });
-            match parse_block(&block) {
+            match parse_block(&block).decoded() {
                 ResultBlock::Embedded { text: read, .. } => assert_eq!(Some(&*read), text),
                 ResultBlock::Image { .. } => assert!(is_picture, "{mime}"),
                 _ => assert!(text.is_none() && !is_picture, "{mime}"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::tools::list_items;
 use super::{ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
@@ -148,7 +149,8 @@ impl PromptRequest {
             request_with_pages::<PromptResult>(&peer, "prompts/get", params, limit, caller);
         let why = match asking.await {
             Some(Ok(result)) if !result.messages.is_empty() => {
-                return Ok(prompt_parts(result.messages));
+                let converting = spawn_blocking(move || prompt_parts(result.messages));
+                return converting.await.map_err(|error| error.to_string());
             }
             Some(Ok(_)) => "returned an empty prompt.".to_owned(),
             Some(Err(error)) => format!("returned an error: {}", line(&error.to_string())),
@@ -278,7 +280,8 @@ fn assign_arguments<'a>(
     Ok((assigned, names))
 }
 
-/// Converts the server's messages to parts of the user's prompt.
+/// Converts the server's messages to parts of the user's prompt. They may be large, so this must run on a blocking
+/// thread.
 fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
     let mut parts = Vec::new();
     let mut text_left = MAX_TEXT_BYTES;
@@ -298,13 +301,16 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
                     None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
                 }
             }
-            ContentBlock::Resource { resource } => match ResultBlock::from(resource) {
-                ResultBlock::Embedded { uri, text } => {
-                    PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
+            ContentBlock::Resource { resource } => {
+                let uri = line(&resource.uri);
+                match ResultBlock::from(resource).decoded() {
+                    ResultBlock::Embedded { text, .. } => {
+                        PromptPart::Resource { uri, text: bounded(&text, &mut text_left) }
+                    }
+                    ResultBlock::Image { mime, data } => picture(&mime, data, &mut media_left),
+                    _ => PromptPart::Text(format!("[{uri} is not text and was left out]")),
                 }
-                ResultBlock::Image { mime, data } => picture(&mime, data, &mut media_left),
-                _ => PromptPart::Text("[a file that is not text was left out]".to_owned()),
-            },
+            }
             ContentBlock::ResourceLink(link) => {
                 PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
             }

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use turnwright_types::effect::is_hidden_char;
+use turnwright_types::look_alike::without_invisible;
 use turnwright_types::text;
 
 /// The most pages, slides, sheets or cells that are read at once.
@@ -96,8 +96,7 @@ fn read(
     }
     let mut shown = String::new();
     for line in text.lines() {
-        // As in web pages, nothing is left in which text could be hidden from people.
-        shown.extend(line.trim_end().chars().filter(|char| !is_hidden_char(*char)));
+        shown.push_str(&without_invisible(line.trim_end()));
         shown.push('\n');
     }
     Ok(DocumentText { about, text: shown })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
-use turnwright_types::effect::is_hidden_char;
+use turnwright_types::look_alike::without_invisible;
 use turnwright_types::text;
 
 use super::FetchedBody;
@@ -237,12 +237,9 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that people do not
 /// see.
 fn remove_invisible(text: &str) -> String {
-    text.chars().filter(|c| is_seen(*c)).collect()
-}
-
-fn is_seen(c: char) -> bool {
-    // The selectors that say whether an emoji is drawn in colour are not seen, either.
-    !is_hidden_char(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}')
+    // The selectors that say whether an emoji is drawn in colour are not seen, either. They go first, so that none of
+    // them keeps a joiner within one of our marks.
+    without_invisible(&text.replace(['\u{fe0e}', '\u{fe0f}'], ""))
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.

@@ -464,8 +464,12 @@ fn invisible_characters_are_removed_and_marks_cannot_be_closed() {
         let wrapped = wrap_untrusted("https://a.example/", &format!("x{close}y"));
         assert_eq!(wrapped.matches('<').count(), 2, "{wrapped}");
     }
-    let zero_width = page_from("text/plain", "</untr\u{200b}usted>".as_bytes(), false);
-    assert!(wrap_untrusted("u", &zero_width.text).contains("&lt;/untrusted>"));
+    for hidden in ["\u{200b}", "\u{200d}", "\u{fe0f}\u{200d}"] {
+        let zero_width = page_from("text/plain", format!("</untr{hidden}usted>").as_bytes(), false);
+        assert!(wrap_untrusted("u", &zero_width.text).contains("&lt;/untrusted>"));
+    }
+    let joined = "می\u{200c}خواهم 👨\u{200d}👩";
+    assert_eq!(page_from("text/plain", joined.as_bytes(), false).text, joined);
     assert_eq!(
         wrap_untrusted("u", "a <b> 1 < 2\n"),
         "<untrusted source=\"u\">\na <b> 1 < 2\n</untrusted>\n"

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
+use memchr::memmem;
 use turnwright_types::look_alike::without_invisible;
 use turnwright_types::text;
 
@@ -92,7 +93,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
     let sort = match body_kind(&kind) {
         BodyKind::Undeclared => kind_by_content(sample),
         // Many servers call each file text that they do not know.
-        BodyKind::Html | BodyKind::Text if decode(sample, &fetched.content_type).contains('\0') => {
+        BodyKind::Html | BodyKind::Text if is_binary(&decode(sample, &fetched.content_type)) => {
             BodyKind::Opaque
         }
         sort => sort,
@@ -166,6 +167,15 @@ fn is_plain_media_type(kind: &str) -> bool {
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
+/// Returns true if a text has the control characters of binary data. NUL alone may be a mistake, or a half of a character
+/// in UTF-16 that nothing declares.
+fn is_binary(sample: &str) -> bool {
+    sample.contains('\0')
+        && sample.contains(|char: char| {
+            char.is_control() && !char.is_whitespace() && !"\0\x08\x1b".contains(char)
+        })
+}
+
 fn kind_by_content(sample: &[u8]) -> BodyKind {
     let is_wide = Encoding::for_bom(sample).is_some();
     if sample.contains(&0) && !is_wide {
@@ -216,11 +226,10 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let is_xml = start.trim_ascii_start().starts_with(b"<?xml");
-    let words: [&[u8]; 2] = [b"encoding=", b"charset="];
-    let at = words
-        .iter()
-        .skip(usize::from(!is_xml))
-        .find_map(|word| Some(memchr::memmem::find(&start, word)? + word.len()))?;
+    let declaration = memmem::find(&start, b"?>").filter(|_| is_xml).map(|end| &start[..end]);
+    let at = declaration
+        .and_then(|declaration| end_of(b"encoding=", declaration))
+        .or_else(|| end_of(b"charset=", &start))?;
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
     let name = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
     let end = name
@@ -228,6 +237,11 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
         .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'_' | b':'))
         .unwrap_or(name.len());
     Some(&name[..end])
+}
+
+/// Returns where the word ends that a text contains.
+fn end_of(word: &[u8], text: &[u8]) -> Option<usize> {
+    Some(memmem::find(text, word)? + word.len())
 }
 
 fn clean_title(text: &str) -> String {

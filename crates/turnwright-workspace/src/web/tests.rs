@@ -405,6 +405,7 @@ fn characters_are_read_as_the_page_says() {
         ("text/plain; charset=iso-8859-1", b"\xef\xbb\xbfcaf\xc3\xa9", "café"),
         ("text/plain", b"\xff\xfec\0a\0f\0", "caf"),
         ("text/plain; charset=utf-16le", b"c\0a\0f\0", "caf"),
+        ("text/plain", b"c\0a\0f\0", "caf"),
         ("text/html", b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "При"),
         (
             "text/html",
@@ -418,7 +419,7 @@ fn characters_are_read_as_the_page_says() {
         ),
         (
             "application/xhtml+xml",
-            b"<?xml version='1.0'?><meta charset=windows-1251><p>\xcf\xf0\xe8",
+            b"<?xml version='1.0'?><meta charset=windows-1251><p data-encoding=utf-8>\xcf\xf0\xe8",
             "При",
         ),
         ("text/plain", b"un caf\xe9 tr\xe8s fran\xe7ais", "un café très français"),

@@ -147,7 +147,7 @@ impl WebPage {
             None => "unknown size".to_owned(),
         };
         self.text = format!(
-            "(not shown: this is not text, {}, {size}; if you need it, download it with exec, and read_file shows \
+            "(not shown, because it is not text: {}, {size}; if you need it, download it with exec: read_file shows \
              pictures, PDF and office files)",
             self.media_type
         );
@@ -167,7 +167,7 @@ fn is_plain_media_type(kind: &str) -> bool {
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
-/// Returns true if a text has the control characters of binary data. NUL alone may be a mistake, or a half of a character
+/// Returns true if a text has the control characters of binary data. NUL alone may be a mistake, or half of a character
 /// in UTF-16 that nothing declares.
 fn is_binary(sample: &str) -> bool {
     sample.contains('\0')

@@ -358,6 +358,7 @@ fn no_page_is_too_deep_or_too_large() {
         "<blockquote>x<br>".repeat(many),
         "<table><tr><td>".repeat(many),
         "<table><tr><th>".repeat(many),
+        format!("<table>{}", "<tr><th colspan=99 rowspan=9>x".repeat(many)),
         "<a href=x>".repeat(many),
         "<p><font color=x>".repeat(many),
         "<b><div></b>".repeat(many),

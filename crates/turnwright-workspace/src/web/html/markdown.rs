@@ -70,26 +70,24 @@ fn table(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
 /// that those after it stay in their columns.
 fn data_rows(rows: &[Vec<Cell>]) -> String {
     let mut lines = Vec::new();
-    // By column, for how many rows a cell above still counts, and its text.
-    let mut above = vec![(0_usize, String::new()); MAX_SPANNED_COLUMNS];
-    for row in rows {
+    // By column, the first row that the last cell there does not cover, and its text.
+    let mut covered = vec![(0_usize, String::new()); MAX_SPANNED_COLUMNS];
+    for (index, row) in rows.iter().enumerate() {
         let mut shown: Vec<String> = Vec::new();
         let mut cells = row.iter();
         loop {
             let column = shown.len();
-            if let Some((left, text)) = above.get_mut(column).filter(|place| place.0 > 0) {
-                *left -= 1;
+            if let Some((_, text)) = covered.get(column).filter(|place| index < place.0) {
                 shown.push(text.clone());
                 continue;
             }
-            let Some((content, columns, rows)) = cells.next() else { break };
+            let Some((content, width, height)) = cells.next() else { break };
             let text = text::one_line(content).replace('|', "\\|");
             let again = text::clip_bytes(text.as_str(), MAX_REPEATED_BYTES, "…");
-            shown.push(text);
-            for (index, place) in above.iter_mut().skip(column).take(*columns).enumerate() {
-                *place = (rows - 1, again.clone());
-                shown.extend((index > 0).then(|| again.clone()));
+            for place in covered.iter_mut().skip(column).take(*width) {
+                *place = (index + height, again.clone());
             }
+            shown.push(text);
         }
         lines.push(format!("| {} |", shown.join(" | ")));
         if lines.len() == 1 {

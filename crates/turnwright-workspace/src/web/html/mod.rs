@@ -92,6 +92,8 @@ struct TreeReader {
     tag: StartTag,
     /// The element whose text is no HTML, if one is open.
     raw: Option<String>,
+    /// True if the next text is the first of a superscript.
+    is_raised: bool,
     /// The page first.
     open: Vec<OpenElement>,
     /// Open elements beyond `MAX_OPEN_ELEMENTS`.
@@ -117,6 +119,7 @@ pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
         base: base.clone(),
         tag: StartTag::default(),
         raw: None,
+        is_raised: false,
         open: vec![page],
         untracked: 0,
         tags: 0,
@@ -162,6 +165,13 @@ impl TreeReader {
                     let lines = memchr::memchr_iter(b'\n', start.as_bytes()).count();
                     self.bytes += lines * around.lists * INDENTATION_BYTES;
                 }
+                if let Some(first) = start.trim_start().chars().next()
+                    && std::mem::take(&mut self.is_raised)
+                    && (first.is_alphanumeric() || "+-−(".contains(first))
+                {
+                    // A power would be another number without it.
+                    append_text(node, "^");
+                }
                 append_text(node, start);
             }
         }
@@ -197,10 +207,6 @@ impl TreeReader {
     fn push(&mut self, tag: &StartTag) {
         let around = &self.open[self.open.len() - 1];
         let is_hidden = tag.is_hidden() || DROPPED_ELEMENTS.contains(&tag.name.as_str());
-        if let Some(node) = around.node.as_ref().filter(|_| tag.name == "sup" && !is_hidden) {
-            // A power would be another number without it.
-            append_text(node, "^");
-        }
         let mut element = OpenElement {
             name: tag.name.clone(),
             is_block: is_block(&tag.name),
@@ -226,6 +232,7 @@ impl TreeReader {
             };
             self.elements += usize::from(is_new);
         }
+        self.is_raised |= tag.name == "sup" && element.node.is_some();
         self.open.push(element);
     }
 
@@ -343,6 +350,7 @@ impl TreeReader {
         if self.raw.take().is_some() {
             return;
         }
+        self.is_raised &= name != "sup";
         match self.untracked.checked_sub(1) {
             Some(fewer) => self.untracked = fewer,
             None => {

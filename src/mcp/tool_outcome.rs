@@ -152,9 +152,11 @@ impl OutcomeBuilder {
         self.text.push_str(line.as_ref());
     }
 
-    fn finish(mut self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
-        redact::redact_in_place(&mut self.text);
-        let whole = without_smuggled_text(&terminal_safe(self.text)).into_owned();
+    fn finish(self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
+        // First, because a key may be written with such characters.
+        let mut seen = without_smuggled_text(&self.text).into_owned();
+        redact::redact_in_place(&mut seen);
+        let whole = terminal_safe(seen);
         let mut text = match whole.trim() {
             "" if is_error => "(no reason given)".to_owned(),
             "" => "(done; the result is empty)".to_owned(),

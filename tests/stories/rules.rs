@@ -196,7 +196,6 @@ fn settings_in_the_root_of_the_repository_are_said_not_to_count_in_a_folder_belo
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(agent.turn("hi"), "end_turn");
     let named = format!(".turnwright/config.toml in {}.", real_name(agent.workspace()));
-    let notice =
-        format!("Not used, because only files of the session's own folder count: {named}");
+    let notice = format!("Not used, because only files of the session's own folder count: {named}");
     assert!(agent.thoughts().contains(&notice), "{}", agent.thoughts());
 }

@@ -81,7 +81,8 @@ fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
     archive.index_for_name(name).or_else(|| {
         archive.file_names_raw().position(|raw| {
             let other = String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase();
-            let stem = other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
+            let stem =
+                other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
             other.eq_ignore_ascii_case(name)
                 || name.strip_suffix(".xml").is_some_and(|wanted| wanted.eq_ignore_ascii_case(stem))
         })

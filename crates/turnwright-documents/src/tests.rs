@@ -418,12 +418,23 @@ fn a_formula_is_shown_if_its_result_is_not_stored() {
 fn powers_and_fractions_of_a_document_are_no_other_numbers() {
     let raised = "<w:rPr><w:vertAlign w:val=\"superscript\"/></w:rPr>";
     for (paragraph, expected) in [
-        (format!("<w:r><w:t>10</w:t></w:r><w:r>{raised}<w:t>-9</w:t></w:r><w:r><w:t> m</w:t></w:r>"), "10^-9 m"),
+        (
+            format!(
+                "<w:r><w:t>10</w:t></w:r><w:r>{raised}<w:t>-9</w:t></w:r><w:r><w:t> m</w:t></w:r>"
+            ),
+            "10^-9 m",
+        ),
         // That of the mark at the end of the paragraph.
         (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
         ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
-        ("<a:r><a:t>2</a:t></a:r><a:r><a:rPr baseline=\"30000\"/><a:t>32</a:t></a:r>".to_owned(), "2^32"),
-        ("<a:r><a:t>H</a:t></a:r><a:r><a:rPr baseline=\"-25000\"/><a:t>2</a:t></a:r>".to_owned(), "H2"),
+        (
+            "<a:r><a:t>2</a:t></a:r><a:r><a:rPr baseline=\"30000\"/><a:t>32</a:t></a:r>".to_owned(),
+            "2^32",
+        ),
+        (
+            "<a:r><a:t>H</a:t></a:r><a:r><a:rPr baseline=\"-25000\"/><a:t>2</a:t></a:r>".to_owned(),
+            "H2",
+        ),
     ] {
         let word = archive(&[("word/document.xml", &format!("<w:p>{paragraph}</w:p>"))]);
         assert_eq!(text_of(&word), format!("{expected}\n\n"), "{paragraph}");

@@ -85,8 +85,7 @@ pub(crate) async fn run_handler(
     let action = handler.action.clone();
     let project = site.project.clone();
     let variables = Arc::clone(&site.environment);
-    let looking =
-        spawn_blocking(move || (named_scripts(&action, &project), find_bash(&variables)));
+    let looking = spawn_blocking(move || (named_scripts(&action, &project), find_bash(&variables)));
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
     let (scripts, bash) =

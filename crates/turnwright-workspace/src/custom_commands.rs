@@ -97,7 +97,9 @@ fn visit(
             visit(&below, within, &format!("{prefix}{name}:"), stop, found);
         }
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
-        let Some(name) = stem.filter(|stem| *stem != "README").and_then(name_part) else { continue };
+        let Some(name) = stem.filter(|stem| *stem != "README").and_then(name_part) else {
+            continue;
+        };
         let name = format!("{prefix}{name}");
         if !kind.is_dir() && found.iter().all(|command| command.name != name) {
             found.extend(read_command(name, path, within));

@@ -102,8 +102,14 @@ impl Turn {
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
         for (field, why) in [
-            (UNREADABLE, "were not read: not text (save it as UTF-8), or a link out of the project."),
-            (CUT, "were cut: those of all files may have 32 KiB. The model is told to read the rest."),
+            (
+                UNREADABLE,
+                "were not read: not text (save it as UTF-8), or a link out of the project.",
+            ),
+            (
+                CUT,
+                "were cut: those of all files may have 32 KiB. The model is told to read the rest.",
+            ),
         ] {
             let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
             let names = files.collect::<Vec<_>>().join(", ");

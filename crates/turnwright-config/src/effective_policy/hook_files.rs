@@ -258,9 +258,8 @@ pub fn settings_above(
     project: &Path,
     home: Option<&Path>,
 ) -> Option<String> {
-    let mut above = project
-        .ancestors()
-        .take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
+    let mut above =
+        project.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
     let root = above.find(|folder| folder.join(".git").exists()).filter(|root| *root != project)?;
     let reads_claude = settings.values.hooks.get(READ) == Some(&json!(["claude"]));
     let all = [PROJECT_FILE, OWN_FILE].into_iter().chain(reads_claude.then_some(CLAUDE_FILES[0]));

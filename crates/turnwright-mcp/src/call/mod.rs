@@ -433,6 +433,7 @@ fn parse_block(value: &Value) -> ResultBlock {
 impl ResultBlock {
     /// Reads a resource in base64, whose label may be wrong: a text or a picture becomes a block of that kind. It may
     /// be large, so this must run on a blocking thread.
+    #[must_use]
     pub fn decoded(self) -> ResultBlock {
         match self {
             ResultBlock::Blob { uri, mime, data } => match blob_text(&data) {

@@ -91,10 +91,8 @@ impl Glob {
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
         // To everybody else, `/home/me/x` is an absolute path.
         let literal_parts = tail.split('/').take(2).filter(|part| !has_wildcard(part)).count();
-        let is_also_from_root = ignore_case
-            && base == GlobBase::Project
-            && text.starts_with('/')
-            && literal_parts == 2;
+        let is_also_from_root =
+            ignore_case && base == GlobBase::Project && text.starts_with('/') && literal_parts == 2;
         Ok(Glob {
             text: text.to_owned(),
             base,

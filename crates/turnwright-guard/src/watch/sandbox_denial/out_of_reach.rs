@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_program_with_a_sandbox_of_its_own_is_said_to_need_none() {
-        let output = "sandbox-exec: sandbox_apply: Operation not permitted\nerror: 'a': Invalid manifest\n";
+        let output =
+            "sandbox-exec: sandbox_apply: Operation not permitted\nerror: 'a': Invalid manifest\n";
         let limit = nested_sandbox(output).unwrap();
         assert!(limit.for_model.contains("--disable-sandbox"), "{limit:?}");
         assert!(!limit.for_model.contains("escalate"), "{limit:?}");

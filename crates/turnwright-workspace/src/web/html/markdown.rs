@@ -140,7 +140,8 @@ fn cells(handlers: &dyn Handlers, row: &Rc<Node>) -> Vec<Cell> {
         let content = handlers.handle(child).map(|cell| cell.content).unwrap_or_default();
         if matches!(tag_name(child), "td" | "th") || !content.trim().is_empty() {
             let spans = only_attribute(child).unwrap_or_default();
-            let mut counts = spans.split(' ').map(|count| count.parse::<usize>().unwrap_or(1).max(1));
+            let mut counts =
+                spans.split(' ').map(|count| count.parse::<usize>().unwrap_or(1).max(1));
             let columns = counts.next().unwrap_or(1);
             cells.push((content.trim().to_owned(), columns, counts.next().unwrap_or(1)));
         }

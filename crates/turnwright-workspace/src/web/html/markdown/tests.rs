@@ -72,7 +72,10 @@ fn elements_become_marks() {
         ),
         ("<pre>a<div>b</div>c<br>d</pre>", "```\na\nb\nc\nd\n```"),
         ("2<sup>32</sup>-1, <code>n<sup>2</sup></code><sup hidden>no</sup>", "2^32-1, `n^2`"),
-        ("x<sup><i>n</i></sup> a<sup><a href=#r>[1]</a></sup> b<sup>™</sup><sup></sup>c", "x*^n* a\\[1\\] b™c"),
+        (
+            "x<sup><i>n</i></sup> a<sup><a href=#r>[1]</a></sup> b<sup>™</sup><sup></sup>c",
+            "x*^n* a\\[1\\] b™c",
+        ),
         ("a<svg/>b<svg>no</svg><code></code><h3></h3>", "ab"),
         ("1. a &lt;b> *c* d_e # [f] \\", "1\\. a \\<b> \\*c\\* d\\_e # \\[f\\] \\\\"),
         ("<p># a<p>- b<p>> c<p>-d<p>#e<p>1 < 2", "\\# a\n\n\\- b\n\n\\> c\n\n-d\n\n#e\n\n1 < 2"),

@@ -5,9 +5,12 @@
 use std::fs;
 use std::io;
 
-use crate::agent::{Agent, pause, speak_version};
+use crate::agent::{Agent, pause, speak_version, workspace};
 use crate::model::Model;
 use crate::servers::{open, servers};
+
+/// Settings such as most users have.
+const SETTINGS: &str = "mode = 'ask'\n[permissions]\nallow = ['exec(npm test *)']\ndeny = ['read(.env)']\n";
 
 /// A session that is opened and not used. The pause is long enough for what runs in the background.
 pub(crate) fn start() -> io::Result<()> {
@@ -27,7 +30,11 @@ fn in_both_versions(walk: fn() -> io::Result<()>) -> io::Result<()> {
 
 fn start_once() -> io::Result<()> {
     let model = Model::start()?;
-    let mut agent = Agent::start(&model)?;
+    let folder = workspace()?;
+    fs::create_dir(folder.path().join("config"))?;
+    fs::write(folder.path().join("config/config.toml"), SETTINGS)?;
+    let mut agent = Agent::spawn(&model, folder)?;
+    agent.initialize()?;
     agent.new_session()?;
     // A profiler slows the program down.
     pause(10_000);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
-use turnwright_workspace::files::{read_picture, usual_base64};
+use turnwright_workspace::files::{blob_text, read_picture, usual_base64};
 
 /// The variable with the name of the WSL distribution in which this program runs.
 #[cfg(target_os = "linux")]
@@ -113,13 +113,21 @@ const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 const DOCUMENT: &str =
     "[a document, not shown; if it is a file on the disk, read_file reads its text]";
 
-/// Adds an attached binary file: a picture as such, anything else by a description.
+/// The most bytes of base64 that are searched for a text. A handler must not take long.
+const MAX_TEXT_BLOB_BYTES: usize = 1024 * 1024;
+
+/// Adds an attached file in base64: a text or picture as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
     let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
         return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
+    }
+    if size <= MAX_TEXT_BLOB_BYTES
+        && let Some(text) = blob_text(&data)
+    {
+        return parts.push(PromptPart::Resource { uri, text });
     }
     if let Ok(picture) = read_picture(data) {
         parts.push(PromptPart::Resource { uri, text: ATTACHED_PICTURE.to_owned() });

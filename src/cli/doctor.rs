@@ -63,7 +63,8 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
         Ok(bundle) => bundle,
         Err(error) => return not_written(args, &mut report, &error),
     };
-    let status = examine(args, config, client, &mut report);
+    let examined = examine(args, config, client, &mut report);
+    let status = examined.unwrap_or_else(|why| report.unusable(&why));
     let Some(bundle) = bundle else { return status };
     match bundle.write(&report) {
         Ok(()) => {
@@ -79,16 +80,17 @@ fn not_written(args: &DoctorCliArgs, report: &mut DoctorReport, error: &io::Erro
     report.unusable(&format!("The report cannot be written to {path}: {}", io_error_text(error)))
 }
 
+/// Makes the checks that the arguments ask for. The error says which settings cannot be used.
 fn examine(
     args: &DoctorCliArgs,
     config: Config,
     client: Option<Value>,
     report: &mut DoctorReport,
-) -> ExitCode {
+) -> Result<ExitCode, String> {
     if args.sandbox {
         let holds = report.sandbox(&config, args.without_sandbox);
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        return report.end(None, status);
+        return Ok(report.end(None, status));
     }
     report.add_facts(&config, client);
     report.audit_log(&config);
@@ -102,25 +104,21 @@ fn examine(
         report.sandbox_holds = report.sandbox(&config, false) != Some(false);
         report.print_line("");
     }
-    let endpoint = match provider {
-        Ok(Provider::Endpoint(endpoint)) => *endpoint,
-        Ok(Provider::Offline) => return check_offline_model(report, config),
-        Ok(Provider::Unconfigured) => {
-            return report.unusable(&format!(
-                "{}. To try the agent without a model, add --model offline",
-                config.snapshot().missing_model()
+    let endpoint = match provider.map_err(|error| error.to_string())? {
+        Provider::Endpoint(endpoint) => *endpoint,
+        Provider::Offline => return Ok(check_offline_model(report, config)),
+        Provider::Unconfigured => {
+            let missing = config.snapshot().missing_model();
+            return Err(format!(
+                "{missing}. To try the agent without a model, add --model offline"
             ));
         }
-        Err(error) => return report.unusable(&error.to_string()),
     };
     let profiles = ModelProfiles::new(&config.paths);
     if args.forget {
-        return report.forget(&profiles, &endpoint);
+        return Ok(report.forget(&profiles, &endpoint));
     }
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return report.unusable(&error.to_string()),
-    };
+    let runtime = runtime().map_err(|error| error.to_string())?;
     let status = runtime.block_on(check_model(report, config, &endpoint, &profiles));
     // A blocking call that hangs must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
@@ -132,16 +130,13 @@ async fn check_model(
     config: Config,
     endpoint: &EndpointSettings,
     profiles: &ModelProfiles,
-) -> ExitCode {
+) -> Result<ExitCode, String> {
     let allowed = ProbeOptions {
         images: endpoint.quirks.get("images") != Some(&Value::Bool(false)),
         list_models: config.snapshot().list_models(),
     };
     let host = SessionHost::new(config, CancellationToken::new());
-    let model = match host.model(&host.config().snapshot()) {
-        Ok(model) => model,
-        Err(error) => return report.unusable(&error.to_string()),
-    };
+    let model = host.model(&host.config().snapshot()).map_err(|error| error.to_string())?;
     let has_key = endpoint.key.is_some() || !endpoint.headers.is_empty();
     report_servers(report, &host).await;
     probe::run(model.as_ref(), allowed, &mut |check| report.check(check, has_key)).await;
@@ -153,7 +148,7 @@ async fn check_model(
     let learned = model.profile();
     let name = endpoint.model.as_deref().unwrap_or_default();
     let stored = store_profile(profiles, &endpoint.base_url, name, &learned);
-    report.conclude(stored, &learned)
+    Ok(report.conclude(stored, &learned))
 }
 
 /// Stores what was learned. Returns the path of the profile, or `None` if there is nothing to store.

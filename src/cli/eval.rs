@@ -2,7 +2,6 @@
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -19,10 +18,10 @@ use turnwright_eval::schedule::{RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
 use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
-use turnwright_eval::{EvalError, harbor, report, schedule, table};
+use turnwright_eval::{EvalError, EvalResult, harbor, report, schedule, table};
 use turnwright_store::Store;
 use turnwright_terminal::sessions::{current_folder, find_session};
-use turnwright_terminal::{UNUSABLE, block_on};
+use turnwright_terminal::{UNUSABLE, block_on_with_stop};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
@@ -92,7 +91,7 @@ pub(super) struct ChosenTasks {
 }
 
 impl ChosenTasks {
-    fn read(&self) -> Result<Vec<Task>, EvalError> {
+    fn read(&self) -> EvalResult<Vec<Task>> {
         read_tasks(&std::path::absolute(&self.tasks)?, &self.names)
     }
 }
@@ -146,7 +145,7 @@ pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
     exit_code("eval", ended, UNUSABLE)
 }
 
-fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
+fn perform(command: EvalCommand, config: &Config) -> EvalResult<ExitCode> {
     match command {
         EvalCommand::Show(args) => show(&args),
         EvalCommand::New { name, session, commit, check, tasks } => {
@@ -165,7 +164,7 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError>
     }
 }
 
-fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
+fn print(lines: &[String]) -> EvalResult<ExitCode> {
     for line in lines {
         write_stdout(&format!("{line}\n"))?;
     }
@@ -176,35 +175,27 @@ fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
 fn wait_for(
     config: &Config,
     changes: Vec<String>,
-    work: impl AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
-) -> Result<ExitCode, EvalError> {
-    let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
+    work: impl AsyncFnOnce(Workplace) -> EvalResult<ExitCode>,
+) -> EvalResult<ExitCode> {
+    let project = current_folder().map_err(|error| EvalError::Unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let workplace = Workplace::new(config, project, changes, stop.clone())?;
-    let ended = block_on(async {
-        let mut working = pin!(work(workplace));
-        tokio::select! {
-            ended = &mut working => return ended,
-            () = turnwright_rpc::stop_signal() => stop.cancel(),
-        }
-        working.await
-    })?;
-    match ended {
+    match block_on_with_stop(&stop, work(workplace))? {
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
         ended => ended,
     }
 }
 
-fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {
+fn session_source(name: &str, config: &Config) -> EvalResult<TaskSource> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
-        return Err(EvalError::unusable("there are no stored sessions"));
+        return Err(EvalError::Unusable("there are no stored sessions".to_owned()));
     }
-    let id = find_session(&store, name).map_err(|error| EvalError::unusable(error.to_string()))?;
+    let id = find_session(&store, name).map_err(|error| EvalError::Unusable(error.to_string()))?;
     Ok(TaskSource::Session(store, id))
 }
 
-fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
+fn start_run(args: EvalRunCliArgs, config: &Config) -> EvalResult<ExitCode> {
     let tasks = args.chosen.read()?;
     let out = match args.out {
         Some(out) => out,
@@ -239,14 +230,14 @@ fn show_progress(text: &str) {
     writeln!(stderr(), "{}", escape_hidden_line(text)).ok();
 }
 
-fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
+fn show(args: &ShowCliArgs) -> EvalResult<ExitCode> {
     let lines = read_lines(&args.results)?;
     let summary = match &args.other {
         None => Summary::of(&lines),
         Some(other) => Summary::of_both(&lines, &read_lines(other)?),
     };
     if args.other.is_some() && summary.comparisons.is_empty() {
-        return Err(EvalError::unusable("no model has trials in both of them"));
+        return Err(EvalError::Unusable("no model has trials in both of them".to_owned()));
     }
     let shown = if let Some(file) = &args.html {
         private_file::write(file, report::page(&summary).as_bytes())?;

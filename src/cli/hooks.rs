@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{CliError, exit_code, write_stdout};
+use super::{CliError, CliResult, exit_code, write_stdout};
 use crate::tools::{hook_sandbox, hook_site};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::{
@@ -23,7 +23,6 @@ use turnwright_terminal::block_on;
 use turnwright_terminal::doctor::DoctorReport;
 use turnwright_terminal::sessions::project_roots;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -64,7 +63,7 @@ struct FolderHooks {
 }
 
 impl FolderHooks {
-    fn find(config: &Config) -> Result<FolderHooks, CliError> {
+    fn find(config: &Config) -> CliResult<FolderHooks> {
         let roots = project_roots(Path::new("."))?;
         let trust = TrustStore::new(&config.paths.state);
         let policy = resolve_policy(&config.snapshot(), &trust, &roots);
@@ -100,7 +99,7 @@ pub(super) fn run(action: HooksCommand, config: &Config) -> ExitCode {
     exit_code("hooks", result, FAILED)
 }
 
-fn list(found: &FolderHooks) -> Result<ExitCode, CliError> {
+fn list(found: &FolderHooks) -> CliResult<ExitCode> {
     let mut lines = found.lines();
     lines.extend(found.untrusted().iter().map(|name| {
         format!("! {name}: not trusted, so its hooks do not run. Run `turnwright trust`")
@@ -113,13 +112,13 @@ fn list(found: &FolderHooks) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_lines(lines: &[String]) -> Result<(), CliError> {
+fn write_lines(lines: &[String]) -> CliResult<()> {
     let visible: Vec<_> = lines.iter().map(|line| escape_hidden_line(line)).collect();
     Ok(write_stdout(&format!("{}\n", visible.join("\n")))?)
 }
 
 /// The occasion that is tried.
-fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> {
+fn occasion(event: &str, tool: &str, input: &str) -> CliResult<Occasion> {
     let Some(event) = HookEvent::parse(event) else {
         let names = HookEvent::ALL.map(HookEvent::name).join(", ");
         return Err(CliError::Other(format!("there is no event {event}; there are {names}")));
@@ -141,7 +140,7 @@ fn occasion(event: &str, tool: &str, input: &str) -> Result<Occasion, CliError> 
     Ok(Occasion { event, subjects: names, fields })
 }
 
-fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<ExitCode, CliError> {
+fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> CliResult<ExitCode> {
     let FolderHooks { roots, policy } = found;
     let confinement = command_confinement(config, &policy, roots.real_cwd());
     let handlers = HookSet::new(policy.hooks).choose(occasion);
@@ -150,9 +149,7 @@ fn try_out(found: FolderHooks, config: &Config, occasion: &Occasion) -> Result<E
         return Ok(ExitCode::from(FAILED));
     }
     let settings = config.snapshot();
-    let keys = settings.secrets();
-    let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
-    let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+    let environment = settings.command_environment();
     let mut site = hook_site(&roots, &environment, &settings.values.hooks, TEST);
     let cancel = CancellationToken::new();
     let run = |site: &HookSite| block_on(run_handlers(&handlers, occasion, site, &cancel));

@@ -32,7 +32,7 @@ use crate::log;
 use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::Stdio;
-use turnwright_terminal::{CliError, exit_code, prompt, report, write_stdout};
+use turnwright_terminal::{CliError, CliResult, exit_code, prompt, report, write_stdout};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_undo::UndoRequest;

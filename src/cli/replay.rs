@@ -28,31 +28,30 @@ model is not configured.";
 const FOLDER_PREFIX: &str = "turnwright-replay-";
 
 pub(super) fn run(file: &Path, config: Config) -> ExitCode {
-    let (head, events) = match load_recording(file) {
-        Ok(recording) => recording,
-        Err(why) => return report_unplayable(file, &why),
-    };
-    super::deny_memory_inspection();
-    let (text, exit_code) = if config.flags.model.is_some() {
-        match ask_model(config, &head, &events) {
-            Ok((report, None)) => (report, ExitCode::SUCCESS),
-            Ok((report, Some(why))) => {
-                writeln!(stderr(), "turnwright replay: {why}").ok();
-                (report, ExitCode::from(2))
-            }
-            Err(error) => return report_unplayable(file, &error.into()),
+    match run_recording(file, config) {
+        Ok((text, exit_code)) if write_stdout(&text).is_ok() => exit_code,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            let file = file.display();
+            let text = format!("turnwright replay: {file} cannot be played back. {why}.\n");
+            stderr().write_all(text.as_bytes()).ok();
+            ExitCode::from(2)
         }
-    } else {
-        match play(&head, &events) {
-            Ok((report, true)) => (report, ExitCode::SUCCESS),
-            Ok((report, false)) => (report, ExitCode::FAILURE),
-            Err(error) => return report_unplayable(file, &error.into()),
-        }
-    };
-    match write_stdout(&text) {
-        Ok(()) => exit_code,
-        Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Runs a recording. Returns what is printed, and the exit status.
+fn run_recording(file: &Path, config: Config) -> Result<(String, ExitCode), RecordingError> {
+    let (head, events) = load_recording(file)?;
+    super::deny_memory_inspection();
+    if config.flags.model.is_none() {
+        let (report, is_same) = play(&head, &events)?;
+        return Ok((report, if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE }));
+    }
+    let (report, failure) = ask_model(config, &head, &events)?;
+    let Some(why) = failure else { return Ok((report, ExitCode::SUCCESS)) };
+    writeln!(stderr(), "turnwright replay: {why}").ok();
+    Ok((report, ExitCode::from(2)))
 }
 
 /// Plays a recording back. Returns what is printed, and whether nothing differs.
@@ -90,10 +89,4 @@ fn start_agent(config: Config, recording: Recording) -> io::Result<AgentThread> 
     AgentThread::start(move |stdio, stop| {
         acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
     })
-}
-
-fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {
-    let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
-    stderr().write_all(text.as_bytes()).ok();
-    ExitCode::from(2)
 }

@@ -8,8 +8,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
-use super::CliError;
 use super::mcp::parse_mode;
+use super::{CliError, CliResult};
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
@@ -98,7 +98,7 @@ fn unstarted(error: &CliError) -> String {
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": "prompt", "error": body }))
 }
 
-fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
+fn start(args: RunCliArgs, mut config: Config) -> CliResult<ExitCode> {
     let goal = args.goal.map(|goal| goal_prompt(&goal, args.goal_check.as_deref()));
     let options = RunOptions {
         prompt: args.prompt.or(goal),
@@ -130,11 +130,7 @@ fn goal_prompt(goal: &str, check: Option<&str>) -> String {
 ///
 /// # Errors
 /// If there is none.
-fn session_plan(
-    config: &Config,
-    name: Option<&str>,
-    mode: Option<Mode>,
-) -> Result<SessionPlan, CliError> {
+fn session_plan(config: &Config, name: Option<&str>, mode: Option<Mode>) -> CliResult<SessionPlan> {
     let here = current_folder()?;
     if here.to_str().is_none() {
         return Err(NOT_UTF_8.into());

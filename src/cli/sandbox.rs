@@ -141,8 +141,9 @@ fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "system calls that have no safe form here")]
 mod system {
-    use std::ffi::{CString, c_char, c_int, c_long};
+    use std::ffi::CString;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
@@ -150,27 +151,14 @@ mod system {
 
     use rustix::process::{Pid, Uid};
 
-    const AF_NETLINK: c_int = 16;
-    const SOCK_RAW: c_int = 3;
-    const NETLINK_KOBJECT_UEVENT: c_int = 15;
-    const CLONE_NEWUSER: c_int = 0x1000_0000;
-
-    #[expect(unsafe_code, reason = "system calls that no dependency exposes")]
-    mod calls {
-        use super::{c_char, c_int, c_long};
-        unsafe extern "C" {
-            pub(super) safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
-            pub(super) safe fn unshare(flags: c_int) -> c_int;
-            pub(super) fn truncate(path: *const c_char, length: c_long) -> c_int;
-        }
-    }
-
     pub(super) fn netlink() -> bool {
-        calls::socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
+        // SAFETY: the call takes only numbers.
+        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT) >= 0 }
     }
 
     pub(super) fn create_user_namespace() -> bool {
-        calls::unshare(CLONE_NEWUSER) == 0
+        // SAFETY: the call takes only a number.
+        unsafe { libc::unshare(libc::CLONE_NEWUSER) == 0 }
     }
 
     pub(super) fn set_priority(pid: i32) -> bool {
@@ -186,11 +174,10 @@ mod system {
         matches!(result, Ok(()) | Err(rustix::io::Errno::SRCH))
     }
 
-    #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
     pub(super) fn truncate(path: &Path) -> bool {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
         // SAFETY: the path ends with a zero byte and lives as long as the call.
-        unsafe { calls::truncate(path.as_ptr(), 0) == 0 }
+        unsafe { libc::truncate(path.as_ptr(), 0) == 0 }
     }
 
     pub(super) fn connect_abstract(name: &str) -> bool {

@@ -11,11 +11,11 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::CliError;
+use super::{CliError, CliResult};
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
-use turnwright_terminal::block_on;
+use turnwright_terminal::block_on_with_stop;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::{self, Secret};
@@ -82,14 +82,13 @@ pub(super) fn serve(args: ServeCliArgs, config: Config) -> ExitCode {
     super::report("serve", run_server(args, config))
 }
 
-fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
+fn run_server(args: ServeCliArgs, config: Config) -> CliResult<()> {
     super::deny_memory_inspection();
     super::return_large_buffers();
     let given = given_token(&config, args.token_file.as_deref())?;
     let token = given.clone().unwrap_or_else(|| Secret::from(new_token()));
     if token.expose().len() < MIN_TOKEN_LENGTH {
-        let why = format!("the token is shorter than {MIN_TOKEN_LENGTH} characters");
-        return Err(CliError::Other(why));
+        return Err(format!("the token is shorter than {MIN_TOKEN_LENGTH} characters").into());
     }
     redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let key = args.tls_key.map(|key| secret::register_secret_file(&key));
@@ -120,7 +119,7 @@ pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> 
     super::report("connect", run_bridge(url, token_file, config))
 }
 
-fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(), CliError> {
+fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> CliResult<()> {
     let Some(token) = given_token(config, token_file)? else {
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));
@@ -128,22 +127,12 @@ fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(
     redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
-    let bridging = async {
-        let connection = bridge(url, token.expose(), stdio, stop.clone());
-        tokio::pin!(connection);
-        tokio::select! {
-            ended = &mut connection => ended,
-            () = turnwright_rpc::stop_signal() => {
-                stop.cancel();
-                connection.await
-            }
-        }
-    };
-    block_on(bridging)?.map_err(|error| CliError::Other(error.to_string()))
+    let bridging = bridge(url, token.expose(), stdio, stop.clone());
+    block_on_with_stop(&stop, bridging)?.map_err(|error| CliError::Other(error.to_string()))
 }
 
 /// The token of the file, else that of the environment.
-fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
+fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
     let file = secret::register_secret_file(file);
     let text = std::fs::read_to_string(&file).map_err(|error| {

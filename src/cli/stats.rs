@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 
-use super::{CliError, report, write_stdout};
+use super::{CliResult, report, write_stdout};
 use turnwright_config::Config;
 use turnwright_eval::counts;
 use turnwright_store::Store;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &StatsCliArgs, config: &Config) -> ExitCode {
     report("stats", show(args, config))
 }
 
-fn show(args: &StatsCliArgs, config: &Config) -> Result<(), CliError> {
+fn show(args: &StatsCliArgs, config: &Config) -> CliResult<()> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
         return Ok(write_stdout("No stored sessions.\n")?);

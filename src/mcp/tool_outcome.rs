@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::tools::ToolOutcome;
 use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text};
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
+use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::Media;
 use turnwright_types::redact;
 use turnwright_types::text::{self, format_bytes};
@@ -49,14 +50,14 @@ pub(super) fn outcome(
     output_schema: Option<&SchemaValidator>,
     file: &Path,
 ) -> ToolOutcome {
-    let ToolResult { mut blocks, structured, is_error } = result;
+    let ToolResult { blocks, structured, is_error } = result;
+    let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
+    let blocks: Vec<_> = blocks.into_iter().take(MAX_BLOCKS).map(ResultBlock::decoded).collect();
     let raw = raw(&blocks, structured.as_ref(), is_error);
     let violation = output_schema
         .filter(|_| !is_error)
         .zip(structured.as_ref())
         .and_then(|(validator, value)| validator.first_error(value));
-    let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
-    blocks.truncate(MAX_BLOCKS);
     let mut builder = OutcomeBuilder::default();
     let structured = structured.filter(|value| !is_told_in(value, &blocks));
     for block in blocks {
@@ -151,9 +152,11 @@ impl OutcomeBuilder {
         self.text.push_str(line.as_ref());
     }
 
-    fn finish(mut self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
-        redact::redact_in_place(&mut self.text);
-        let whole = terminal_safe(self.text);
+    fn finish(self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
+        // First, because a key may be written with such characters.
+        let mut seen = without_smuggled_text(&self.text).into_owned();
+        redact::redact_in_place(&mut seen);
+        let whole = terminal_safe(seen);
         let mut text = match whole.trim() {
             "" if is_error => "(no reason given)".to_owned(),
             "" => "(done; the result is empty)".to_owned(),
@@ -274,6 +277,25 @@ fn mime_prefix(mime: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_people_do_not_see_is_left_out_of_a_result() {
+        let blocks = vec![ResultBlock::Text("Done\u{e0041}\u{fe01}. ❤\u{fe0f}".to_owned())];
+        let result = ToolResult { blocks, structured: None, is_error: false };
+        assert_eq!(outcome(result, None, Path::new("unused")).text.trim_end(), "Done. ❤\u{fe0f}");
+    }
+
+    #[test]
+    fn a_text_in_base64_is_part_of_the_result() {
+        let [uri, mime, data] = ["x://y", "", "cG9ydCA9IDgwODAK"].map(str::to_owned);
+        let result = ToolResult {
+            blocks: vec![ResultBlock::Blob { uri, mime, data }],
+            ..ToolResult::default()
+        };
+        let outcome = outcome(result, None, Path::new("unused"));
+        assert_eq!(outcome.text.trim_end(), "[resource x://y]\nport = 8080");
+        assert_eq!(outcome.raw["content"][0]["text"], "port = 8080\n");
+    }
 
     #[test]
     fn structured_content_is_appended_unless_a_text_says_the_same() {

@@ -70,9 +70,7 @@ impl SessionHost {
         recording: Recording,
         stop: CancellationToken,
     ) -> SessionHost {
-        let keys = config.snapshot().secrets();
-        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
-        let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        let environment = config.snapshot().command_environment();
         turnwright_workspace::exec::launcher_program();
         let tracker = TaskTracker::new();
         let mut process = ProcessShared::new(user_folders(&config.paths));

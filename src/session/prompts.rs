@@ -98,12 +98,18 @@ impl SessionActor {
         if let Some(skills) = self.commands.invoked(&prompt) {
             return self.custom_command(Some(skills), prompt, "", cancel);
         }
+        let parsed = custom::parse(&typed);
+        let known = parsed.and_then(|(name, _)| self.commands.find(name));
         if let Some((command, words)) = commands::find(&typed) {
+            if let (Some((name, _)), Some(_)) = (parsed, known) {
+                self.conversation.notify_once(format!(
+                    "`/{name}` is a built-in command. To run the command or skill of that name in your \
+                     files, give it another name."
+                ));
+            }
             let arguments = words.to_owned();
             return command.start(self, CommandCall { prompt, typed, arguments, cancel });
         }
-        let parsed = custom::parse(&typed);
-        let known = parsed.and_then(|(name, _)| self.commands.find(name));
         if known.is_none()
             && let Some(asked) = self.find_server_prompt(&typed)
         {

@@ -25,6 +25,7 @@ use turnwright_types::message::{TokenUsage, ToolSpec};
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::helper_types::HelperType;
+use turnwright_workspace::skills::slug;
 
 /// The name of the tool.
 pub(crate) const AGENT_TOOL: &str = "agent";
@@ -236,7 +237,7 @@ impl HelperSet {
         self.catalogue.clone()
     }
 
-    /// The type with this name.
+    /// The type with this name, which may have capitals and blanks, or be that of the general one in other agents.
     ///
     /// # Errors
     /// The known names, if it is none of them.
@@ -244,8 +245,12 @@ impl HelperSet {
         let built_in =
             [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
         let mut types = self.types.iter().chain(&built_in);
-        if let Some(found) = types.clone().find(|kind| kind.name == name) {
-            return Ok(found.clone());
+        let wanted = slug(name).unwrap_or_default();
+        let general = (wanted == "general-purpose").then_some(DEFAULT_TYPE);
+        for sought in [wanted.as_str()].into_iter().chain(general) {
+            if let Some(found) = types.clone().find(|kind| kind.name == sought) {
+                return Ok(found.clone());
+            }
         }
         let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
         Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
@@ -417,6 +422,7 @@ fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperTyp
         name: name.to_owned(),
         description: String::new(),
         tools: tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        denied_tools: Vec::new(),
         model: None,
         instructions: instructions.to_owned(),
     }
@@ -433,6 +439,13 @@ mod tests {
         let set = HelperSet::new(vec![own("explore"), own("reviewer")]);
         assert_eq!(set.find_type("explore").unwrap().description, "mine");
         assert_eq!(set.find_type("general").unwrap().description, "");
+        for (written, name) in
+            [("Explore", "explore"), ("Reviewer", "reviewer"), ("general-purpose", "general")]
+        {
+            assert_eq!(set.find_type(written).unwrap().name, name, "{written}");
+        }
+        let both = HelperSet::new(vec![own("general"), own("general-purpose")]);
+        assert_eq!(both.find_type("general-purpose").unwrap().name, "general-purpose");
         assert_eq!(set.find_type("x").unwrap_err(), "explore, reviewer, explore, general");
         let tools = HelperSet::default().find_type("explore").unwrap().tools.unwrap();
         assert!(tools.iter().all(|tool| EXPLORE_TOOLS.contains(&tool.as_str())));

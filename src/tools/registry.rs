@@ -52,6 +52,8 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
         "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
          runinterminal",
     ),
+    // Who may run commands may read their output.
+    ("exec_output", "exec bash shell"),
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),
@@ -101,6 +103,8 @@ const SMALL_MODEL_BILLIONS: f64 = 9.0;
 const WEB_SEARCH: &str = "web_search";
 /// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
+/// The tools by which a helper must not edit, either, if it is denied those that other agents have for it.
+const OTHER_EDITS: [&str; 4] = ["apply_patch", "delete_path", "move_path", "rename_symbol"];
 
 /// The facts that decide which tools are advertised to the model, and in which words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,8 +160,8 @@ impl Toolbox {
 
     /// The tools of a helper of this session: the named ones, or all, without the tools that only the
     /// session itself can use. Only MCP tools that are available now are among them.
-    pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
-        let allowed = AllowedTools::of_helper(names, self.remote.allowed().cloned());
+    pub(crate) fn for_helper(&self, names: Option<&[String]>, denied: &[String]) -> Toolbox {
+        let allowed = AllowedTools::of_helper(names, denied, self.remote.allowed().cloned());
         let helper = Toolbox::new(Arc::clone(&self.built_in));
         helper.remote.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
@@ -448,6 +452,8 @@ pub(crate) struct AllowedTools {
     names: Option<Vec<String>>,
     /// Built-in tools that are not among them.
     excluded: &'static [&'static str],
+    /// Further tools that are not among them.
+    denied: Option<Box<AllowedTools>>,
     /// A further restriction, of the session that a helper belongs to.
     outer: Option<Arc<AllowedTools>>,
 }
@@ -455,22 +461,31 @@ pub(crate) struct AllowedTools {
 impl AllowedTools {
     /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
     /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
-    /// agents, and nothing is approved here.
+    /// agents, and nothing is approved here. A helper is told of its patterns.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
         let names = Some(bare.map(|name| name.trim().to_owned()).collect());
-        AllowedTools { names, excluded: &[], outer: None }
+        AllowedTools { names, excluded: &[], denied: None, outer: None }
     }
 
-    /// The tools of a helper: the named ones, or all, limited to those of its session.
-    fn of_helper(names: Option<&[String]>, outer: Option<Arc<AllowedTools>>) -> AllowedTools {
+    /// The tools of a helper: the named ones, or all, without those that it is denied, limited to those of its session.
+    fn of_helper(
+        names: Option<&[String]>,
+        denied: &[String],
+        outer: Option<Arc<AllowedTools>>,
+    ) -> AllowedTools {
         let names = names.and_then(|names| AllowedTools::new(names).names);
-        AllowedTools { names, excluded: NOT_FOR_HELPERS, outer }
+        let mut denied = AllowedTools::new(denied);
+        if denied.contains("edit_file", &["edit"]) || denied.contains("write_file", &["write"]) {
+            denied.names.get_or_insert_default().extend(OTHER_EDITS.map(str::to_owned));
+        }
+        AllowedTools { names, excluded: NOT_FOR_HELPERS, denied: Some(denied.into()), outer }
     }
 
     /// Returns true if the built-in tool with this name, or with one of these names of other agents, is allowed.
     fn contains(&self, name: &str, foreign: &[&str]) -> bool {
         if self.excluded.contains(&name)
+            || self.denied.as_ref().is_some_and(|denied| denied.contains(name, foreign))
             || self.outer.as_ref().is_some_and(|outer| !outer.contains(name, foreign))
         {
             return false;
@@ -486,7 +501,9 @@ impl AllowedTools {
     /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
     /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
     fn contains_remote(&self, name: &str) -> bool {
-        if self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name)) {
+        if self.denied.as_ref().is_some_and(|denied| denied.contains_remote(name))
+            || self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name))
+        {
             return false;
         }
         self.names.as_ref().is_none_or(|names| {
@@ -499,11 +516,11 @@ impl AllowedTools {
     }
 }
 
-/// Returns true if `allowed` is the name of this MCP tool or of its server.
+/// Returns true if `allowed` is the name of this MCP tool or of its server, or `mcp__*`.
 fn allows_remote(allowed: &str, name: &str) -> bool {
     let server = allowed.strip_suffix("__*").unwrap_or(allowed);
     let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
-    allowed == name || tool.is_some_and(|tool| tool.starts_with("__"))
+    ["mcp__*", name].contains(&allowed) || tool.is_some_and(|tool| tool.starts_with("__"))
 }
 
 /// An immutable list of tools with an index by name.
@@ -608,6 +625,7 @@ mod tests {
             ("mcp__files__read", [true, false, false]),
             ("mcp__file", [false; 3]),
             ("mcp__", [false; 3]),
+            ("mcp__*", [true; 3]),
             ("mcp", [false; 3]),
             ("__*", [false; 3]),
             ("*", [true; 3]),
@@ -624,9 +642,9 @@ mod tests {
     fn a_helper_has_at_most_the_tools_of_its_session() {
         let session = Arc::new(AllowedTools::new(&["Read", "Bash", "agent"].map(str::to_owned)));
         let names = ["Read", "Edit", "agent"].map(str::to_owned);
-        let open = AllowedTools::of_helper(None, None);
-        let limited = AllowedTools::of_helper(None, Some(Arc::clone(&session)));
-        let named = AllowedTools::of_helper(Some(&names), Some(session));
+        let open = AllowedTools::of_helper(None, &[], None);
+        let limited = AllowedTools::of_helper(None, &[], Some(Arc::clone(&session)));
+        let named = AllowedTools::of_helper(Some(&names), &[], Some(session));
         for (name, foreign, expected) in [
             ("read_file", &["read"][..], [true, true, true]),
             ("exec", &["bash"], [true, true, false]),
@@ -640,5 +658,28 @@ mod tests {
         for (helper, expected) in [(&open, true), (&limited, false), (&named, false)] {
             assert_eq!(helper.contains_remote("mcp__a__b"), expected);
         }
+    }
+
+    #[test]
+    fn a_helper_has_no_tool_that_its_file_denies() {
+        let denied = ["Edit", "Bash(git push *)", "mcp__files"].map(str::to_owned);
+        let helper = AllowedTools::of_helper(None, &denied, None);
+        for (name, foreign, expected) in [
+            ("edit_file", &["edit"][..], false),
+            ("apply_patch", &[], false),
+            ("move_path", &[], false),
+            ("exec", &["bash"], false),
+            ("write_file", &["write"], true),
+            ("read_file", &["read"], true),
+            ("ask_user", &[], false),
+        ] {
+            assert_eq!(helper.contains(name, foreign), expected, "{name}");
+        }
+        assert!(!helper.contains_remote("mcp__files__list"));
+        assert!(helper.contains_remote("mcp__other__list"));
+        let names = ["Read", "Bash"].map(str::to_owned);
+        let helper = AllowedTools::of_helper(Some(&names), &["bash".to_owned()], None);
+        assert!(helper.contains("read_file", &["read"]) && !helper.contains("exec", &["bash"]));
+        assert!(!AllowedTools::of_helper(None, &["*".to_owned()], None).contains("grep", &[]));
     }
 }

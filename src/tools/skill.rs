@@ -66,19 +66,19 @@ impl Tool for LoadSkill {
             )
             .into());
         }
-        if known.is_loaded(&name) {
-            let with = match self.args.trim() {
-                "" => String::new(),
-                words => format!(" Arguments now: {words}"),
-            };
-            let text = format!("{name} is loaded already: its text stands above.{with}");
-            return Ok(loaded_outcome(text));
-        }
         let folder = skill.folder.clone();
-        let loading = spawn_blocking(move || skill.load(&self.args));
+        let args = self.args.trim().to_owned();
+        let loading = spawn_blocking(move || Some((skill.load(&self.args)?, skill.load("")?)));
         match loading.await {
-            Ok(Some(text)) => {
-                known.mark_loaded(&name);
+            Ok(Some((_, plain))) if !known.mark_loaded(&name, &plain) => {
+                let with = match args.as_str() {
+                    "" => String::new(),
+                    words => format!(" Arguments now: {words}"),
+                };
+                let text = format!("{name} is loaded already: its text stands above.{with}");
+                Ok(loaded_outcome(text))
+            }
+            Ok(Some((text, _))) => {
                 // The skill's text refers to the files in its folder.
                 ctx.env.files.roots().allow_read(folder);
                 Ok(loaded_outcome(text))

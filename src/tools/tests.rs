@@ -193,6 +193,15 @@ fn specs_are_deterministic() {
 }
 
 #[test]
+fn a_helper_that_may_run_commands_may_read_their_output() {
+    let named = ["Read", "Bash(git log:*)"].map(str::to_owned);
+    let helper = toolbox().for_helper(Some(&named), &[]);
+    assert!(helper.find("exec_output").is_ok() && helper.find("write_file").is_err());
+    let helper = toolbox().for_helper(None, &["Bash".to_owned()]);
+    assert!(helper.find("exec").is_err() && helper.find("exec_output").is_err());
+}
+
+#[test]
 fn names_are_found_as_models_write_them() {
     let registry = toolbox();
     for (written, meant) in [

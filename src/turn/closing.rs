@@ -93,7 +93,9 @@ impl Turn {
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
         ClosingWords {
-            notice: Some(format!("{names} would end now: the model is asked once whether to wait.")),
+            notice: Some(format!(
+                "{names} would end now: the model is asked once whether to wait."
+            )),
             request: Some(within_context(&request)),
         }
     }

@@ -102,7 +102,7 @@ impl Conversation {
         Conversation {
             env: Arc::new(env),
             selection,
-            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
+            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref(), &kind.denied_tools)),
             system_prompt: system_prompt.into(),
             told: self.told.for_helper(),
             // The turn that has asked for the helper checks what it has edited.
@@ -149,6 +149,13 @@ impl Conversation {
     /// Shows a notice to the user.
     pub(crate) fn notify(&self, text: String) {
         self.client().update(Update::Notice(text));
+    }
+
+    /// Shows a notice to the user that the session has not shown yet.
+    pub(crate) fn notify_once(&self, text: String) {
+        if self.told.context.lock().shown_notices.insert(text.clone()) {
+            self.notify(text);
+        }
     }
 
     /// Shows prompts that the user may want to send next. They replace the previous ones. If there are none now and
@@ -321,6 +328,8 @@ struct ToldContext {
     news: HashMap<&'static str, u64>,
     /// The command lines of the found checks that do not run in this session.
     dropped_checks: HashSet<String>,
+    /// The notices that are shown only once.
+    shown_notices: HashSet<String>,
 }
 
 impl Told {

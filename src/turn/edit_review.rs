@@ -28,7 +28,7 @@ impl Turn {
         let words = match self.recorded_words(REVIEW) {
             Some(words) => words,
             None => {
-                let found = self.review_words().await;
+                let found = self.review_words().await.unwrap_or_default();
                 self.record_words(REVIEW, &found);
                 found
             }
@@ -36,22 +36,17 @@ impl Turn {
         self.say_words(words)
     }
 
-    async fn review_words(&mut self) -> ClosingWords {
-        let Some(languages) = self.conversation.env.languages().cloned() else {
-            return ClosingWords::default();
-        };
+    async fn review_words(&mut self) -> Option<ClosingWords> {
+        let languages = self.conversation.env.languages().cloned()?;
         // A helper's edits are reviewed by the turn that started the helper.
         let may_review = self.says_done() && !self.is_helper();
         if !may_review || self.checks.reviews >= MAX_ROUNDS || !self.budget.has_request() {
-            return ClosingWords::default();
+            return None;
         }
-        let asking = languages.review(TIME_LIMIT);
-        let Some(reports) = self.cancel.run_until_cancelled(asking).await else {
-            return ClosingWords::default();
-        };
+        let reports = self.cancel.run_until_cancelled(languages.review(TIME_LIMIT)).await?;
         let words = words_about(&reports, self.conversation.env.files.roots().real_cwd());
         self.checks.reviews += u32::from(words.request.is_some());
-        words
+        Some(words)
     }
 }
 

@@ -160,7 +160,7 @@ fn r_tr_6_a_batch_gets_one_error_and_none_of_its_requests_run() {
 
 #[test]
 fn r_tr_7_invalid_json_gets_a_parse_error_and_the_connection_stays_open() {
-    let mut agent = TestAgent::builder().spawn();
+    let mut agent = TestAgent::builder().noisy().spawn();
     let deep = "[".repeat(200_000);
     let deep_object = "{\"a\":".repeat(200_000);
     let lines: [&[u8]; 10] = [

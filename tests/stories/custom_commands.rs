@@ -111,12 +111,25 @@ fn a_skill_is_run_by_its_name_and_counts_as_loaded() {
 }
 
 #[test]
+fn a_command_that_has_the_name_of_a_built_in_one_is_said_not_to_be_run() {
+    let mut agent = with_commands().model(json!([says("One.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("/cost"), "end_turn");
+    assert!(!agent.thoughts().contains("built-in command"), "{}", agent.thoughts());
+    assert_eq!(agent.turn("/status"), "end_turn");
+    assert_eq!(agent.turn("/status"), "end_turn");
+    let notice = "`/status` is a built-in command. To run the command or skill of that name";
+    assert_eq!(agent.thoughts().matches(notice).count(), 1, "{}", agent.thoughts());
+    assert_eq!(agent.model().requests().len(), 1);
+}
+
+#[test]
 fn init_and_review_are_prompts_with_what_the_user_adds() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     assert_eq!(agent.turn("/init"), "end_turn");
     let prompt = last_prompt(&agent, 0);
     assert!(prompt.contains("Write an `AGENTS.md`") && !prompt.contains("adds:"), "{prompt}");
-    for words in ["at most 30 lines", "Run each command here once", "no overview"] {
+    for words in ["at most 30 lines", "Run each command here once", "no overview", "@CLAUDE.md"] {
         assert!(prompt.contains(words), "{words}: {prompt}");
     }
     assert_eq!(agent.turn("/review the parser"), "end_turn");

@@ -156,6 +156,16 @@ fn instructions_of_a_folder_come_again_after_clear_and_not_after_a_restart() {
 }
 
 #[test]
+fn instructions_that_are_cut_are_named_to_the_user() {
+    let long = "x".repeat(40_000);
+    let mut agent = TestAgent::builder().model(three()).file("AGENTS.md", &long).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert!(user_text(&agent, 0).contains("[cut: more than 32 KiB of instructions"));
+    let notice = format!("The instructions in {} were cut", real_name(&agent.path("AGENTS.md")));
+    assert!(agent.thoughts().contains(&notice), "{}", agent.thoughts());
+}
+
+#[test]
 fn instructions_of_folders_have_a_limit() {
     let mut agent = TestAgent::builder()
         .file("a/AGENTS.md", &"x".repeat(40_000))

@@ -130,11 +130,13 @@ fn an_attached_picture_is_shown_to_a_model_that_takes_pictures() {
         let uri = "file:///ws/shot.png";
         json!({ "type": "resource", "resource": { "uri": uri, "blob": blob } })
     };
-    let blocks = [text("Look"), attached(&format!("{PNG_BASE64}AAAA")), attached("AAAA")];
+    let words = attached("cG9ydCA9IDgwODAK");
+    let blocks = [text("Look"), attached(&format!("{PNG_BASE64}AAAA")), attached("AAAA"), words];
     assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
     let body = provider.chat_requests()[0].clone();
     assert_eq!(pictures(&body), 1, "{body}");
     assert!(body.to_string().contains("/ws/shot.png"), "{body}");
+    assert!(body.to_string().contains("port = 8080"), "{body}");
     assert_eq!(body.to_string().matches("[binary content, unknown type").count(), 1, "{body}");
     let mut agent = configured(&settings(&provider, "blind")).start();
     assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");

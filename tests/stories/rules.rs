@@ -1,11 +1,13 @@
 //! Permission rules: what they allow and deny, where they come from, and what happens if a file of
 //! rules cannot be read.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use turnwright_testing::questions::attempt;
 use turnwright_testing::raw_server::{RawServer, write_stream};
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, real_name, says};
 
 const FILE: &str = "config/config.toml";
 
@@ -175,4 +177,25 @@ fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
     let questions: Vec<_> = agent.log.iter().filter(is_question).map(Value::to_string).collect();
     assert!(questions[0].contains("diary/monday"), "{questions:?}");
     assert!(questions[1].contains("dist/asked/x"), "{questions:?}");
+}
+
+#[test]
+fn settings_in_the_root_of_the_repository_are_said_not_to_count_in_a_folder_below() {
+    let rules = "[permissions]\ndeny = ['exec(git push)']\n";
+    let mut agent = TestAgent::builder()
+        .file(".turnwright/config.toml", rules)
+        .file(".mcp.json", "{}")
+        .file("app/a.txt", "a\n")
+        .model(json!([says("One."), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert!(!agent.thoughts().contains("Not used"), "{}", agent.thoughts());
+    fs::create_dir(agent.path(".git")).unwrap();
+    let params = json!({ "cwd": agent.path("app"), "mcpServers": [] });
+    let answer = agent.call("session/new", &params);
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let named = format!(".turnwright/config.toml in {}.", real_name(agent.workspace()));
+    let notice = format!("Not used, because only files of the session's own folder count: {named}");
+    assert!(agent.thoughts().contains(&notice), "{}", agent.thoughts());
 }

@@ -1,5 +1,7 @@
 //! Skills: they are found in folders, announced with the first prompt, and loaded with a tool.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
@@ -66,6 +68,20 @@ fn a_skill_is_loaded_without_permission_and_only_once() {
     assert!(results[1].contains("loaded already") && results[1].len() < 200, "{}", results[1]);
     let card = cards::card(&agent, 0);
     assert_eq!((&card["title"], &card["kind"]), (&json!("Skill: release-notes"), &json!("read")));
+}
+
+#[test]
+fn a_skill_that_was_edited_is_loaded_anew() {
+    let load = calls("skill", &json!({ "name": "release-notes" }));
+    let replies = json!([load, says("Done."), load, load, says("Done.")]);
+    let mut agent = with_skill().model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let path = agent.path(".claude/skills/release-notes/SKILL.md");
+    fs::write(path, NOTES.replace("for people", "for users")).unwrap();
+    assert_eq!(agent.turn("I have changed the skill"), "end_turn");
+    let results = cards::results(&agent, 4);
+    assert!(results[1].contains("for users."), "{results:?}");
+    assert!(results[2].contains("loaded already"), "{results:?}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
 pub use helper_files::HELPER_FILES;
-pub use hook_files::{HOOK_FILES, hook_offer};
+pub use hook_files::{HOOK_FILES, hook_offer, settings_above};
 pub use language_servers::{
     LANGUAGE_FILE, LANGUAGE_TRUST, language_trust, trusts_language_servers,
 };
@@ -446,8 +446,7 @@ impl PolicyLayers<'_> {
         }
         self.load(&drafts, Scope::Project, PROJECT_FILE);
         let count = project.permissions.allow_rule_count();
-        let rules = if count == 1 { "rule" } else { "rules" };
-        (count > 0).then(|| format!("{count} allow {rules}"))
+        (count > 0).then(|| text::counted(count, "allow rule"))
     }
 
     fn load(&mut self, drafts: &[RuleSpec<'_>], scope: Scope, place: &str) {

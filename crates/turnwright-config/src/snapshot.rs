@@ -21,6 +21,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
 use turnwright_types::work_settings::{DEFAULT_GOAL_TURNS, ToolChoice, Verify, WorkSettings};
+use turnwright_workspace::exec::Environment;
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
@@ -277,6 +278,13 @@ impl<'a> SettingsSnapshot<'a> {
         }
         secrets.extend(self.values.literal_credentials());
         secrets
+    }
+
+    /// The environment of commands: without what may be a secret.
+    pub fn command_environment(&self) -> Environment {
+        let keys = self.secrets();
+        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
+        Environment::scrubbed(self.config.inherited.iter().cloned(), &secrets)
     }
 
     /// The keys of the settings that name key files, and the absolute paths of these.

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use turnwright_types::look_alike::without_invisible;
 use turnwright_types::text;
 
 /// The most pages, slides, sheets or cells that are read at once.
@@ -95,7 +96,7 @@ fn read(
     }
     let mut shown = String::new();
     for line in text.lines() {
-        shown.extend(line.trim_end().chars().filter(|char| *char == '\t' || !char.is_control()));
+        shown.push_str(&without_invisible(line.trim_end()));
         shown.push('\n');
     }
     Ok(DocumentText { about, text: shown })

@@ -32,15 +32,15 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     if String::from_utf8_lossy(&manifest).contains("encryption-data") {
         return Err(crate::PASSWORD.to_owned());
     }
-    let is_word = archive.index_for_name("word/document.xml").is_some();
-    let is_open = !manifest.is_empty() && archive.index_for_name("content.xml").is_some();
+    let is_word = index_of(&archive, "word/document.xml").is_some();
+    let is_open = !manifest.is_empty() && index_of(&archive, "content.xml").is_some();
     let (format, unit, parts) = if is_word || is_open {
         let path = if is_word { "word/document.xml" } else { "content.xml" };
         ("office document", "", vec![(String::new(), path.to_owned())])
-    } else if archive.index_for_name("xl/workbook.xml").is_some() {
+    } else if index_of(&archive, "xl/workbook.xml").is_some() {
         let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
         ("Excel workbook; its dates are numbers of days", "sheet", sheets)
-    } else if archive.index_for_name("ppt/presentation.xml").is_some() {
+    } else if index_of(&archive, "ppt/presentation.xml").is_some() {
         let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
         ("PowerPoint presentation", "slide", slides)
     } else {
@@ -75,9 +75,24 @@ fn notes(archive: &mut Archive<'_>) -> String {
     text
 }
 
+/// Finds a file of the archive. Some programs write other capitals, backslashes or, as Word Online does, a number at
+/// the end.
+fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
+    archive.index_for_name(name).or_else(|| {
+        archive.file_names_raw().position(|raw| {
+            let other = String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase();
+            let stem =
+                other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
+            other.eq_ignore_ascii_case(name)
+                || name.strip_suffix(".xml").is_some_and(|wanted| wanted.eq_ignore_ascii_case(stem))
+        })
+    })
+}
+
 /// Unpacks a file of the archive.
 fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
-    let file = archive.by_name(name).map_err(|error| format!("{name}: {error}"))?;
+    let index = index_of(archive, name).ok_or_else(|| format!("{name} is missing"))?;
+    let file = archive.by_index(index).map_err(|error| format!("{name}: {error}"))?;
     let mut bytes = Vec::new();
     let read = file.take(MAX_UNPACKED_BYTES as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("{name}: {error}"))?;
@@ -236,12 +251,16 @@ struct TextWriter {
     /// The number of open cells of tables.
     table_cells: usize,
     column: usize,
+    /// The number of the last row of a workbook's sheet.
+    rows: usize,
     /// True if the cell refers to a shared text.
     is_shared: bool,
     /// The formula of the cell of a workbook, which is shown if its result is not stored.
     formula: String,
     in_formula: bool,
     in_cell: bool,
+    /// The mark before the next text of the run: `^` if it is superscript, as a power is.
+    mark: &'static str,
     cell: Repeated,
     row: Repeated,
 }
@@ -273,6 +292,17 @@ impl TextWriter {
             b"tab" | b"ptab" => self.text.push('\t'),
             b"br" | b"cr" | b"line-break" => self.text.push('\n'),
             b"nobreakhyphen" => self.text.push('-'),
+            b"r" => self.mark = "",
+            b"vertalign" | b"rpr" => {
+                let places = [attribute(tag, b"val"), attribute(tag, b"baseline")];
+                let is_raised = places.iter().flatten().any(|place| {
+                    place == "superscript" || place.parse().is_ok_and(|height: i32| height > 0)
+                });
+                self.mark = if is_raised { "^" } else { self.mark };
+            }
+            b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
+            b"sup" if !tag.self_closing => self.text.push('^'),
+            b"den" => self.text.push('/'),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -284,6 +314,13 @@ impl TextWriter {
             }
             b"table-row" => {
                 self.row = Repeated { start, count: count_in(tag, b"number-rows-repeated") };
+            }
+            b"row" => {
+                let number = attribute(tag, b"r").and_then(|number| number.parse::<usize>().ok());
+                // Empty rows are not in the file, or have no end tag.
+                let missing = number.unwrap_or(0).saturating_sub(self.rows).saturating_sub(1);
+                self.text.push_str(&"\n".repeat(missing.min(MAX_COPIES)));
+                self.rows = self.rows.saturating_add(missing + usize::from(!tag.self_closing));
             }
             b"c" if !tag.self_closing => {
                 let missing = column_of(tag).saturating_sub(self.column);

@@ -305,6 +305,26 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn parts_of_an_archive_are_found_as_other_programs_name_them() {
+    let word = archive(&[
+        ("word/styles2.xml", "<w:t>no</w:t>"),
+        ("word/document22.xml", "<w:p><w:t>Online</w:t></w:p>"),
+        ("word/footnotes2.xml", "<w:p><w:t>below</w:t></w:p>"),
+    ]);
+    assert_eq!(text_of(&word), "Online\n\n--- footnotes ---\nbelow\n\n");
+    let workbook = archive(&[
+        ("xl\\workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
+        (
+            "xl\\_rels\\workbook.xml.rels",
+            "<Relationship Id=\"rId1\" Target=\"worksheets/sheet1.xml\"/>",
+        ),
+        ("xl/SharedStrings.xml", "<sst><si><t>shared</t></si></sst>"),
+        ("xl/Worksheets/Sheet1.xml", "<c t=\"s\"><v>0</v></c>"),
+    ]);
+    assert_eq!(text_of(&workbook), "--- sheet 1 a ---\nshared\n\n");
+}
+
+#[test]
 fn equal_cells_and_rows_of_a_sheet_are_all_there() {
     let content = "<table:table-row table:number-rows-repeated=\"2\">\
                    <table:table-cell table:number-columns-repeated=\"2\"><text:p>1</text:p></table:table-cell>\
@@ -365,6 +385,25 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
+fn rows_of_a_sheet_are_lines_though_empty_ones_are_left_out_of_the_file() {
+    let far = format!("{}1\n2\n", "\n".repeat(1_000));
+    for (rows, expected) in [
+        ("<row r=\"3\"><c><v>1</v></c></row><row><c><v>2</v></c></row>", "\n\n1\n2\n"),
+        (
+            "<row r=\"1\"><c><v>1</v></c></row><row r=\"2\"/><row r=\"3\"></row><row r=\"5\"><c><v>5</v></c></row>",
+            "1\n\n\n\n5\n",
+        ),
+        (
+            "<row r=\"18446744073709551615\"><c><v>1</v></c></row><row><c><v>2</v></c></row>",
+            far.as_str(),
+        ),
+    ] {
+        let shown = format!("--- sheet 1 Numbers <1> ---\n{expected}\n");
+        assert_eq!(text_of(&workbook(rows)), shown, "{rows}");
+    }
+}
+
+#[test]
 fn a_formula_is_shown_if_its_result_is_not_stored() {
     let sheet = "<sheetData><row><c r=\"A1\"><f>SUM(B1:B9)</f><v></v></c>\
                  <c r=\"B1\"><f>A1&amp;\"x\"</f></c>\
@@ -372,7 +411,34 @@ fn a_formula_is_shown_if_its_result_is_not_stored() {
     let text = text_of(&workbook(sheet));
     assert!(text.contains("\n=SUM(B1:B9)\t=A1&\"x\"\t2\t3\n"), "{text}");
     let fraction = "<w:p><m:f><m:num><m:t>1</m:t></m:num><m:den><m:t>2</m:t></m:den></m:f></w:p>";
-    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "12\n\n");
+    assert_eq!(text_of(&archive(&[("word/document.xml", fraction)])), "1/2\n\n");
+}
+
+#[test]
+fn powers_and_fractions_of_a_document_are_no_other_numbers() {
+    let raised = "<w:rPr><w:vertAlign w:val=\"superscript\"/></w:rPr>";
+    for (paragraph, expected) in [
+        (
+            format!(
+                "<w:r><w:t>10</w:t></w:r><w:r>{raised}<w:t>-9</w:t></w:r><w:r><w:t> m</w:t></w:r>"
+            ),
+            "10^-9 m",
+        ),
+        // That of the mark at the end of the paragraph.
+        (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
+        ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
+        (
+            "<a:r><a:t>2</a:t></a:r><a:r><a:rPr baseline=\"30000\"/><a:t>32</a:t></a:r>".to_owned(),
+            "2^32",
+        ),
+        (
+            "<a:r><a:t>H</a:t></a:r><a:r><a:rPr baseline=\"-25000\"/><a:t>2</a:t></a:r>".to_owned(),
+            "H2",
+        ),
+    ] {
+        let word = archive(&[("word/document.xml", &format!("<w:p>{paragraph}</w:p>"))]);
+        assert_eq!(text_of(&word), format!("{expected}\n\n"), "{paragraph}");
+    }
 }
 
 #[test]
@@ -405,6 +471,12 @@ fn cells_of_a_notebook_are_read_with_their_outputs() {
         {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
     let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
     assert_eq!(text_of(notebook), expected);
+}
+
+#[test]
+fn text_that_people_do_not_see_is_left_out_of_a_document() {
+    let hidden = "<w:p><w:t>One\u{e0041}\u{e0042}\u{200b} two\u{7}\u{fe01}</w:t><w:tab/><w:t>می\u{200c}خواهم</w:t></w:p>";
+    assert_eq!(text_of(&archive(&[("word/document.xml", hidden)])), "One two\tمی\u{200c}خواهم\n\n");
 }
 
 #[test]

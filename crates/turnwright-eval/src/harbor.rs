@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, write_into};
 use crate::task::{CHECK_FILES, SOLUTION, Task};
 use crate::tree::Start;
 use crate::workplace::Workplace;
+use crate::{EvalError, EvalResult};
 use turnwright_config::string_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -31,14 +31,14 @@ pub async fn export(
     tasks: &[Task],
     place: &Path,
     workplace: &Workplace,
-) -> Result<Vec<String>, EvalError> {
+) -> EvalResult<Vec<String>> {
     let mut told = Vec::new();
     for task in tasks {
         let folder = place.join(ascii_name(&task.name));
         if folder.exists() {
             let text =
                 format!("{} exists already. Remove it, or name another folder.", folder.display());
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         export_task(task, &folder, workplace).await?;
         told.push(format!("Wrote {}.", folder.display()));
@@ -48,7 +48,7 @@ pub async fn export(
     Ok(told)
 }
 
-async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> EvalResult<()> {
     let temporary = PrivateTempFolder::create()?;
     let start = Start::prepare(task, &temporary.path().join("starts"), workplace).await?;
     let tree = temporary.path().join("tree");

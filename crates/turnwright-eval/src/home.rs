@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::EvalError;
+use crate::EvalResult;
 use crate::tree::Start;
 use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
 use turnwright_types::private_file;
@@ -23,7 +23,7 @@ pub(crate) struct TrialHome {
 impl TrialHome {
     /// Makes the place for a trial. Its commands can read neither the user's secrets, the project, nor the solution and
     /// the check in the folder of the task.
-    pub(crate) fn create(start: &Start<'_>) -> Result<TrialHome, EvalError> {
+    pub(crate) fn create(start: &Start<'_>) -> EvalResult<TrialHome> {
         let home = TrialHome { folder: PrivateTempFolder::create()? };
         let workplace = start.workplace;
         let paths = home.paths();

@@ -52,8 +52,5 @@ pub enum EvalError {
     Stopped,
 }
 
-impl EvalError {
-    pub fn unusable(text: impl Into<String>) -> EvalError {
-        EvalError::Unusable(text.into())
-    }
-}
+/// A result, or why the command cannot go on.
+pub type EvalResult<T> = Result<T, EvalError>;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, PROMPT, SOLUTION, START_PATCH, Task, is_task_name};
 use crate::tree::{Start, commit_all, resolve_commit};
 use crate::trial::judge;
 use crate::workplace::{Workplace, repository_top};
+use crate::{EvalError, EvalResult};
 use turnwright_config::string_text;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, first_prompt, start_state};
@@ -56,12 +56,12 @@ pub async fn make(
     check: Option<&str>,
     source: Option<TaskSource>,
     workplace: &Workplace,
-) -> Result<Vec<String>, EvalError> {
+) -> EvalResult<Vec<String>> {
     let target = tasks.join(name);
     let place = target.display();
     if !is_task_name(name) {
         let text = format!("{name} is no name for a task: use letters, digits, `-`, `_` and `.`.");
-        return Err(EvalError::unusable(text));
+        return Err(EvalError::Unusable(text));
     }
     let temporary = PrivateTempFolder::create()?;
     let spare = temporary.path();
@@ -69,7 +69,7 @@ pub async fn make(
     if target.exists() {
         if check.is_some() || source.is_some() {
             let text = format!("{place} exists already. Choose another name.");
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         return Ok(vec![check_task(&Task::read(&target)?, &starts, workplace).await?]);
     }
@@ -109,15 +109,11 @@ pub async fn make(
 ///
 /// # Errors
 /// If the check proves nothing.
-async fn check_task(
-    task: &Task,
-    starts: &Path,
-    workplace: &Workplace,
-) -> Result<String, EvalError> {
+async fn check_task(task: &Task, starts: &Path, workplace: &Workplace) -> EvalResult<String> {
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
     let Some(why) = answer_of_check(&start, None).await? else {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution."
         )));
     };
@@ -128,7 +124,7 @@ async fn check_task(
         )));
     };
     if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}. It has the network only if \
              sandbox.network is \"on\"."
         )));
@@ -137,10 +133,7 @@ async fn check_task(
 }
 
 /// Runs the check twice, each time in a fresh tree. Returns why it fails, or `None` if it passes.
-async fn answer_of_check(
-    start: &Start<'_>,
-    solution: Option<&Path>,
-) -> Result<Option<String>, EvalError> {
+async fn answer_of_check(start: &Start<'_>, solution: Option<&Path>) -> EvalResult<Option<String>> {
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
@@ -150,7 +143,7 @@ async fn answer_of_check(
     }
     if answers[0].is_none() != answers[1].is_none() {
         let said: Vec<_> = answers.iter().map(|why| why.as_deref().unwrap_or("exit 0")).collect();
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {name} gave two answers for the same files (run 1: {}, run 2: {}). It is flaky; nothing \
              was saved.",
             said[0], said[1]
@@ -165,7 +158,7 @@ fn write_definition(
     commit: &str,
     check: Option<&str>,
     prompt: &str,
-) -> Result<(), EvalError> {
+) -> EvalResult<()> {
     private_file::write(&draft.join(PROMPT), format!("{}\n", prompt.trim()).as_bytes())?;
     if check.is_none() {
         private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
@@ -186,7 +179,7 @@ async fn add_work_of_session(
     draft: &Path,
     spare: &Path,
     workplace: &Workplace,
-) -> Result<Option<String>, EvalError> {
+) -> EvalResult<Option<String>> {
     if !facts.start.changes.is_empty() {
         private_file::write(&draft.join(START_PATCH), facts.start.changes.as_bytes())?;
     }
@@ -211,11 +204,7 @@ async fn add_work_of_session(
 }
 
 /// Changes the files of a tree as the session has. Returns the first file of which the last state is not known.
-fn apply_changes(
-    store: &Store,
-    facts: &SessionFacts,
-    tree: &Path,
-) -> Result<Option<PathBuf>, EvalError> {
+fn apply_changes(store: &Store, facts: &SessionFacts, tree: &Path) -> EvalResult<Option<PathBuf>> {
     let real = facts.cwd.canonicalize().ok();
     let folders = [Some(facts.cwd.clone()), real].into_iter().flatten();
     let tops: Vec<_> = folders.filter_map(|folder| repository_top(&folder)).collect();
@@ -243,12 +232,12 @@ fn apply_changes(
     Ok(None)
 }
 
-fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalError> {
+fn session_facts(store: &Store, id: &SessionId) -> EvalResult<SessionFacts> {
     let facts = store.read_blocking(|connection| {
         let key = read::session_key(connection, id)?;
         let turns: Vec<_> =
             undoable_turns(connection, key)?.iter().map(|turn| turn.number).collect();
-        let changes = file_versions(connection, key, &turns)?.into_iter().map(|file| file.change);
+        let changes = file_versions(connection, key, &turns)?.into_iter();
         Ok(SessionFacts {
             start: start_state(connection, key)?.unwrap_or_default(),
             prompt: first_prompt(connection, key)?.unwrap_or_default(),
@@ -257,12 +246,12 @@ fn session_facts(store: &Store, id: &SessionId) -> Result<SessionFacts, EvalErro
         })
     })?;
     if let Some(why) = &facts.start.incomplete {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The start of this session is not complete: {why}. Give --commit."
         )));
     }
     if facts.start.commit.is_empty() {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "This session has no start state: it was not in a git repository, changed nothing, or was made by a \
              version before {}. Give --commit.",
             env!("CARGO_PKG_VERSION")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::EvalError;
+use crate::{EvalError, EvalResult};
 use turnwright_store::stats::WorkCounts;
 use turnwright_types::private_file::{self, FileLock};
 
@@ -84,10 +84,10 @@ pub(crate) struct ResultsFolder {
 
 impl ResultsFolder {
     /// Opens the folder for writing, and makes it if it is missing.
-    pub(crate) fn open(path: &Path) -> Result<ResultsFolder, EvalError> {
+    pub(crate) fn open(path: &Path) -> EvalResult<ResultsFolder> {
         private_file::create_folder(path)?;
         let Some(lock) = FileLock::try_acquire(&path.join(LOCK))? else {
-            return Err(EvalError::unusable(format!(
+            return Err(EvalError::Unusable(format!(
                 "Another run is writing to {}. Wait for it, or name another folder with --out.",
                 path.display()
             )));
@@ -101,7 +101,7 @@ impl ResultsFolder {
 
     /// Adds a line, which replaces those of the same trial and of an older form of the task. The file is written as a
     /// whole, so a kill or a full disk leaves the lines from before.
-    pub(crate) fn add(&mut self, line: TrialLine) -> Result<(), EvalError> {
+    pub(crate) fn add(&mut self, line: TrialLine) -> EvalResult<()> {
         self.lines.retain(|known| {
             known.task != line.task
                 || (known.task_hash == line.task_hash && known.key() != line.key())
@@ -117,11 +117,11 @@ impl ResultsFolder {
 }
 
 /// Reads the results of a folder. A damaged line is left out, and costs only its own trial, which is made again.
-pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
+pub fn read_lines(folder: &Path) -> EvalResult<Vec<TrialLine>> {
     let text = match private_file::read(&folder.join(LINES), MAX_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = format!("{} has no results of `turnwright eval run`.", folder.display());
-            return Err(EvalError::unusable(text));
+            return Err(EvalError::Unusable(text));
         }
         read => read?,
     };
@@ -129,7 +129,7 @@ pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
 }
 
 /// A new folder for results in the folder of the tasks, named after the day. Git ignores it.
-pub fn new_folder(tasks: &Path, day: &str) -> Result<PathBuf, EvalError> {
+pub fn new_folder(tasks: &Path, day: &str) -> EvalResult<PathBuf> {
     let place = tasks.join(RESULTS);
     private_file::write(&place.join(".gitignore"), b"*\n")?;
     let mut names = (1..).map(|number| place.join(format!("{day}-{number}")));

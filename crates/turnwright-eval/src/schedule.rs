@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use crate::EvalError;
 use crate::results::{Outcome, ResultsFolder, TrialLine};
 use crate::statistics::number;
 use crate::task::Task;
 use crate::tree::Start;
 use crate::trial::Trial;
 use crate::workplace::Workplace;
+use crate::{EvalError, EvalResult};
 use turnwright_types::error_text::as_sentence;
 
 /// The trials to make.
@@ -99,7 +99,7 @@ pub async fn run(
     plan: &RunPlan,
     workplace: &Workplace,
     report: &mut dyn FnMut(&str),
-) -> Result<RunEnd, EvalError> {
+) -> EvalResult<RunEnd> {
     let begun = Instant::now();
     let until = plan.max_time.and_then(|most| begun.checked_add(most));
     let mut results = ResultsFolder::open(&plan.out)?;
@@ -137,7 +137,7 @@ pub async fn run(
         let Progress { done, all, .. } = progress;
         let place = plan.out.display();
         let why = as_sentence(error.to_string());
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "{why} {done} of {all} trials are kept in {place}. When that is mended, run the same command with --out \
              {place}."
         )));

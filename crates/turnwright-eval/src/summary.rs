@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::statistics::{mcnemar, median, number, whole, wilson};
+use turnwright_types::text::counted;
 
 /// Below this number of tasks that changed sides, chance explains everything.
 const MIN_FLIPS: usize = 6;
@@ -189,7 +190,7 @@ impl Comparison {
         }
         let [to_one, to_other] = [self.flips[0].len(), self.flips[1].len()];
         let count = to_one + to_other;
-        let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
+        let tasks = counted(count, "task");
         let facts = format!(
             "{one} passed {passed} of {trials}, {other} {other_passed} of {other_trials}; {tasks} changed sides \
              ({to_other} to {other}, {to_one} to {one})"

@@ -8,8 +8,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 
-use crate::EvalError;
 use crate::copies::files_below;
+use crate::{EvalError, EvalResult};
 use turnwright_config::read_toml;
 use turnwright_types::error_text::{as_sentence, io_error_text};
 use turnwright_types::hash::sha256_hex;
@@ -91,10 +91,10 @@ impl TaskFile {
 
 impl Task {
     /// Reads the task of a folder.
-    pub fn read(folder: &Path) -> Result<Task, EvalError> {
+    pub fn read(folder: &Path) -> EvalResult<Task> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         read_task(&name, folder).map_err(|why| {
-            EvalError::unusable(as_sentence(format!("Task {name} is damaged: {why}")))
+            EvalError::Unusable(as_sentence(format!("Task {name} is damaged: {why}")))
         })
     }
 
@@ -105,17 +105,17 @@ impl Task {
 }
 
 /// Reads the tasks of a folder that have these names, or all. They are in the order of their names.
-pub fn read_tasks(place: &Path, names: &[String]) -> Result<Vec<Task>, EvalError> {
+pub fn read_tasks(place: &Path, names: &[String]) -> EvalResult<Vec<Task>> {
     let known = task_names(place);
     if known.is_empty() {
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "{} has no tasks. Make one with `turnwright eval new NAME`, or name another folder with --tasks.",
             place.display()
         )));
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let text = format!("There is no task {unknown} in {}, but ", place.display());
-        return Err(EvalError::unusable(text + &join_first(&known, MAX_NAMED) + "."));
+        return Err(EvalError::Unusable(text + &join_first(&known, MAX_NAMED) + "."));
     }
     let chosen = known.iter().filter(|name| names.is_empty() || names.contains(name));
     chosen.map(|name| Task::read(&place.join(name))).collect()

@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, remove};
 use crate::task::{CHECK_FILES, START_FILES, START_PATCH, Task};
 use crate::workplace::{Workplace, repository_top};
+use crate::{EvalError, EvalResult};
 use turnwright_workspace::temp_folder::temp_place;
 
 /// The branch of the start.
@@ -27,7 +27,7 @@ impl<'a> Start<'a> {
         task: &'a Task,
         place: &Path,
         workplace: &'a Workplace,
-    ) -> Result<Start<'a>, EvalError> {
+    ) -> EvalResult<Start<'a>> {
         let name = format!("{}-{}", task.name, task.hash);
         let start = Start { task, workplace, repository: place.join(format!("{name}.git")) };
         if start.repository.is_dir() {
@@ -51,11 +51,7 @@ impl<'a> Start<'a> {
     }
 
     /// Makes the tree as it is before the work. The patch of the solution is applied if it is given.
-    pub(crate) async fn make_tree(
-        &self,
-        tree: &Path,
-        solution: Option<&Path>,
-    ) -> Result<(), EvalError> {
+    pub(crate) async fn make_tree(&self, tree: &Path, solution: Option<&Path>) -> EvalResult<()> {
         let workplace = self.workplace;
         // A sandbox hides the temporary files of others.
         let is_hidden = self.repository.starts_with(temp_place());
@@ -75,7 +71,7 @@ impl<'a> Start<'a> {
 
     /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
     /// only for the check. Another tree is made beside this one.
-    pub(crate) async fn put_back(&self, tree: &Path) -> Result<(), EvalError> {
+    pub(crate) async fn put_back(&self, tree: &Path) -> EvalResult<()> {
         let restored = &self.task.restored;
         if !restored.is_empty() {
             let spare = &tree.with_file_name("before");
@@ -97,7 +93,7 @@ impl<'a> Start<'a> {
 }
 
 /// Copies a commit of the project with its history into the repository of a tree, and nothing else.
-async fn take_commit(commit: &str, tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+async fn take_commit(commit: &str, tree: &Path, workplace: &Workplace) -> EvalResult<()> {
     let id = resolve_commit(commit, workplace).await?;
     let project = &workplace.project;
     let from = repository_top(project).unwrap_or_else(|| project.clone());
@@ -113,14 +109,11 @@ async fn take_commit(commit: &str, tree: &Path, workplace: &Workplace) -> Result
 }
 
 /// The full id of a commit of the project.
-pub(crate) async fn resolve_commit(
-    commit: &str,
-    workplace: &Workplace,
-) -> Result<String, EvalError> {
+pub(crate) async fn resolve_commit(commit: &str, workplace: &Workplace) -> EvalResult<String> {
     let wanted = format!("{commit}^{{commit}}");
     let words = ["rev-parse", "--verify", "--end-of-options", &wanted];
     match workplace.git(&workplace.project, &words, &[]).await {
-        Err(EvalError::Unusable(why)) => Err(EvalError::unusable(format!(
+        Err(EvalError::Unusable(why)) => Err(EvalError::Unusable(format!(
             "Commit {commit} is not in this repository ({why}). Fetch it, or make the task from another one."
         ))),
         found => Ok(found?.trim().to_owned()),
@@ -128,7 +121,7 @@ pub(crate) async fn resolve_commit(
 }
 
 /// Makes the files of a tree a commit.
-pub(crate) async fn commit_all(tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+pub(crate) async fn commit_all(tree: &Path, workplace: &Workplace) -> EvalResult<()> {
     workplace.git(tree, &["add", "--all", "--force", "."], &[]).await?;
     let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
     workplace.git(tree, &words, &[]).await?;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::EvalError;
 use crate::home::TrialHome;
 use crate::process::{Finished, ProgramEnd};
 use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
+use crate::{EvalError, EvalResult};
 use turnwright_store::Store;
 use turnwright_store::stats::count_work;
 use turnwright_types::hash::sha256_hex;
@@ -38,7 +38,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
-    pub(crate) async fn make(self) -> Result<TrialLine, EvalError> {
+    pub(crate) async fn make(self) -> EvalResult<TrialLine> {
         let workplace = self.start.workplace;
         let mut line = self.attempt().await?;
         for wait in workplace.waits {
@@ -76,7 +76,7 @@ impl Trial<'_> {
         }
     }
 
-    async fn attempt(&self) -> Result<TrialLine, EvalError> {
+    async fn attempt(&self) -> EvalResult<TrialLine> {
         let Start { task, workplace, .. } = self.start;
         let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
@@ -102,7 +102,8 @@ impl Trial<'_> {
         if outcome == Outcome::Failed {
             home.check_room()?;
         }
-        Ok(TrialLine { outcome, reason: clipped(&reason), ..line })
+        let reason = text::clip(text::one_line(&reason), MAX_REASON_CHARS);
+        Ok(TrialLine { outcome, reason, ..line })
     }
 
     fn command_line(&self) -> Vec<OsString> {
@@ -120,10 +121,7 @@ impl Trial<'_> {
 }
 
 /// Puts back the files of the check and runs it. Returns why it has failed.
-pub(crate) async fn judge(
-    start: &Start<'_>,
-    home: &TrialHome,
-) -> Result<Option<String>, EvalError> {
+pub(crate) async fn judge(start: &Start<'_>, home: &TrialHome) -> EvalResult<Option<String>> {
     match start.put_back(&home.tree()).await {
         // The agent may have left something there that cannot be removed.
         Err(EvalError::Io(error)) => {
@@ -146,7 +144,7 @@ pub(crate) async fn judge(
 }
 
 /// Runs the check of a task in its tree, in the sandbox where there is one.
-async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, EvalError> {
+async fn run_check(start: &Start<'_>, home: &TrialHome) -> EvalResult<Finished> {
     let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
@@ -168,7 +166,7 @@ async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, Eval
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
     if cfg!(unix) && finished.end == ProgramEnd::Exited(Some(NOT_STARTED)) && is_ours {
         let why = finished.last_words();
-        return Err(EvalError::unusable(format!(
+        return Err(EvalError::Unusable(format!(
             "The check of {} cannot run in the sandbox: {why}. `turnwright doctor` says more.",
             task.name
         )));
@@ -177,7 +175,7 @@ async fn run_check(start: &Start<'_>, home: &TrialHome) -> Result<Finished, Eval
 }
 
 /// Reads what the agent has stored of its work.
-fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError> {
+fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> EvalResult<()> {
     let store = Store::new(&home.paths().state);
     if !store.exists() {
         return Ok(());
@@ -200,7 +198,7 @@ fn last_answer(stdout: &str) -> Value {
 ///
 /// # Errors
 /// If no other trial with this model would do better.
-fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
+fn meaning(finished: &Finished) -> EvalResult<(Outcome, String)> {
     let ProgramEnd::Exited(code) = finished.end else {
         return Ok((Outcome::Passed, "limit: time".to_owned()));
     };
@@ -214,7 +212,7 @@ fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
         (Some(4), _) => (Outcome::Passed, "refused".to_owned()),
         (Some(5), _) => (Outcome::Passed, "limit: tokens".to_owned()),
         (Some(6), _) => (Outcome::Passed, "limit".to_owned()),
-        (Some(2), _) | (Some(3), "quota") => return Err(EvalError::unusable(message)),
+        (Some(2), _) | (Some(3), "quota") => return Err(EvalError::Unusable(message.to_owned())),
         (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
             (Outcome::Invalid, format!("{kind}: {message}"))
         }
@@ -223,10 +221,6 @@ fn meaning(finished: &Finished) -> Result<(Outcome, String), EvalError> {
         (Some(code), _) => (Outcome::Failed, format!("agent: exit {code}: {message}")),
         (None, _) => (Outcome::Failed, format!("agent: ended by a signal: {message}")),
     })
-}
-
-fn clipped(reason: &str) -> String {
-    text::clip(text::one_line(reason), MAX_REASON_CHARS)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::EvalError;
 use crate::process::{Finished, ProgramEnd, run};
+use crate::{EvalError, EvalResult};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
@@ -71,14 +71,11 @@ impl Workplace {
         project: PathBuf,
         mut changed: Vec<String>,
         stop: CancellationToken,
-    ) -> Result<Workplace, EvalError> {
+    ) -> EvalResult<Workplace> {
         changed.extend(config.flags.limits.iter().map(limit_setting));
         let program = std::env::current_exe()?;
         let hash = sha256_hex(&fs::read(&program)?);
         let (settings, has_network) = trial_settings(config, &changed)?;
-        let secrets = config.snapshot().secrets();
-        let known: Vec<_> = secrets.iter().map(String::as_str).collect();
-        let scrubbed = Environment::scrubbed(config.inherited.iter().cloned(), &known);
         Ok(Workplace {
             hidden: hidden_places(config, &project),
             project,
@@ -88,7 +85,7 @@ impl Workplace {
             has_network,
             changed,
             login: Logins::path(&config.paths),
-            environment: for_trial(&scrubbed, config),
+            environment: for_trial(&config.snapshot().command_environment(), config),
             agent_environment: for_trial(&agent_environment(config), config),
             waits: WAITS,
             stop,
@@ -102,7 +99,7 @@ impl Workplace {
         folder: &Path,
         words: &[&str],
         paths: &[&Path],
-    ) -> Result<String, EvalError> {
+    ) -> EvalResult<String> {
         let mut all = vec![OsString::from("git")];
         all.extend(words.iter().map(OsString::from));
         all.extend(paths.iter().map(OsString::from));
@@ -115,7 +112,7 @@ impl Workplace {
         let finished = self.run(&program, &[], GIT_TIME).await?;
         match finished.end {
             ProgramEnd::Exited(Some(0)) => Ok(finished.stdout),
-            _ => Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words()))),
+            _ => Err(EvalError::Unusable(format!("git {}: {}", words[0], finished.last_words()))),
         }
     }
 
@@ -125,12 +122,12 @@ impl Workplace {
         program: &PipedProgram,
         input: &[u8],
         time: Duration,
-    ) -> Result<Finished, EvalError> {
+    ) -> EvalResult<Finished> {
         let running = Box::pin(run(program, input, time, &self.stop));
         let finished = running.await.map_err(|error| {
             let why = io_error_text(&error);
             let name = program.command_line[0].to_string_lossy();
-            EvalError::unusable(format!("{name} cannot be started: {why}. Is it installed?"))
+            EvalError::Unusable(format!("{name} cannot be started: {why}. Is it installed?"))
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
@@ -175,7 +172,7 @@ fn for_trial(environment: &Environment, config: &Config) -> Environment {
 
 /// The text of the user's settings file with the changes of this run, and true if it gives commands the network. The
 /// file of a trial is elsewhere, so the paths of key files are made absolute.
-fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool), EvalError> {
+fn trial_settings(config: &Config, changes: &[String]) -> EvalResult<(String, bool)> {
     let folder = PrivateTempFolder::create()?;
     let paths = Paths::below(folder.path());
     let file = UserFile::at_default_path(&paths);
@@ -190,7 +187,7 @@ fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool),
     }
     for change in changes {
         let Some((key, value)) = change.split_once('=') else {
-            return Err(EvalError::unusable(format!("--set {change}: expected KEY=VALUE.")));
+            return Err(EvalError::Unusable(format!("--set {change}: expected KEY=VALUE.")));
         };
         copy.change_setting(key.trim(), Some(&[value.to_owned()]))?.save()?;
     }

@@ -76,16 +76,13 @@ impl HookVerdict {
 
     /// Adds another verdict. The strictest decision counts, and the first of these gives the reason.
     pub fn add(&mut self, other: HookVerdict) {
-        if other.decision > self.decision {
-            self.decision = other.decision;
-            self.reason = other.reason;
-        }
+        self.decide(other.decision, other.reason);
         if let Some((changed, name)) = other.updated_input {
             let (input, by) =
                 self.updated_input.get_or_insert_with(|| (changed.clone(), name.clone()));
-            if *input != changed && self.decision < Some(HookDecision::Ask) {
-                self.decision = Some(HookDecision::Ask);
-                self.reason = format!("`{by}` and `{name}` change the call in different ways");
+            if *input != changed {
+                let reason = format!("`{by}` and `{name}` change the call in different ways");
+                self.decide(Some(HookDecision::Ask), reason);
             }
         }
         if let Some(why) = other.block {

@@ -19,7 +19,7 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::redact;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
+    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, find_in_path, program_at,
 };
 
 /// The most bytes that a handler may print to stdout, and to stderr.
@@ -85,11 +85,10 @@ pub(crate) async fn run_handler(
     let action = handler.action.clone();
     let project = site.project.clone();
     let variables = Arc::clone(&site.environment);
-    let looking =
-        spawn_blocking(move || (named_scripts(&action, &project), variables.has_program("bash")));
+    let looking = spawn_blocking(move || (named_scripts(&action, &project), find_bash(&variables)));
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
-    let (scripts, has_bash) =
+    let (scripts, bash) =
         looked.map_err(|_| NoExit::Withheld("its files cannot be looked at".to_owned()))?;
     if let Some(file) = changed_file(&handler.scripts, &scripts) {
         let why = format!("it did not run, because {file} is not what you trusted; run `/trust`");
@@ -108,7 +107,7 @@ pub(crate) async fn run_handler(
         }
     }
     let program = PipedProgram {
-        command_line: command_line(&handler.action, has_bash, &site.project),
+        command_line: command_line(&handler.action, bash.as_deref(), &site.project),
         workdir: site.project.clone(),
         environment,
         sandbox: sandbox.map(|sandbox| sandbox.profile.clone()),
@@ -126,7 +125,23 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-fn command_line(action: &HookAction, has_bash: bool, project: &Path) -> Vec<OsString> {
+/// Finds the bash that runs command lines. The one that Windows brings starts WSL, where no path of the project means
+/// anything; git brings one that does not. Blocks.
+fn find_bash(environment: &Environment) -> Option<PathBuf> {
+    let find = |name: &str| find_in_path(Path::new(name), environment.get("PATH"));
+    find("bash").filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
+        let git = find("git").filter(|_| cfg!(windows))?;
+        program_at(&git.parent()?.parent()?.join("bin").join("bash"))
+    })
+}
+
+/// Returns true for the path of the `bash.exe` that Windows brings.
+fn starts_wsl(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    ["\\system32\\", "\\windowsapps\\"].iter().any(|folder| lower.contains(folder))
+}
+
+fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
@@ -137,9 +152,11 @@ fn command_line(action: &HookAction, has_bash: bool, project: &Path) -> Vec<OsSt
         }
         HookAction::PowerShell(line) if cfg!(windows) => ("powershell -NoProfile -Command", line),
         HookAction::PowerShell(line) => ("pwsh -NoProfile -Command", line),
-        HookAction::Line(line) if has_bash => ("bash -c", line),
-        HookAction::Line(line) if cfg!(windows) => ("cmd /C", line),
-        HookAction::Line(line) => ("sh -c", line),
+        HookAction::Line(line) => match bash {
+            Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
+            None if cfg!(windows) => ("cmd /d /s /c", line),
+            None => ("sh -c", line),
+        },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
 }
@@ -232,9 +249,23 @@ mod tests {
     fn a_program_is_told_the_folder_of_the_project_without_a_shell() {
         let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", "$HOME"];
         let action = HookAction::Program(words.map(str::to_owned).into());
-        let line = command_line(&action, true, Path::new("/w s"));
+        let line = command_line(&action, None, Path::new("/w s"));
         assert_eq!(line, ["/w s/a.sh", "--in=/w s", "$HOME"]);
         let action = HookAction::Line(words[0].to_owned());
-        assert_eq!(command_line(&action, true, Path::new("/w s")), ["bash", "-c", words[0]]);
+        let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
+        assert_eq!(line, ["/b/bash", "-c", words[0]]);
+    }
+
+    #[test]
+    fn the_bash_of_windows_runs_no_hook() {
+        for (path, expected) in [
+            ("C:\\Windows\\System32\\bash.exe", true),
+            ("c:\\windows\\system32\\bash.exe", true),
+            ("C:\\Users\\a\\AppData\\Local\\Microsoft\\WindowsApps\\bash.exe", true),
+            ("C:\\Program Files\\Git\\bin\\bash.exe", false),
+            ("/usr/bin/bash", false),
+        ] {
+            assert_eq!(starts_wsl(path), expected, "{path}");
+        }
     }
 }

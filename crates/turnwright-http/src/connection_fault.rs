@@ -6,8 +6,7 @@ use std::io::{self, ErrorKind};
 use rustls::CertificateError;
 
 /// Small images of containers have no certificates of authorities, so no client for https can be built in them.
-const NO_AUTHORITIES: &str =
-    "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
+const NO_AUTHORITIES: &str = "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
      name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
 
 /// Each attempt with a wrong password may count, until a company locks the account.

@@ -12,9 +12,10 @@ pub use proxies::{Proxies, proxy_of, proxy_url, use_proxies};
 #[cfg(not(target_os = "linux"))]
 pub use trusted_file::trust_certificates_in;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Client, ClientBuilder, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
@@ -45,4 +46,33 @@ pub fn build_client(builder: ClientBuilder, is_https: bool) -> reqwest::Result<C
 pub fn install_tls_provider() {
     // Fails if one is installed already, which is just as good.
     CryptoProvider::install_default(ring::default_provider()).ok();
+}
+
+/// Returns true if the URL of a web server names this machine, so that nobody else can listen in.
+pub fn names_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_localhost_and_the_addresses_of_the_loopback_interface_name_this_machine() {
+        for (url, expected) in [
+            ("ws://LOCALHOST:4077/acp", true),
+            ("http://127.1/", true),
+            ("https://127.9.9.9/", true),
+            ("http://[::1]:8000/", true),
+            ("http://localhost.example/", false),
+            ("http://192.168.0.1/", false),
+            ("ws://[::2]/", false),
+            ("http://0.0.0.0/", false),
+            ("data:,x", false),
+        ] {
+            assert_eq!(names_this_machine(&url.parse().unwrap()), expected, "{url}");
+        }
+    }
 }

@@ -90,9 +90,8 @@ pub fn use_proxies(proxies: Proxies) {
 pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.no_proxy();
     match PROXIES.get() {
-        Some(proxies) if proxies.http.is_some() || proxies.https.is_some() => {
-            builder.proxy(Proxy::custom(|url| Some(client_proxy(proxies.proxy_for(url)?).to_owned())))
-        }
+        Some(proxies) if proxies.http.is_some() || proxies.https.is_some() => builder
+            .proxy(Proxy::custom(|url| Some(client_proxy(proxies.proxy_for(url)?).to_owned()))),
         _ => builder,
     }
 }

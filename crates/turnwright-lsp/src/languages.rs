@@ -282,7 +282,7 @@ impl LanguageServers {
         let further = json!({ "newName": new_name });
         let (server, answer) =
             self.ask(file, (symbol, line), "textDocument/rename", further).await?;
-        let files = file_edits(&answer, server.encoding(), last_name(symbol))?;
+        let files = file_edits(&answer, server.encoding, last_name(symbol))?;
         if files.iter().all(|file| file.only_names(new_name)) {
             return Ok(files);
         }
@@ -312,7 +312,7 @@ impl LanguageServers {
         let mut end = Err(format!("{name} finds nothing"));
         for byte in places {
             params["textDocument"] = json!({ "uri": uri(file) });
-            params["position"] = json!(server.encoding().position(&text, byte));
+            params["position"] = json!(server.encoding.position(&text, byte));
             match server.request(method, params.clone(), deadline).await {
                 Ok(Value::Null) => {}
                 Ok(Value::Array(none)) if none.is_empty() => {}

@@ -139,40 +139,30 @@ fn with_virtual_environment(environment: Environment, file: &Path, root: &Path) 
     }
 }
 
-/// A running server process. On drop, it and all processes that it has started are killed.
-#[derive(Debug)]
-pub(crate) struct ServerProcess {
-    group: ProcessGroup,
-    temp: PrivateTempFolder,
-    memory: u64,
-}
-
-impl ServerProcess {
-    /// Starts the process.
+impl Launch {
+    /// Starts the process. On drop of the group, it and all processes that it has started are killed.
     ///
     /// # Errors
     /// Returns the reason, as part of a sentence, if the process cannot be started.
-    pub(crate) async fn start(launch: Launch) -> Result<(ServerProcess, ProcessPipes), String> {
-        let (group, pipes) = ProcessGroup::start_piped(&launch.program)
-            .await
-            .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
-        Ok((ServerProcess { group, temp: launch.temp, memory: launch.memory }, pipes))
+    pub(crate) async fn start(&self) -> Result<(ProcessGroup, ProcessPipes), String> {
+        let started = ProcessGroup::start_piped(&self.program).await;
+        started.map_err(|error| format!("it could not be started: {}", io_error_text(&error)))
     }
 
     /// Waits until the process has ended or uses too much memory. Returns the reason, as part of a sentence.
-    pub(crate) async fn ended(&mut self) -> String {
-        let too_much = self.group.memory_above(Some(self.memory));
+    pub(crate) async fn ended(&self, group: &mut ProcessGroup) -> String {
+        let too_much = group.memory_above(Some(self.memory));
         tokio::select! {
             bytes = too_much => {
                 format!("it held {} of memory, more than it may", text::format_bytes(bytes))
             }
-            exit = self.group.wait_for_end() => format!("it ended ({exit})"),
+            exit = group.wait_for_end() => format!("it ended ({exit})"),
         }
     }
 
     /// Ends the process, which has already been told to exit.
-    pub(crate) async fn stop(self) {
-        self.group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
+    pub(crate) async fn stop(self, group: ProcessGroup) {
+        group.stop_after(EXIT_TIMEOUT, EXIT_TIMEOUT).await;
         let temp = self.temp;
         spawn_blocking(move || drop(temp)).await.ok();
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
-use crate::process::{Launch, ServerProcess};
+use crate::process::Launch;
 use crate::protocol::{DELETED, Encoding, Problem, compiler_errors, errors_in, uri};
 use crate::report::DiagnosticSource;
 use crate::state::Document;
@@ -62,7 +62,8 @@ pub(crate) enum Phase {
 pub(crate) struct Server {
     pub(crate) spec: Arc<LanguageServer>,
     connection: Arc<Connection>,
-    encoding: Encoding,
+    /// The unit of columns in the positions of the server.
+    pub(crate) encoding: Encoding,
     is_told_saves: bool,
     can_pull: bool,
     /// True if the server passes requests on to the TypeScript compiler.
@@ -71,9 +72,7 @@ pub(crate) struct Server {
 
 /// Runs a server until it ends, nobody has used it for some time, or `stop` is cancelled.
 pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: CancellationToken) {
-    let spec = Arc::clone(&launch.spec);
-    let root = launch.program.workdir.clone();
-    let (mut process, pipes) = match stop.run_until_cancelled(ServerProcess::start(launch)).await {
+    let (mut group, pipes) = match stop.run_until_cancelled(launch.start()).await {
         Some(Ok(started)) => started,
         Some(Err(why)) => {
             phase.send_replace(Phase::Failed { why, has_worked: false });
@@ -81,13 +80,14 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
         }
         None => return,
     };
-    let name = root.file_name().unwrap_or_default().to_string_lossy();
-    let folders = json!([{ "uri": uri(&root), "name": name }]);
+    let root = &launch.program.workdir;
+    let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folders = json!([{ "uri": uri(root), "name": name }]);
     let (connection, mut tasks) =
-        connect(pipes.stdout, pipes.stdin, spec.settings.clone(), folders);
+        connect(pipes.stdout, pipes.stdin, launch.spec.settings.clone(), folders);
     tasks.spawn(keep_last_words(pipes.stderr, Arc::clone(&connection)));
     let working = async {
-        let server = initialize(&spec, &connection, &root).await?;
+        let server = initialize(&launch.spec, &connection, root).await?;
         phase.send_replace(Phase::Ready(Arc::new(server)));
         tokio::select! {
             () = connection.ended.cancelled() => Err("it closed its connection".to_owned()),
@@ -97,7 +97,7 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     let result = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
-        why = process.ended() => Err(why),
+        why = launch.ended(&mut group) => Err(why),
         end = working => end,
     };
     let has_worked = matches!(*phase.borrow(), Phase::Ready(_));
@@ -112,7 +112,7 @@ pub(crate) async fn run(launch: Launch, phase: watch::Sender<Phase>, stop: Cance
     });
     // A server exits when its input is closed.
     connection.close();
-    process.stop().await;
+    launch.stop(group).await;
 }
 
 /// Reads the error output of a server to its end, and keeps the last line.

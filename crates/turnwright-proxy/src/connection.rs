@@ -307,7 +307,7 @@ mod tests {
         let listed = HostList::parse(&[format!("a.example:{port}"), format!("*.b.example:{port}")]);
         let (hosts, _) = CommandHosts::new(listed, std::iter::empty(), |_| HostVerdict::Ask);
         let hosts = Arc::new(hosts);
-        let address = proxy.address();
+        let address = proxy.address;
         let login = proxy.login();
         let mut tasks = JoinSet::new();
         tasks.spawn(proxy.serve(Arc::clone(&hosts)));

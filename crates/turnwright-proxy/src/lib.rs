@@ -41,6 +41,7 @@ const NAME: &str = "tw";
 #[derive(Debug)]
 pub struct CommandProxy {
     listener: TcpListener,
+    /// The address at which the proxy listens.
     address: SocketAddr,
     token: Secret,
     /// False if programs cannot be given a token. Then only the port shows which command a connection belongs to.
@@ -59,11 +60,6 @@ impl CommandProxy {
         let dial: Dial = |target, access, lookups| Box::pin(dial::dial(target, access, lookups));
         let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
         Ok(CommandProxy { listener, address, token, needs_token, dial, lookups })
-    }
-
-    /// Returns the address at which the proxy listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Returns the value of the header with which programs log in.

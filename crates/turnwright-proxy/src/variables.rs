@@ -30,7 +30,7 @@ impl CommandProxy {
         &self,
         value: impl Fn(&str) -> Option<&'a str>,
     ) -> Vec<(&'static str, String)> {
-        let address = self.address();
+        let address = self.address;
         let url = format!("http://{}:{}@{address}", crate::NAME, self.token.expose());
         let proxy = PROXY.split(' ').map(|name| (name, url.clone()));
         let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, DIRECT.to_owned()));
@@ -73,7 +73,7 @@ mod tests {
         let value = |wanted: &str| {
             variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
         };
-        let url = format!("http://tw:{}@{}", proxy.token.expose(), proxy.address());
+        let url = format!("http://tw:{}@{}", proxy.token.expose(), proxy.address);
         assert_eq!(value("https_proxy"), Some(url.as_str()));
         assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
         assert_eq!(value("NO_PROXY"), Some(DIRECT));
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((value("PIP_DEFAULT_TIMEOUT"), value(JAVA)), (None, None));
         let open = CommandProxy::new(listen().await.unwrap(), false).unwrap();
         let java = open.variables(set).pop().unwrap();
-        let port = open.address().port();
+        let port = open.address.port();
         assert_eq!(java.0, JAVA);
         assert!(java.1.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1"), "{}", java.1);
         assert!(java.1.contains(&format!("-Dhttps.proxyPort={port} ")), "{}", java.1);

@@ -331,11 +331,10 @@ impl Playback {
         let not_taken = same.find(|played| !played.is_taken.swap(true, Ordering::Relaxed));
         // Another model may ask twice.
         let Some(call) = not_taken.or(first.filter(|_| self.asks_model)) else {
-            if kind != AnswerKind::Result {
-                return None;
+            if kind == AnswerKind::Result {
+                let what = format!("a call of {tool} with the arguments {arguments}");
+                self.event_sender.send(PlaybackEvent::Unrecorded(what)).ok();
             }
-            let what = format!("a call of {tool} with the arguments {arguments}");
-            self.event_sender.send(PlaybackEvent::Unrecorded(what)).ok();
             return None;
         };
         Some((call.number, call.call.answer.clone()))

@@ -307,16 +307,10 @@ impl Recorder {
         let path = path.to_owned();
         let body = body();
         let number = self.post(Some(session.clone()), || RawKind::Request { path, body });
-        number.map_or(Exchange::Live, |exchange| {
-            let recorder = Arc::clone(self);
-            let has_ended = false;
-            Exchange::Observed(Box::new(RecordedExchange {
-                recorder,
-                session,
-                exchange,
-                has_ended,
-            }))
-        })
+        let Some(exchange) = number else { return Exchange::Live };
+        let recorder = Arc::clone(self);
+        let recorded = RecordedExchange { recorder, session, exchange, has_ended: false };
+        Exchange::Observed(Box::new(recorded))
     }
 
     /// Queues an event. Returns its number unless the recording has ended.
@@ -324,10 +318,8 @@ impl Recorder {
         let mut state = self.state.lock();
         let active = state.active.as_mut()?;
         let Err(why) = active.post(session, kind()) else { return Some(active.next - 1) };
-        let notice = match active.ended.try_recv() {
-            Ok(Some(failure)) => ended_notice(&active.path, &failure),
-            _ => ended_notice(&active.path, why),
-        };
+        let failure = active.ended.try_recv().ok().flatten();
+        let notice = ended_notice(&active.path, failure.as_deref().unwrap_or(why));
         state.active = None;
         state.notice = Some(notice);
         None

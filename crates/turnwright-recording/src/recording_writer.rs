@@ -56,16 +56,12 @@ impl RecordingWriter {
         events: &Receiver<RawEvent>,
         queued_bytes: &AtomicUsize,
     ) -> io::Result<()> {
-        let filter = match &prelude {
-            Some((session, _)) => LineFilter::of_session(session.id.as_str()),
-            None => LineFilter::default(),
-        };
-        let are_gaps_reported =
-            prelude.as_ref().is_some_and(|(session, _)| session.are_gaps_reported);
+        let session = prelude.as_ref().map(|(session, _)| session);
+        let filter = session.map(|session| LineFilter::of_session(session.id.as_str()));
         let mut writer = RecordingWriter {
             file: BufWriter::new(file),
             written: 0,
-            filter,
+            filter: filter.unwrap_or_default(),
             replies: HashMap::new(),
             sent: Vec::new(),
             held: None,
@@ -75,7 +71,7 @@ impl RecordingWriter {
             FORMAT_FIELD: FORMAT,
             "version": env!("CARGO_PKG_VERSION"),
             "os": std::env::consts::FAMILY,
-            "sandbox": sandbox_facts(are_gaps_reported),
+            "sandbox": sandbox_facts(session.is_some_and(|session| session.are_gaps_reported)),
         });
         if let (Value::Object(head), Value::Object(facts)) = (&mut head, facts()) {
             head.extend(facts);

@@ -23,12 +23,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
-use url::{Host, Url};
+use url::Url;
 use uuid::Uuid;
 
 use crate::silence::{SocketReads, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
-use turnwright_http::{ConnectionFault, build_client, client_builder};
+use turnwright_http::{ConnectionFault, build_client, client_builder, names_this_machine};
 use turnwright_rpc::{Stdio, read_line};
 
 /// How long the agent may take to accept the connection.
@@ -113,7 +113,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
     if host.is_empty() || http_url.set_scheme(scheme).is_err() {
         return Err(BridgeError::Url(url.clone()));
     }
-    if scheme == "http" && !is_this_machine(url) {
+    if scheme == "http" && !names_this_machine(url) {
         return Err(BridgeError::Unencrypted(host.to_owned()));
     }
     let built = spawn_blocking(move || {
@@ -124,10 +124,10 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         }
         build_client(builder, scheme == "https")
     });
-    let client = match built.await {
-        Ok(client) => client.map_err(|error| unreachable(host, &error))?,
-        Err(_) => return Err(BridgeError::Lost(host.to_owned())),
-    };
+    let client = built
+        .await
+        .map_err(|_| BridgeError::Lost(host.to_owned()))?
+        .map_err(|error| unreachable(host, ConnectionFault::of(&error)))?;
     let key = BASE64.encode(Uuid::new_v4().as_bytes());
     let mut bearer = HeaderValue::from_str(&format!("Bearer {token}"))
         .map_err(|_| BridgeError::Token(host.to_owned()))?;
@@ -139,13 +139,10 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         .header(UPGRADE, "websocket")
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, &key);
-    let response = match timeout(CONNECT_TIMEOUT, request.send()).await {
-        Ok(response) => response.map_err(|error| unreachable(host, &error))?,
-        Err(_) => {
-            let fault = ConnectionFault::TimedOut;
-            return Err(BridgeError::Unreachable { host: host.to_owned(), fault });
-        }
-    };
+    let response = timeout(CONNECT_TIMEOUT, request.send())
+        .await
+        .map_err(|_| unreachable(host, ConnectionFault::TimedOut))?
+        .map_err(|error| unreachable(host, ConnectionFault::of(&error)))?;
     let status = response.status();
     let is_accepted = response
         .headers()
@@ -156,21 +153,11 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         StatusCode::UNAUTHORIZED => return Err(BridgeError::Token(host.to_owned())),
         _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
     }
-    response.upgrade().await.map_err(|error| unreachable(host, &error))
+    response.upgrade().await.map_err(|error| unreachable(host, ConnectionFault::of(&error)))
 }
 
-fn unreachable(host: &str, error: &reqwest::Error) -> BridgeError {
-    BridgeError::Unreachable { host: host.to_owned(), fault: ConnectionFault::of(error) }
-}
-
-/// True if the URL names this machine.
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+fn unreachable(host: &str, fault: ConnectionFault) -> BridgeError {
+    BridgeError::Unreachable { host: host.to_owned(), fault }
 }
 
 /// Reads lines on a thread of its own.

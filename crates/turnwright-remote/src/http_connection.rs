@@ -189,7 +189,10 @@ impl HttpConnection {
             }
         };
         self.ended.run_until_cancelled(sending).await;
-        self.finish();
+        // The streams end after the queued events.
+        let mut state = self.state.lock();
+        state.streams.clear();
+        state.requests.clear();
     }
 
     async fn send(&self, line: &[u8]) {
@@ -258,13 +261,6 @@ impl HttpConnection {
             }
             sleep_until(due).await;
         }
-    }
-
-    /// Ends the streams after the queued events.
-    fn finish(&self) {
-        let mut state = self.state.lock();
-        state.streams.clear();
-        state.requests.clear();
     }
 }
 

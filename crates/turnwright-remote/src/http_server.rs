@@ -45,6 +45,8 @@ pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+/// The response to a request, or why it is refused.
+pub(crate) type HttpAnswer = Result<Response<ResponseBody>, HttpRefusal>;
 
 /// The state that all sockets of a listener share.
 pub(crate) struct HttpServer {
@@ -121,19 +123,15 @@ impl HttpServer {
         } else {
             self.answer_authorised(request, admit).await
         };
-        let mut response = answer.unwrap_or_else(|HttpRefusal(status, text)| {
-            let mut response = plain(status, text);
-            if status == StatusCode::UNAUTHORIZED {
-                let scheme = HeaderValue::from_static("Bearer");
-                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            }
-            response
-        });
-        let is_forbidden = response.status() == StatusCode::FORBIDDEN;
+        let mut response = answer.unwrap_or_else(|HttpRefusal(status, text)| plain(status, text));
+        let status = response.status();
         let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         headers.insert(VARY, HeaderValue::from_static("origin"));
         // A page of an origin that is not allowed must not be able to read the response.
-        if let Some(origin) = origin.filter(|_| !is_forbidden) {
+        if let Some(origin) = origin.filter(|_| status != StatusCode::FORBIDDEN) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             let exposed = HeaderValue::from_static("acp-connection-id, acp-session-id");
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -142,7 +140,7 @@ impl HttpServer {
     }
 
     /// Answers a CORS preflight request. Browsers send it without the token.
-    fn answer_preflight(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
+    fn answer_preflight(&self, headers: &HeaderMap) -> HttpAnswer {
         if !headers.contains_key(ORIGIN) || !self.access.allows_origin(headers) {
             return Err(HttpRefusal(StatusCode::FORBIDDEN, "This origin is not allowed.\n"));
         }
@@ -159,7 +157,7 @@ impl HttpServer {
         self: &Arc<Self>,
         request: Request<Incoming>,
         admit: impl FnOnce(),
-    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+    ) -> HttpAnswer {
         self.access.check(request.headers())?;
         admit();
         if request.uri().path() != PATH {
@@ -196,7 +194,7 @@ impl HttpServer {
         self.connections.lock().get(id).cloned().ok_or(UNKNOWN_CONNECTION)
     }
 
-    fn open_stream(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
+    fn open_stream(&self, headers: &HeaderMap) -> HttpAnswer {
         let accepted = header(headers, ACCEPT.as_str()).unwrap_or_default();
         if !accepted.contains("text/event-stream") {
             let text = "Streams are of the type text/event-stream, which must be accepted.\n";
@@ -218,10 +216,7 @@ impl HttpServer {
         Ok(response)
     }
 
-    async fn post(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+    async fn post(self: &Arc<Self>, request: Request<Incoming>) -> HttpAnswer {
         let (head, body) = request.into_parts();
         let content_type = header(&head.headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         if !content_type.to_ascii_lowercase().starts_with("application/json") {
@@ -299,11 +294,7 @@ impl HttpServer {
     }
 
     /// Opens a connection with its first request, and answers that one.
-    async fn initialize(
-        self: &Arc<Self>,
-        message: Vec<u8>,
-        id: &str,
-    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+    async fn initialize(self: &Arc<Self>, message: Vec<u8>, id: &str) -> HttpAnswer {
         let place = Arc::clone(&self.connection_permits)
             .try_acquire_owned()
             .map_err(|_| TOO_MANY_CONNECTIONS)?;

@@ -11,7 +11,7 @@ use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::HttpRefusal;
-use crate::http_server::{HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
+use crate::http_server::{HttpAnswer, HttpServer, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
 
@@ -51,10 +51,7 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
 }
 
 /// Accepts a WebSocket and serves it in a task of its own.
-pub(crate) fn accept(
-    server: &Arc<HttpServer>,
-    request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, HttpRefusal> {
+pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> HttpAnswer {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| {
         has_word(headers, UPGRADE, "websocket")

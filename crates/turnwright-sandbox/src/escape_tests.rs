@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::NamespaceSupport;
+
 /// The files and processes that the attempts are made on. All of it must exist before the first
 /// attempt.
 #[derive(Clone, Debug)]
@@ -52,14 +54,8 @@ pub const LOCK_FILE: &str = "lock";
 pub struct ExpectedProtection {
     /// The Landlock ABI version, on systems where the sandbox uses Landlock.
     pub landlock: Option<i32>,
-    /// True if commands get a private mount namespace.
-    pub mounts: bool,
-    /// True if commands get a PID namespace.
-    pub processes: bool,
-    /// True if sockets of other programs are closed wherever and whenever they are made.
-    pub sockets: bool,
-    /// True if connections are supervised.
-    pub supervision: bool,
+    /// The namespaces that commands get.
+    pub namespaces: NamespaceSupport,
 }
 
 /// The mechanism without which an attempt is expected to succeed.
@@ -394,7 +390,8 @@ pub fn evaluate(
 impl Requirement {
     /// The missing part of the system that would prevent the attempt; `None` if nothing is missing.
     fn missing(self, expected: ExpectedProtection) -> Option<String> {
-        let ExpectedProtection { landlock, mounts, processes, sockets, supervision } = expected;
+        let ExpectedProtection { landlock, namespaces } = expected;
+        let NamespaceSupport { mounts, processes, sockets, supervision, .. } = namespaces;
         let is_old = |version| landlock.is_some_and(|abi| abi < version);
         let (lacks, what) = match self {
             Requirement::AnySandbox => return None,
@@ -463,13 +460,14 @@ mod tests {
 
     #[test]
     fn evidence_tells_what_held() {
-        let full = ExpectedProtection {
-            landlock: Some(7),
+        let all = NamespaceSupport {
             mounts: true,
+            network: true,
             processes: true,
             sockets: true,
             supervision: true,
         };
+        let full = ExpectedProtection { landlock: Some(7), namespaces: all };
         let old = ExpectedProtection { landlock: Some(2), ..ExpectedProtection::default() };
         let namespaces = ExpectedProtection { landlock: Some(2), ..full };
         let change = ["a file outside".to_owned()];

@@ -183,7 +183,7 @@ pub enum Network {
     #[default]
     Off,
     /// A private loopback interface where the system supports one ([`NamespaceSupport::network`]),
-    /// otherwise no network. On macOS, the loopback interface of the machine.
+    /// otherwise no network. On macOS, the loopback interface of the machine, and servers on all of its addresses.
     Loopback,
     /// A private loopback interface, and all addresses except this machine's own and those on its links. Where
     /// connections cannot be supervised ([`NamespaceSupport::supervision`]), the whole network.

@@ -12,7 +12,8 @@ use super::{Network, SandboxProfile};
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
 /// The needs of every program: executing and signalling its own processes, system information, new
-/// terminals, and the services for user names, time zones and certificates.
+/// terminals, and the services for user names, time zones, certificates and network settings, without which many
+/// programs crash though they use no network. Java asks for the kind of processor by what counts as writing.
 const BASE_RULES: &str = "\
 (version 1)
 (deny default)
@@ -21,6 +22,7 @@ const BASE_RULES: &str = "\
 (allow process-info* (target same-sandbox))
 (allow signal (target same-sandbox))
 (allow sysctl-read)
+(allow sysctl-write (sysctl-name \"kern.grade_cputype\"))
 (allow user-preference-read)
 (allow ipc-posix-sem)
 (allow ipc-posix-shm*)
@@ -32,6 +34,7 @@ const BASE_RULES: &str = "\
   (literal \"/dev/dtracehelper\"))
 (allow file-read-metadata (literal \"/\"))
 (allow mach-lookup
+  (global-name \"com.apple.SystemConfiguration.configd\")
   (global-name \"com.apple.bsd.dirhelper\")
   (global-name \"com.apple.system.logger\")
   (global-name \"com.apple.system.notification_center\")
@@ -57,14 +60,16 @@ const NETWORK_RULES: &str = "\
 (allow system-socket)
 (allow mach-lookup
   (global-name \"com.apple.SecurityServer\")
-  (global-name \"com.apple.SystemConfiguration.configd\")
+  (global-name \"com.apple.SystemConfiguration.DNSConfiguration\")
+  (global-name \"com.apple.SystemConfiguration.SCNetworkReachability\")
   (global-name \"com.apple.dnssd.service\")
   (global-name \"com.apple.networkd\"))
 ";
 
-/// Connections within this machine. macOS has no private loopback interface.
+/// Connections within this machine. macOS has no private loopback interface. Most servers bind all addresses, which
+/// `localhost` does not match.
 const LOOPBACK_RULES: &str = "\
-(allow network-bind (local ip \"localhost:*\"))
+(allow network-bind (local ip \"*:*\"))
 (allow network-inbound (local ip \"localhost:*\"))
 (allow network-outbound (remote ip \"localhost:*\"))
 (allow system-socket)
@@ -146,6 +151,9 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         Network::Loopback => LOOPBACK_RULES,
         Network::Internet | Network::On => NETWORK_RULES,
     });
+    if !profile.network.reaches_other_machines() {
+        text.push_str(&socket_rules(profile)?);
+    }
     if profile.network == Network::Internet {
         text.push_str("(deny network-outbound (remote ip \"localhost:*\"))\n");
     }
@@ -156,6 +164,29 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         ));
     }
     Some(text)
+}
+
+/// Lets a program without the network make sockets in its folders, and connect to those and the ones that the profile
+/// names. Rules for inner paths come last, so whatever is hidden or kept stays so.
+fn socket_rules(profile: &SandboxProfile) -> Option<String> {
+    if profile.writable.is_empty() && profile.sockets.is_empty() {
+        return Some(String::new());
+    }
+    let mut rules = Vec::new();
+    for (access, paths) in [
+        ("allow network-bind (local", &profile.writable),
+        ("allow network-outbound (remote", &profile.writable),
+        ("deny network-bind (local", &profile.read_only),
+        ("deny network-outbound (remote", &profile.hidden),
+        ("allow network-outbound (remote", &profile.sockets),
+    ] {
+        rules.extend(quote_all(paths)?.iter().map(|path| {
+            (path.matches('/').count(), format!("({access} unix-socket (subpath {path})))\n"))
+        }));
+    }
+    rules.sort_by_key(|(depth, _)| *depth);
+    let text: String = rules.into_iter().map(|(_, rule)| rule).collect();
+    Some(format!("(allow system-socket (socket-domain AF_UNIX))\n{text}"))
 }
 
 /// The paths that lie below a hidden one, quoted.
@@ -251,8 +282,48 @@ mod tests {
   (literal \"/Users/ada/ws/.git\"))
 (deny file-write-setugid)
 (deny network*)
+(allow system-socket (socket-domain AF_UNIX))
+(allow network-bind (local unix-socket (subpath \"/Users/ada/ws\")))
+(allow network-bind (local unix-socket (subpath \"/private/tmp/t\")))
+(allow network-outbound (remote unix-socket (subpath \"/Users/ada/ws\")))
+(allow network-outbound (remote unix-socket (subpath \"/private/tmp/t\")))
+(deny network-outbound (remote unix-socket (subpath \"/Users/ada/.ssh\")))
+(deny network-bind (local unix-socket (subpath \"/Users/ada/ws/.git/hooks\")))
 ";
         assert_eq!(rules(&sample()), expected);
+    }
+
+    #[test]
+    fn sockets_in_writable_folders_and_named_ones_are_open_without_a_network() {
+        for network in [Network::Off, Network::Loopback] {
+            let profile = SandboxProfile {
+                network,
+                writable: vec!["/state/cache".into()],
+                hidden: vec!["/state/cache/key".into(), "/state".into()],
+                sockets: vec!["/state/signing".into()],
+                ..SandboxProfile::default()
+            };
+            let text = rules(&profile);
+            let at = |action: &str, path: &str| {
+                let to = format!("(remote unix-socket (subpath \"{path}\"))");
+                text.find(&format!("({action} network-outbound {to})")).unwrap()
+            };
+            let hides = at("deny", "/state");
+            let opens = at("allow", "/state/cache");
+            assert!(hides < opens && opens < at("deny", "/state/cache/key"), "{text}");
+            assert!(hides < at("allow", "/state/signing"), "{text}");
+        }
+        let online = SandboxProfile { network: Network::On, ..sample() };
+        assert!(!rules(&online).contains("unix-socket"));
+    }
+
+    /// Rust's `system-configuration`, Java and servers that bind all addresses.
+    #[test]
+    fn programs_without_a_network_get_what_they_crash_without() {
+        for needed in ["com.apple.SystemConfiguration.configd", "kern.grade_cputype"] {
+            assert!(BASE_RULES.contains(needed), "{needed}");
+        }
+        assert!(LOOPBACK_RULES.contains("(allow network-bind (local ip \"*:*\"))"));
     }
 
     #[test]

@@ -362,7 +362,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
     match entry {
         Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
             match message.as_ref() {
-                Message::User(user) => user.parts.iter().map(part_size).sum(),
+                Message::User(user) => user.parts.iter().map(PromptPart::size).sum(),
                 Message::Assistant(answer) => {
                     let calls: usize = answer.calls.iter().map(call_size).sum();
                     let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
@@ -415,16 +415,6 @@ fn call_size(call: &ToolCall) -> usize {
         Arguments::Unusable { text, .. } => text.len(),
     };
     call.name.len() + arguments + call.extra.as_ref().map_or(0, value_size)
-}
-
-fn part_size(part: &PromptPart) -> usize {
-    match part {
-        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Skill(text) => text.len(),
-        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
-        PromptPart::Link { name: text, uri } | PromptPart::Resource { uri, text } => {
-            uri.len() + text.len()
-        }
-    }
 }
 
 fn view_size(view: &CallView) -> usize {

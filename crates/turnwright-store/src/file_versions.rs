@@ -11,7 +11,6 @@ use super::{PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
 use crate::database::execute;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::hash::parse_hex;
-use turnwright_types::ids::CallId;
 
 /// A turn with what undo and redo have to know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +29,6 @@ pub struct UndoableTurn {
     pub uncovered: Option<String>,
     /// True if an undo or redo has left files as they were though it should not.
     pub has_failures: bool,
-}
-
-/// The change of one file by a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileVersion {
-    pub turn: u64,
-    pub call: CallId,
-    pub change: FileChange,
 }
 
 /// A prompt that the conversation can be rewound to.
@@ -110,16 +101,15 @@ pub fn file_versions(
     connection: &Connection,
     session: i64,
     turns: &[u64],
-) -> Result<Vec<FileVersion>, StoreError> {
+) -> Result<Vec<FileChange>, StoreError> {
     let mut find = connection.prepare_cached(
-        "SELECT turn, call, path, before, after FROM file_versions WHERE session = ? AND turn = ? \
+        "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? \
          AND path <> '' ORDER BY id",
     )?;
     let mut all = Vec::new();
     for turn in turns {
-        let mut rows = find.query(params![session, turn])?;
-        while let Some(row) = rows.next()? {
-            all.push(version(row)?);
+        for change in find.query_map(params![session, turn], file_change)? {
+            all.push(change?);
         }
     }
     Ok(all)
@@ -143,16 +133,12 @@ pub fn changed_files(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn version(row: &Row<'_>) -> Result<FileVersion, StoreError> {
-    let after: Option<String> = row.get(4)?;
-    Ok(FileVersion {
-        turn: row.get(0)?,
-        call: CallId::from(row.get::<_, String>(1)?),
-        change: FileChange {
-            path: path_from_value(row.get_ref(2)?),
-            before: parse_state(&row.get::<_, String>(3)?),
-            after: after.as_deref().map(parse_state),
-        },
+fn file_change(row: &Row<'_>) -> rusqlite::Result<FileChange> {
+    let after: Option<String> = row.get(2)?;
+    Ok(FileChange {
+        path: path_from_value(row.get_ref(0)?),
+        before: parse_state(&row.get::<_, String>(1)?),
+        after: after.as_deref().map(parse_state),
     })
 }
 

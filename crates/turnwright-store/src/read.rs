@@ -150,13 +150,8 @@ impl RewoundEntries {
         let mut find = connection.prepare_cached(
             "SELECT seq FROM entries WHERE session = ? AND kind = ? ORDER BY seq DESC",
         )?;
-        for seq in find.query_map(params![session, kind], |row| row.get::<_, u64>(0))? {
-            let seq = seq?;
-            if !self.contains(seq) {
-                return Ok(Some(seq));
-            }
-        }
-        Ok(None)
+        let mut all = find.query_map(params![session, kind], |row| row.get(0))?;
+        Ok(all.find(|seq| !seq.as_ref().is_ok_and(|seq| self.contains(*seq))).transpose()?)
     }
 
     /// The sequence number of the last rewind that was not undone.
@@ -294,12 +289,8 @@ fn query_calls(
 ) -> Result<Vec<CallRow>, StoreError> {
     let query = format!("SELECT {CALL_COLUMNS} FROM calls WHERE {condition}");
     let mut find = connection.prepare_cached(&query)?;
-    let mut rows = find.query(params)?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        all.push(call_row(connection, row)?);
-    }
-    Ok(all)
+    let calls = find.query_and_then(params, |row| call_row(connection, row))?;
+    calls.collect()
 }
 
 fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreError> {
@@ -393,13 +384,11 @@ pub fn submissions(
          FROM turns JOIN entries ON entries.session = turns.session AND entries.seq = first_entry \
          WHERE turns.session = ? AND submission IS NOT NULL",
     )?;
-    let mut rows = find.query([session])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
+    let submissions = find.query_and_then([session], |row| {
         let submission = serde_json::from_str(&row.get::<_, String>(1)?)?;
-        all.push((MessageId::from(row.get::<_, String>(0)?), submission));
-    }
-    Ok(all)
+        Ok((MessageId::from(row.get::<_, String>(0)?), submission))
+    })?;
+    submissions.collect()
 }
 
 /// A stored turn.

@@ -113,16 +113,14 @@ fn intended_changes(
         "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
          ORDER BY id",
     )?;
-    let mut rows = find.query(params![session, call.turn, call.call.as_str()])?;
-    let mut files = Vec::new();
-    while let Some(row) = rows.next()? {
+    let files = find.query_and_then(params![session, call.turn, call.call.as_str()], |row| {
         let path = path_from_value(row.get_ref(0)?);
         let before = serde_json::from_str(&row.get::<_, String>(1)?)?;
         let expected: Option<String> = row.get(2)?;
         let after = expected.as_deref().map(serde_json::from_str).transpose()?;
-        files.push(FileChange { path, before, after });
-    }
-    Ok(files)
+        Ok(FileChange { path, before, after })
+    })?;
+    files.collect()
 }
 
 fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>, StoreError> {

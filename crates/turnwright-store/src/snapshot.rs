@@ -51,11 +51,8 @@ pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Valu
              (SELECT number FROM turns WHERE session = ?1 AND stop IS NULL) ORDER BY {order}"
         );
         let mut find = connection.prepare(&query)?;
-        let mut rows = find.query([key])?;
-        let mut all = Vec::new();
-        while let Some(row) = rows.next()? {
-            all.push(Value::Object(read_row(connection, row, table, columns)?));
-        }
+        let rows = find.query_and_then([key], |row| read_row(connection, row, table, columns))?;
+        let all: Vec<_> = rows.collect::<Result<_, _>>()?;
         stored.insert(table.to_owned(), all.into());
     }
     Ok(Value::Object(stored))

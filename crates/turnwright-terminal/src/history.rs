@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::sessions::{find_session, format_duration, one_line, short_id};
-use crate::{CliError, write_stdout};
+use crate::{CliResult, write_stdout};
 use turnwright_store::history::{
     CallRecord, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
 };
@@ -24,7 +24,7 @@ pub fn print(
     limit: usize,
     messages: bool,
     json: bool,
-) -> Result<(), CliError> {
+) -> CliResult<()> {
     if !store.exists() {
         return Ok(write_stdout(if json { "" } else { "No stored sessions.\n" })?);
     }
@@ -47,7 +47,7 @@ fn print_pages<T>(
     limit: usize,
     read: fn(&rusqlite::Connection, &HistoryQuery) -> Result<HistoryPage<T>, StoreError>,
     line: fn(&T) -> String,
-) -> Result<&'static str, CliError> {
+) -> CliResult<&'static str> {
     let mut count = 0;
     // True if the search stopped before it had read every long text.
     let mut is_cut = false;

@@ -24,12 +24,14 @@ pub mod trust;
 pub mod undo;
 
 use std::io;
+use std::pin::pin;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
 
 pub use agent_check::check_agent;
 pub use login::{login, login_search, logout};
-pub use outcome::{CliError, exit_code, print, report, write_stdout};
+pub use outcome::{CliError, CliResult, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 #[cfg(unix)]
 use sandbox::check_sandbox;
@@ -49,4 +51,20 @@ pub fn block_on<T>(requests: impl Future<Output = T>) -> io::Result<T> {
     let result = runtime.block_on(requests);
     runtime.shutdown_background();
     Ok(result)
+}
+
+/// Waits for work as [`block_on`] does. A signal that ends programs, such as that of Ctrl-C, only cancels `stop`, which
+/// asks the work to end.
+pub fn block_on_with_stop<T>(
+    stop: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> io::Result<T> {
+    block_on(async {
+        let mut work = pin!(work);
+        tokio::select! {
+            ended = &mut work => return ended,
+            () = turnwright_rpc::stop_signal() => stop.cancel(),
+        }
+        work.await
+    })
 }

@@ -13,13 +13,13 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
 }
 
 /// Writes output with which a subcommand ends.
-pub fn print(text: &str) -> Result<(), CliError> {
+pub fn print(text: &str) -> CliResult<()> {
     Ok(write_stdout(text)?)
 }
 
 /// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
 /// such as `head`, has seen enough.
-pub fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
+pub fn report(command: &str, result: CliResult<()>) -> ExitCode {
     match result {
         Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         other => exit_code(command, other.map(|()| ExitCode::SUCCESS), 1),
@@ -27,7 +27,7 @@ pub fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
 }
 
 /// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
-pub fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
+pub fn exit_code(command: &str, result: CliResult<ExitCode>, failure: u8) -> ExitCode {
     result.unwrap_or_else(|why| {
         writeln!(stderr(), "turnwright {command}: {why}").ok();
         ExitCode::from(failure)
@@ -44,6 +44,9 @@ pub enum CliError {
     #[error("{0}")]
     Other(String),
 }
+
+/// The result of a subcommand, or of a part of one.
+pub type CliResult<T> = Result<T, CliError>;
 
 impl From<&str> for CliError {
     fn from(text: &str) -> CliError {

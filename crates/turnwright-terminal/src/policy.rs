@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::sessions::project_roots;
-use crate::{CliError, write_stdout};
+use crate::{CliResult, write_stdout};
 use turnwright_config::Config;
 use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
@@ -36,7 +36,7 @@ pub struct ProjectPolicy {
 
 impl ProjectPolicy {
     /// Loads the rules of this project, or of the one in the current folder.
-    pub fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
+    pub fn load(dir: Option<PathBuf>, config: &Config) -> CliResult<ProjectPolicy> {
         let roots = project_roots(&dir.unwrap_or_else(|| PathBuf::from(".")))?;
         let settings = config.snapshot();
         let trust = TrustStore::new(&config.paths.state);
@@ -47,7 +47,7 @@ impl ProjectPolicy {
     }
 
     /// Lists the effective rules and who set them.
-    pub fn list(&self, as_json: bool) -> Result<ExitCode, CliError> {
+    pub fn list(&self, as_json: bool) -> CliResult<ExitCode> {
         let page = self.store.load();
         let others: Vec<_> =
             self.policy.rules.iter().filter(|rule| !is_stored(&page, rule)).collect();
@@ -72,12 +72,7 @@ impl ProjectPolicy {
     /// Explains the verdict on a command, part by part.
     ///
     /// The status is 0 if it would run, 1 if the user would be asked, 2 if it would be refused.
-    pub fn check(
-        &self,
-        command: &str,
-        mode: Option<Mode>,
-        as_json: bool,
-    ) -> Result<ExitCode, CliError> {
+    pub fn check(&self, command: &str, mode: Option<Mode>, as_json: bool) -> CliResult<ExitCode> {
         let mode = mode.unwrap_or(self.mode);
         let effects = parse_mcp_call(command)
             .unwrap_or_else(|| command_line_effects(command, &self.roots, &self.policy));
@@ -118,7 +113,7 @@ impl ProjectPolicy {
     }
 
     /// Adds rules for this project.
-    pub fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, CliError> {
+    pub fn add(&self, action: RuleAction, rules: &[String]) -> CliResult<ExitCode> {
         let parsed = rules.iter().map(|text| match Pattern::parse(text, action) {
             Ok(pattern) => Ok((action, pattern)),
             Err(why) => Err(format!("invalid rule {}: {why}", escape_hidden_line(text))),
@@ -131,7 +126,7 @@ impl ProjectPolicy {
     }
 
     /// Removes the rules with these ids.
-    pub fn revoke(&self, ids: &[String]) -> Result<ExitCode, CliError> {
+    pub fn revoke(&self, ids: &[String]) -> CliResult<ExitCode> {
         let gone = self.store.revoke(ids).map_err(|error| error.to_string())?;
         let lines: Vec<_> =
             gone.iter().map(|entry| format!("Removed: {}", entry_line(entry))).collect();
@@ -148,7 +143,7 @@ impl ProjectPolicy {
     }
 
     /// Suggests rules for commands that were often allowed by hand, from these lines of the audit log.
-    pub fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, CliError> {
+    pub fn suggest(&self, lines: &[AuditEntry]) -> CliResult<ExitCode> {
         let mut found: BTreeMap<String, (usize, &str)> = BTreeMap::new();
         for line in lines {
             let is_ours = line.project == self.roots.real_cwd() && line.event == AuditEvent::Asked;

@@ -12,6 +12,7 @@ use rustix::termios::{
 #[cfg(unix)]
 use tokio::task::spawn_blocking;
 
+use crate::CliResult;
 #[cfg(unix)]
 use crate::block_on;
 
@@ -28,9 +29,11 @@ pub fn say(text: &str) -> io::Result<()> {
     stderr().write_all(text.as_bytes())
 }
 
-/// Writes the last text of the command, and returns its status.
-pub(crate) fn finish(text: &str, is_done: bool) -> ExitCode {
-    if say(text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// Writes the last text of the command, or why it was `not_done`, and returns its status.
+pub(crate) fn finish(done: CliResult<String>, not_done: &str) -> ExitCode {
+    let is_done = done.is_ok();
+    let text = done.unwrap_or_else(|error| format!("{not_done}: {error}\n"));
+    if say(&text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Asks a question and reads a line.
@@ -84,8 +87,23 @@ pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
 }
 
 #[cfg(not(unix))]
+#[expect(unsafe_code, reason = "calls of the system that take a handle which is open")]
 pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
-    ask(question)
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::System::Console::{ENABLE_ECHO_INPUT, GetConsoleMode, SetConsoleMode};
+    let console = stdin().as_raw_handle();
+    let mut mode = 0;
+    // SAFETY: stdin stays open, `mode` is what the call fills, and anything but a console is refused.
+    if unsafe { GetConsoleMode(console, &raw mut mode) } == 0 {
+        return ask(question);
+    }
+    // SAFETY: the same.
+    unsafe { SetConsoleMode(console, mode & !ENABLE_ECHO_INPUT) };
+    let answer = ask(question);
+    // SAFETY: the same.
+    unsafe { SetConsoleMode(console, mode) };
+    say("\n")?;
+    answer
 }
 
 /// The modes of the terminal before something changes them. Dropping it restores them.

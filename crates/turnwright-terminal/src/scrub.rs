@@ -45,11 +45,8 @@ pub(crate) fn scrub(text: &str, home: Option<&str>) -> String {
     };
     text.split_inclusive('\n')
         .map(|line| {
-            with_words_replaced(
-                &without_values(&without_url_secrets(line)),
-                looks_like_key,
-                REMOVED,
-            )
+            let clean = without_values(&without_url_secrets(line));
+            with_words_replaced(&clean, looks_like_key, REMOVED)
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::{CliError, prompt, write_stdout};
+use crate::{CliError, CliResult, prompt, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
@@ -33,7 +33,7 @@ const MAX_LINE_LENGTH: usize = 100;
 const GONE: &str = "the folder in which this was started is gone; change to one that exists";
 
 /// The current folder.
-pub fn current_folder() -> Result<PathBuf, CliError> {
+pub fn current_folder() -> CliResult<PathBuf> {
     std::path::absolute(".").map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CliError::Other(GONE.to_owned()),
         _ => error.into(),
@@ -63,7 +63,7 @@ pub fn list(
     all: bool,
     archived: bool,
     json: bool,
-) -> Result<(), CliError> {
+) -> CliResult<()> {
     let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
     let sessions = store.read_blocking(session_summaries)?;
     let count = sessions.iter().filter(|session| !session.is_helper).count();
@@ -118,7 +118,7 @@ fn title(session: &SessionSummary) -> &str {
 /// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
 /// folder, or of any folder if this one has none. One that has had prompts comes before those with
 /// nothing but commands.
-pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
+pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
@@ -146,7 +146,7 @@ pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
 }
 
 /// Prints the conversation of a session.
-pub fn show(store: &Store, name: &str) -> Result<(), CliError> {
+pub fn show(store: &Store, name: &str) -> CliResult<()> {
     let id = find_session(store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let title = row.title.unwrap_or_default();
@@ -167,7 +167,7 @@ pub fn show(store: &Store, name: &str) -> Result<(), CliError> {
     })?
 }
 
-fn print_redacted(mut text: String) -> Result<(), CliError> {
+fn print_redacted(mut text: String) -> CliResult<()> {
     redact::redact_in_place(&mut text);
     Ok(write_stdout(&terminal_safe(text))?)
 }
@@ -223,7 +223,7 @@ fn format_call(row: &CallRow) -> String {
 }
 
 /// Deletes sessions with all their data, after a question.
-pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
+pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> CliResult<()> {
     let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
     let sessions = store.read_blocking(session_summaries)?;
     for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use serde_json::json;
 
-use crate::{CliError, print, report, write_stdout};
+use crate::{CliError, CliResult, print, report, write_stdout};
 use turnwright_config::effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
 };
@@ -22,7 +22,7 @@ use turnwright_config::{
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::{private_file, redact};
+use turnwright_types::{private_file, redact, text};
 use turnwright_workspace::files::Roots;
 
 /// Lists what else of the project in these folders applies, such as its instructions.
@@ -126,7 +126,7 @@ fn applied_settings(
     ] {
         let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
         if number > 0 {
-            add("permissions", &format!("{} {whose}", count(number, "rule")), from);
+            add("permissions", &format!("{} {whose}", text::counted(number, "rule")), from);
         }
     }
     if policy.max_mode != Mode::Full {
@@ -157,15 +157,11 @@ fn shown(path: &Path) -> String {
     escape_hidden_line(&path.to_string_lossy())
 }
 
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
 /// Describes whether the user trusts a file of the project, and what does not apply because of that.
 fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String {
     let is_servers = file.name == SERVERS_FILE;
     let what = match file.requests.as_slice() {
-        requests if is_servers => count(requests.len(), "MCP server"),
+        requests if is_servers => text::counted(requests.len(), "MCP server"),
         requests => requests.join(", "),
     };
     if file.is_trusted {
@@ -205,7 +201,7 @@ fn path_list(paths: &[PathBuf]) -> String {
 const SCHEMA_FILE: &str = "config.schema.json";
 
 /// Writes a settings file in which everything is commented out, unless there is one.
-pub fn init(config: &Config) -> Result<(), CliError> {
+pub fn init(config: &Config) -> CliResult<()> {
     let path = config.user_file_path();
     if exists(path) {
         return Err(CliError::Other(format!(
@@ -218,7 +214,7 @@ pub fn init(config: &Config) -> Result<(), CliError> {
 }
 
 /// Opens the file in the user's editor, and checks it afterwards.
-pub fn edit(config: &Config) -> Result<(), CliError> {
+pub fn edit(config: &Config) -> CliResult<()> {
     let path = config.user_file_path();
     if !exists(path) {
         create(path)?;
@@ -275,13 +271,18 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 #[cfg(not(unix))]
 #[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
 fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
-    let mut words = editor.split_whitespace();
-    Command::new(words.next().unwrap_or(editor)).args(words).arg(path).status()
+    use std::os::windows::process::CommandExt;
+    // `code` is a batch file, which only `cmd` finds; at both ends of its line it removes a quote.
+    let line = format!("\"{editor} \"{}\"\"", path.display());
+    let mut command = Command::new("cmd");
+    // Otherwise `code` means a file of the current folder.
+    command.env("NoDefaultCurrentDirectoryInExePath", "1");
+    command.args(["/d", "/s", "/c"]).raw_arg(line).status()
 }
 
 /// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
 /// not allowed.
-pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> CliResult<()> {
     let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
     // Another change at the same time would be lost.
     let _lock = config.paths.lock_settings()?;
@@ -311,6 +312,19 @@ mod tests {
     use super::*;
     use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
     use turnwright_types::private_file;
+
+    #[cfg(windows)]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn an_editor_may_be_a_batch_file_with_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("code.cmd");
+        std::fs::write(script, "@echo %1 %~nx2>\"%~dp0seen\"").unwrap();
+        let editor = format!("\"{}\" --wait", folder.path().join("code").display());
+        assert!(open(&editor, Path::new("C:\\a b\\config.toml")).unwrap().success());
+        let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+        assert_eq!(seen.trim_end(), "--wait config.toml");
+    }
 
     /// The keys and values of the table of wrong entries in the manual.
     fn wrong_entries() -> impl Iterator<Item = (&'static str, &'static str)> {

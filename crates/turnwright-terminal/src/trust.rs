@@ -89,19 +89,13 @@ fn decide_each(
         is_all &= is_yes;
         is_any |= is_yes;
     }
-    match code {
-        Some(_) if !is_any => {
-            write_stdout("CODE does not match the current content. Nothing was trusted.\n")?;
-            Ok(false)
-        }
-        Some(_) => Ok(true),
-        None => {
-            if !is_any {
-                write_stdout("Nothing was trusted.\n")?;
-            }
-            Ok(is_all)
-        }
+    if !is_any {
+        write_stdout(match code {
+            Some(_) => "CODE does not match the current content. Nothing was trusted.\n",
+            None => "Nothing was trusted.\n",
+        })?;
     }
+    Ok(if code.is_some() { is_any } else { is_all })
 }
 
 fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{CliError, runtime, sessions, write_stdout};
+use crate::{CliError, CliResult, runtime, sessions, write_stdout};
 use turnwright_config::Config;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
@@ -35,7 +35,7 @@ struct StoredSession {
 }
 
 impl StoredSession {
-    fn find(session: Option<String>, config: &Config) -> Result<StoredSession, CliError> {
+    fn find(session: Option<String>, config: &Config) -> CliResult<StoredSession> {
         let store = Store::new(&config.paths.state);
         let here = sessions::current_folder()?;
         let session = session.map(|name| sessions::find_session(&store, &name)).transpose()?;
@@ -53,7 +53,7 @@ impl StoredSession {
         Ok(StoredSession { store, row, last_numbers })
     }
 
-    fn roots(&self) -> Result<Roots, CliError> {
+    fn roots(&self) -> CliResult<Roots> {
         let cwd = &self.row.cwd;
         Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
     }
@@ -92,7 +92,7 @@ pub fn undo_or_redo(
     session: Option<String>,
     is_dry_run: bool,
     config: &Config,
-) -> Result<ExitCode, CliError> {
+) -> CliResult<ExitCode> {
     let mut session = StoredSession::find(session, config)?;
     let _lock = session.lock().map_err(|error| match error {
         StoreError::SessionLocked(_) => {
@@ -107,7 +107,7 @@ async fn execute(
     session: &StoredSession,
     request: UndoRequest,
     is_dry_run: bool,
-) -> Result<ExitCode, CliError> {
+) -> CliResult<ExitCode> {
     let roots = session.roots()?;
     let log = SessionLog::new(session.store.clone(), session.row.id.clone());
     log.resume_after(session.last_numbers);
@@ -151,7 +151,7 @@ pub fn show_diff(
     what: ChangeScope,
     is_json: bool,
     config: &Config,
-) -> Result<ExitCode, CliError> {
+) -> CliResult<ExitCode> {
     let session = StoredSession::find(session, config)?;
     let roots = session.roots()?;
     let changes = session.store.read_blocking(|connection| {
@@ -163,16 +163,12 @@ pub fn show_diff(
     stderr().write_all(changes.uncovered.as_bytes()).ok();
     if is_json {
         let turns: Vec<_> = changes.turns.iter().map(|turn| turn.0).collect();
-        let files: Vec<_> = changes
-            .files
-            .iter()
-            .map(|file| {
-                json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
-                    "after": state_json(&file.after), "diff": file.diff })
-            })
-            .collect();
+        let files = changes.files.iter().map(|file| {
+            json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
+                "after": state_json(&file.after), "diff": file.diff })
+        });
         let session = session.row.id.as_str();
-        let all = json!({ "session": session, "turns": turns, "files": files });
+        let all = json!({ "session": session, "turns": turns, "files": files.collect::<Vec<_>>() });
         write_stdout(&redact::text(&format!("{all:#}\n")))?;
     } else {
         let all: String = changes.files.iter().map(|file| file.diff.as_str()).collect();

@@ -98,6 +98,22 @@ fn can_hide_text(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Returns a text that may come from anybody without the characters that nobody sees, in which a model could be told
+/// something. A joiner stays behind a character that is no blank and not ASCII: Persian, Hindi and emoji need it.
+pub fn without_invisible(text: &str) -> String {
+    let mut seen = String::with_capacity(text.len());
+    for char in text.chars() {
+        let may_join = matches!(char, '\u{200c}' | '\u{200d}')
+            && seen.ends_with(|last: char| {
+                !last.is_ascii() && !last.is_whitespace() && !is_hidden_char(last)
+            });
+        if may_join || !is_hidden_char(char) {
+            seen.push(char);
+        }
+    }
+    seen
+}
+
 /// The names behind the `&`, and the character that each stands for.
 const ENTITIES: [(&str, char); 6] =
     [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
@@ -126,6 +142,17 @@ mod tests {
         let words = "Use\u{e0041}\u{e0042} tabs\u{e0100}\u{fe03}. ❤\u{fe0f} x\u{200c}y";
         assert_eq!(without_smuggled_text(words), "Use tabs. ❤\u{fe0f} x\u{200c}y");
         assert_eq!(without_smuggled_text("Use tabs."), "Use tabs.");
+    }
+
+    #[test]
+    fn joiners_stay_where_a_script_or_an_emoji_needs_them() {
+        for (text, seen) in [
+            ("می\u{200c}خواهم क्\u{200d}ष 👨\u{200d}👩 ❤\u{fe0f}\u{200d}🔥", None),
+            ("a\u{200c}b\u{200d} \u{200d}<\u{3000}\u{200d}", Some("ab <\u{3000}")),
+            ("é\u{200c}\u{200d}\u{200c}\u{200b}\u{202e}\u{e0041}x\t\n", Some("é\u{200c}x\t\n")),
+        ] {
+            assert_eq!(without_invisible(text), seen.unwrap_or(text), "{text}");
+        }
     }
 
     #[test]

@@ -66,6 +66,21 @@ pub enum PromptPart {
     Context(String),
 }
 
+impl PromptPart {
+    /// Returns the approximate number of bytes that it holds in memory.
+    pub fn size(&self) -> usize {
+        match self {
+            PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Skill(text) => {
+                text.len()
+            }
+            PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
+            PromptPart::Link { name: text, uri } | PromptPart::Resource { uri, text } => {
+                uri.len() + text.len()
+            }
+        }
+    }
+}
+
 /// An image or an audio recording.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Media {

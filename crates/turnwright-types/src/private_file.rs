@@ -54,9 +54,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.as_file().sync_all()?;
     match replace(file, path) {
         // The new file stays until the old one is complete, so a crash in between loses nothing.
-        Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => {
-            overwrite(path, bytes)
-        }
+        Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
         replaced => replaced.map_err(|failed| failed.error),
     }
 }

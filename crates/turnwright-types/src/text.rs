@@ -99,6 +99,11 @@ pub fn join_first(texts: &[String], most: usize) -> String {
     }
 }
 
+/// A number with its noun, whose plural has an `s` more.
+pub fn counted(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Puts a text onto one line, with single blanks between its words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -174,6 +179,20 @@ pub fn strip_suffix_ignore_case<'a>(text: &'a str, ending: &str) -> Option<&'a s
     end.eq_ignore_ascii_case(ending).then_some(rest)
 }
 
+/// Returns true if a text matches a pattern in which `*` stands for any characters. Takes at most the product of both
+/// lengths.
+pub fn fits_wildcard(text: &str, pattern: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
+    let Some(mut left) = text.strip_prefix(start) else { return false };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // Matching each part as early as possible leaves the most text for the following parts.
+    for part in middle.split('*') {
+        let Some((_, behind)) = left.split_once(part) else { return false };
+        left = behind;
+    }
+    left.ends_with(end)
+}
+
 /// Returns the length of the longest run of backticks. A longer run encloses the text as code in Markdown.
 pub fn longest_backtick_run(text: &str) -> usize {
     if !text.contains('`') {
@@ -218,6 +237,14 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_counted_in_the_plural() {
+        assert_eq!(
+            [0, 1, 2].map(|number| counted(number, "rule")),
+            ["0 rules", "1 rule", "2 rules"]
+        );
+    }
 
     #[test]
     fn comments_and_empty_lines_are_no_entries() {
@@ -434,6 +461,25 @@ mod tests {
         ] {
             assert_eq!(strip_prefix_ignore_case(text, part), after, "{text} {part}");
             assert_eq!(strip_suffix_ignore_case(text, part), before, "{text} {part}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_any_characters() {
+        for (text, pattern, expected) in [
+            ("abc", "abc", true),
+            ("abcd", "abc", false),
+            ("abc", "a*c", true),
+            ("ac", "a*c", true),
+            ("acb", "a*c", false),
+            ("a/b/c.rs", "a/**.rs", true),
+            ("ab", "ab*b", false),
+            ("", "*", true),
+            ("aXbXc", "a*b*c", true),
+            ("acb", "a*b*c", false),
+            ("語a語", "*a*", true),
+        ] {
+            assert_eq!(fits_wildcard(text, pattern), expected, "{text} {pattern}");
         }
     }
 

@@ -68,7 +68,7 @@ impl UndoContext {
         let planning = self.read(move |connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             let Some((about, read)) = select_turns(&turns, request) else { return Ok(None) };
-            let folded = net_changes(&file_versions::file_versions(connection, key, &read)?);
+            let folded = net_changes(file_versions::file_versions(connection, key, &read)?);
             let steps =
                 plan_undo(folded, file_state, |hash| file_versions::has_blob(connection, hash))?;
             let is_redo = request == UndoRequest::Redo;
@@ -365,7 +365,7 @@ pub async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
         let mut text = String::new();
         for turn in turns[last..].iter().filter(|turn| !turn.target_turns.is_empty()) {
             let changed =
-                net_changes(&file_versions::file_versions(connection, key, &[turn.number])?);
+                net_changes(file_versions::file_versions(connection, key, &[turn.number])?);
             let names: Vec<_> =
                 changed.iter().map(|change| change.path.to_string_lossy()).collect();
             text.push_str(&turn_line(turn, &turns, &names));

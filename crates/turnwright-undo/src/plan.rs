@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use turnwright_store::TurnKind;
-use turnwright_store::file_versions::{FileVersion, UndoableTurn};
-use turnwright_types::file_change::FileState;
+use turnwright_store::file_versions::UndoableTurn;
+use turnwright_types::file_change::{FileChange, FileState};
 
 /// Turns that were undone and can be redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,26 +156,18 @@ pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
 
 /// Combines changes, given in order, into one for each path. Paths without a net change are left
 /// out.
-pub(crate) fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
-    let mut all: BTreeMap<&PathBuf, NetChange> = BTreeMap::new();
-    for FileVersion { change, .. } in versions {
-        let path = &change.path;
-        let Some(known) = all.get_mut(path) else {
-            let folded = NetChange {
-                path: path.clone(),
-                before: change.before.clone(),
-                after: change.after.clone(),
-                is_interleaved: false,
-            };
-            all.insert(path, folded);
+pub(crate) fn net_changes(changes: Vec<FileChange>) -> Vec<NetChange> {
+    let mut all: BTreeMap<PathBuf, NetChange> = BTreeMap::new();
+    for FileChange { path, before, after } in changes {
+        let Some(known) = all.get_mut(&path) else {
+            all.insert(path.clone(), NetChange { path, before, after, is_interleaved: false });
             continue;
         };
-        let follows =
-            known.after.as_ref().is_some_and(|after| is_same_state(after, &change.before));
+        let follows = known.after.as_ref().is_some_and(|known| is_same_state(known, &before));
         // Someone else has put the path back in between.
-        let starts_anew = is_same_state(&known.before, &change.before);
+        let starts_anew = is_same_state(&known.before, &before);
         known.is_interleaved |= !follows && !starts_anew;
-        known.after.clone_from(&change.after);
+        known.after = after;
     }
     // A change by someone else in between must be reported as a conflict.
     let changes = all.into_values().filter(|change| {

@@ -206,7 +206,7 @@ pub fn turn_changes(
     let numbers: Vec<_> = turns.iter().map(|turn| turn.number).collect();
     let mut files = Vec::new();
     let mut room = bounds.all;
-    for folded in net_changes(&file_versions::file_versions(connection, key, &numbers)?) {
+    for folded in net_changes(file_versions::file_versions(connection, key, &numbers)?) {
         let after = folded.after.unwrap_or_else(|| file_state(&folded.path));
         let old = side(connection, &folded.before, None, bounds)?;
         let new = side(connection, &after, Some(&folded.path), bounds)?;

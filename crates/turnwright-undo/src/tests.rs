@@ -324,17 +324,18 @@ async fn an_undo_is_a_turn_with_its_own_versions() {
         Ok((
             file_versions::undoable_turns(connection, 1)?,
             file_versions::file_versions(connection, 1, &[2])?,
+            file_versions::changed_files(connection, 1, "undo-2", 9)?,
         ))
     });
-    let (turns, rows) = reading.await.unwrap();
+    let (turns, changes, of_call) = reading.await.unwrap();
     let undo = &turns[1];
     assert_eq!(
         (undo.kind, undo.target_turns.as_slice(), undo.has_ended),
         (TurnKind::Undo, &[1][..], true)
     );
-    assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].call, CallId::from("undo-2"));
-    assert_eq!(rows[0].change.after, Some(file_state(&fixture.root.join("a"))));
+    assert_eq!(changes.len(), 1);
+    assert_eq!(of_call, [(changes[0].path.clone(), 1)]);
+    assert_eq!(changes[0].after, Some(file_state(&fixture.root.join("a"))));
 }
 
 #[tokio::test]

@@ -97,7 +97,9 @@ fn visit(
             visit(&below, within, &format!("{prefix}{name}:"), stop, found);
         }
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
-        let Some(name) = stem.and_then(name_part) else { continue };
+        let Some(name) = stem.filter(|stem| *stem != "README").and_then(name_part) else {
+            continue;
+        };
         let name = format!("{prefix}{name}");
         if !kind.is_dir() && found.iter().all(|command| command.name != name) {
             found.extend(read_command(name, path, within));
@@ -181,6 +183,7 @@ mod tests {
         put(&of_ws("部署/U\u{308}ber.md"), "Über.");
         put(&of_ws(".hidden.md"), "x");
         put(&of_ws("!.md"), "x");
+        put(&of_ws("db/README.md"), "Our commands.");
         put(&of_ws("notes.txt"), "x");
         put(&of_ws("empty.md"), "\n");
         put(&of_ws("title.md"), "\n# A title\u{202e}\nMore.");

@@ -1,15 +1,12 @@
 //! Types of helpers that users define: Markdown files whose front matter has a name, a description, tools
 //! and a model, and whose text is an instruction to the helper.
 
-use crate::skills::front_matter;
+use crate::skills::{front_matter, slug};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::ids::is_slug;
 use turnwright_types::text;
 
 /// The most characters of a description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
-/// The most tools that a type may name.
-const MAX_TOOLS: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperType {
@@ -18,6 +15,8 @@ pub struct HelperType {
     pub description: String,
     /// The names of its only tools, as they are written; `None` if it has all.
     pub tools: Option<Vec<String>>,
+    /// The names of tools that it must not have.
+    pub denied_tools: Vec<String>,
     /// Its model, if it differs from the session's.
     pub model: Option<String>,
     /// Instructions for the helper in addition to the usual ones.
@@ -31,37 +30,70 @@ impl HelperType {
     /// Why it is no helper, as a phrase that follows the file's name.
     pub fn parse(stem: &str, text: &str) -> Result<HelperType, &'static str> {
         let (head, body) = front_matter::split(text);
-        let name = head.name.unwrap_or_else(|| stem.to_owned());
-        if !is_slug(&name) {
-            return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
-        }
+        let name = slug(head.name.as_deref().unwrap_or(stem))
+            .ok_or("has no letters of a-z or digits in its name")?;
         let given = head.description.ok_or("has no description")?;
+        let list = head.tools.unwrap_or_default();
+        let (named, mut denied_tools) = tool_names(&list);
+        denied_tools.extend(tool_names(&head.disallowed_tools.unwrap_or_default()).0);
+        let is_limited = !named.is_empty() || list.starts_with('[');
+        let limited: Vec<_> =
+            named.iter().filter(|name| name.contains('(')).map(String::as_str).collect();
+        let patterns = limited.join(", ");
+        let limits = if patterns.is_empty() {
+            String::new()
+        } else {
+            format!("Use these tools only for what stands in brackets: {patterns}.\n\n")
+        };
         Ok(HelperType {
             name,
             description: text::cut(escape_hidden_line(&given), MAX_DESCRIPTION_CHARS),
-            tools: head.tools.as_deref().and_then(tool_names),
+            tools: Some(named).filter(|names| is_limited && names.iter().all(|name| name != "*")),
+            denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
-            instructions: body.trim().to_owned(),
+            instructions: limits + body.trim(),
         })
     }
 }
 
-/// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
-/// tools are meant.
-fn tool_names(list: &str) -> Option<Vec<String>> {
-    let names: Vec<_> = list
-        .split(|c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
-        .filter(|name| !matches!(*name, "" | "-"))
-        .take(MAX_TOOLS)
-        .map(str::to_owned)
-        .collect();
-    (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
+/// The names in a list that is separated by commas or written with brackets or dashes, and those that a map turns off
+/// (`write: false`). What a map turns on is on anyway. A pattern belongs to its name: `Bash(git *)`.
+fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
+    let plain = list.replace(['"', '\''], "");
+    let mut depth = 0_usize;
+    let mut words = plain
+        .split(|c: char| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '{' | '}'))
+        })
+        .filter(|word| !matches!(*word, "" | "-") && !word.starts_with('#'));
+    let mut named = Vec::new();
+    let mut off = Vec::new();
+    while let Some(word) = words.next() {
+        let Some(name) = word.strip_suffix(':') else {
+            named.push(word.to_owned());
+            continue;
+        };
+        let value = words.next().unwrap_or_default().to_ascii_lowercase();
+        if ["false", "no", "off", "deny"].contains(&value.as_str()) {
+            off.push(name.to_owned());
+        }
+    }
+    (named, off)
 }
 
-/// Returns true for a name that files of another agent use for models that only its provider has, or that
-/// means the model of the session.
+/// The names that files of another agent use for models that only its provider has, or for the model of the session.
+const ALIASES: [&str; 8] =
+    ["inherit", "default", "best", "sonnet", "opus", "opusplan", "haiku", "fable"];
+
+/// Returns true for such a name, also with a window: `sonnet[1m]`.
 fn is_alias(model: &str) -> bool {
-    ["inherit", "sonnet", "opus", "haiku"].contains(&model.to_ascii_lowercase().as_str())
+    let name = model.split('[').next().unwrap_or_default();
+    ALIASES.iter().any(|alias| name.eq_ignore_ascii_case(alias))
 }
 
 #[cfg(test)]
@@ -76,33 +108,64 @@ mod tests {
             ("", None, None),
             (
                 "tools: Read, Grep,Bash(git log:*)",
-                names(&["Read", "Grep", "Bash(git", "log:*)"]),
+                names(&["Read", "Grep", "Bash(git log:*)"]),
                 None,
             ),
+            ("tools: Read, Bash(git * main)", names(&["Read", "Bash(git * main)"]), None),
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
+            ("model: opus[1m]", None, None),
+            ("model: fable", None, None),
+            ("allowed-tools: Read, Grep", names(&["Read", "Grep"]), None),
+            ("tools: Read\nallowed_tools: Bash", names(&["Read"]), None),
+            ("allowedTools: Bash\ntools: Read", names(&["Read"]), None),
+            ("tools:\n  - Read # not Edit\n  # - Bash\n  #- Write", names(&["Read"]), None),
+            ("tools:\n# - Bash\n- Read #Write", names(&["Read"]), None),
+            ("tools: []", names(&[]), None),
             ("tools: *", None, None),
             ("tools:", None, None),
         ] {
             let text = format!("{head}{lines}\n---\n\nBe strict.\n");
             let parsed = HelperType::parse("file", &text).unwrap();
             assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
-            assert_eq!(
-                (parsed.name.as_str(), parsed.instructions.as_str()),
-                ("reviewer", "Be strict.")
-            );
+            assert_eq!(parsed.name, "reviewer");
+            let limits = lines.contains("(git").then_some("Use these tools only");
+            assert!(parsed.instructions.starts_with(limits.unwrap_or("Be strict.")), "{lines}");
+            assert!(parsed.instructions.ends_with("Be strict."), "{lines}");
+        }
+    }
+
+    #[test]
+    fn tools_that_a_file_turns_off_are_denied() {
+        for (lines, tools, denied) in [
+            ("disallowedTools: Write, Bash(rm -rf *)", "", "Write Bash(rm -rf *)"),
+            ("tools: [Read]\ndisallowed-tools:\n  - mcp__a", "Read", "mcp__a"),
+            ("tools:\n  write: false\n  \"edit\": false\n  bash: true", "", "write edit"),
+            ("tools: { write: False, read: true }", "", "write"),
+            ("tools:\n  write: false # \"Nothing: changed\"\n  edit: false", "", "write edit"),
+            ("tools: Read", "Read", ""),
+        ] {
+            let text = format!("---\nname: a\ndescription: x\n{lines}\n---\nBe strict.\n");
+            let parsed = HelperType::parse("file", &text).unwrap();
+            assert_eq!(parsed.tools.unwrap_or_default().join(" "), tools, "{lines}");
+            assert_eq!(parsed.denied_tools.join(" "), denied, "{lines}");
         }
     }
 
     #[test]
     fn a_file_without_a_description_or_with_a_bad_name_is_no_helper() {
-        assert_eq!(HelperType::parse("a", "---\ndescription: x\n---\n").unwrap().name, "a");
+        for (stem, text, name) in [
+            ("a", "---\ndescription: x\n---\n", "a"),
+            ("code_reviewer", "---\ndescription: x\n---\n", "code-reviewer"),
+            ("a", "---\nname: Python Engineer\ndescription: x\n---\n", "python-engineer"),
+        ] {
+            assert_eq!(HelperType::parse(stem, text).unwrap().name, name);
+        }
         for (stem, text) in [
             ("a", "Only text."),
             ("a", "---\nname: a\n---\nText."),
-            ("A B", "---\ndescription: x\n---\n"),
-            ("a", "---\nname: A B\ndescription: x\n---\n"),
+            ("\u{e9}", "---\ndescription: x\n---\n"),
         ] {
             assert!(HelperType::parse(stem, text).is_err(), "{stem} {text}");
         }

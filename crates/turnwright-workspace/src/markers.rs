@@ -216,7 +216,7 @@ impl Project<'_> {
         let own = WRAPPERS.iter().find(|(name, wrapper)| *name == program && self.has(wrapper));
         let command = match own {
             Some((_, wrapper)) => {
-                let start = if cfg!(windows) { "" } else { "./" };
+                let start = if cfg!(windows) { ".\\" } else { "./" };
                 command.replacen(program, &format!("{start}{wrapper}"), 1)
             }
             None if program.contains(['/', '\\']) || (self.has_program)(program) => {

@@ -77,7 +77,7 @@ impl Journal {
             Update::UserMessage { prompt, parts, .. } => {
                 let turn = self.turn_without_prompt().filter(|_| prompt.is_none());
                 self.has_prompt |= prompt.is_none();
-                self.push(update, turn, parts.iter().map(part_bytes).sum());
+                self.push(update, turn, parts.iter().map(PromptPart::size).sum());
             }
             Update::CallUpdate(change) => self.change_call(change),
             Update::Notice(text) => self.push(update, None, text.len()),
@@ -324,15 +324,6 @@ fn merge(known: &mut CallUpdate, change: &CallUpdate) {
     replace(&mut known.raw_output, change.raw_output.as_ref());
     if let Some(more) = &change.terminal {
         append_output(known.terminal.get_or_insert_default(), more);
-    }
-}
-
-fn part_bytes(part: &PromptPart) -> usize {
-    match part {
-        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Skill(text) => text.len(),
-        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
-        PromptPart::Link { name, uri } => name.len() + uri.len(),
-        PromptPart::Resource { uri, text } => uri.len() + text.len(),
     }
 }
 

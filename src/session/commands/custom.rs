@@ -166,7 +166,7 @@ fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
     let Some(text) = skill.load(args) else {
         return format!("{COMMAND_HEAD}skill `{name}`, which cannot be read: say so.\n");
     };
-    env.skills.mark_loaded(name);
+    env.skills.mark_loaded(name, &skill.load("").unwrap_or_default());
     // The skill's text refers to the files in its folder.
     env.files.roots().allow_read(skill.folder.clone());
     format!("{COMMAND_HEAD}skill `{name}`, so do what it says:\n{text}\n")

@@ -10,7 +10,7 @@ use turnwright_mcp::{
 };
 use turnwright_policy::permission::markdown_code;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::text::{self, escape_markdown};
+use turnwright_types::text::{self, counted, escape_markdown};
 
 /// The most tools, prompts or servers that are listed.
 const MAX_LISTED: usize = 200;
@@ -102,21 +102,14 @@ fn ready(spec: &ServerSpec, state: &ServerState) -> String {
     }
     text.push_str(&format!(", revision {}", short_line(&state.revision)));
     let wanted = used_tools(spec, &state.tools).count();
-    text.push_str(&counted(wanted, "tool"));
+    text.push_str(&format!(", {}", counted(wanted, "tool")));
     if wanted < state.tools.len() {
         text.push_str(&format!(" of {}", state.tools.len()));
     }
     if !state.prompts.is_empty() {
-        text.push_str(&counted(state.prompts.len(), "prompt"));
+        text.push_str(&format!(", {}", counted(state.prompts.len(), "prompt")));
     }
     text
-}
-
-fn counted(number: usize, one: &str) -> String {
-    match number {
-        1 => format!(", 1 {one}"),
-        number => format!(", {number} {one}s"),
-    }
 }
 
 fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {

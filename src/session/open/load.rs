@@ -20,7 +20,7 @@ use crate::turn::{
     SpendingLimits, Submissions, Told, system_prompt,
 };
 use turnwright_config::effective_policy::{
-    EffectivePolicy, command_confinement, hook_offer, resolve_policy_with,
+    EffectivePolicy, command_confinement, hook_offer, resolve_policy_with, settings_above,
 };
 use turnwright_config::project_facts::{project_facts, restore_project, roots_elsewhere};
 use turnwright_config::{ConfigFile, SettingsSnapshot};
@@ -155,6 +155,8 @@ impl SessionHost {
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
         if !is_elsewhere && opened.is_some() {
             notices.extend(hook_offer(settings, project_folder));
+            let home = policy.rules.bases.home.as_deref();
+            notices.extend(settings_above(settings, project_folder, home));
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)

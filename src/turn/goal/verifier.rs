@@ -83,6 +83,7 @@ impl Turn {
             name: "judge".to_owned(),
             description: String::new(),
             tools: Some(TOOLS.map(str::to_owned).into()),
+            denied_tools: Vec::new(),
             model: self.conversation.work.goal_model.clone(),
             instructions: String::new(),
         };

@@ -30,6 +30,7 @@ const PROJECT_CONTEXT: &str = "project context";
 /// The fields of the recorded answer, which is the text alone if all files could be read.
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
+const CUT: &str = "cut";
 
 /// The time that a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -98,12 +99,23 @@ impl Turn {
         self.cancel.run_until_cancelled(gathered).await.flatten()
     }
 
-    /// Adds a context as it is kept, and names the files of instructions that are not text.
+    /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
-        for name in kept[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            self.conversation.notify(format!(
-                "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
-            ));
+        for (field, why) in [
+            (
+                UNREADABLE,
+                "were not read: not text (save it as UTF-8), or a link out of the project.",
+            ),
+            (
+                CUT,
+                "were cut: those of all files may have 32 KiB. The model is told to read the rest.",
+            ),
+        ] {
+            let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let names = files.collect::<Vec<_>>().join(", ");
+            if !names.is_empty() {
+                self.conversation.notify_once(format!("The instructions in {names} {why}"));
+            }
         }
         let text = kept.as_str().or_else(|| kept[TEXT].as_str());
         self.add_context(text.unwrap_or_default().to_owned());
@@ -149,9 +161,8 @@ fn read_project_context(
     let instructions = instructions::read(folders.config_folder(), &projects);
     let mut text = surroundings.unwrap_or_default().to_owned();
     text.extend(instructions.iter().map(|file| labelled(file, "32 KiB")));
-    let others = instructions.iter().filter(|file| !file.is_text);
-    let unreadable: Vec<_> =
-        others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
+    let unreadable = names_of(&instructions, |file| !file.is_text);
+    let cut = names_of(&instructions, |file| file.is_text && !file.is_complete);
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
@@ -166,11 +177,18 @@ fn read_project_context(
         ));
     }
     let text = within_context(text.trim_start());
-    let context = match unreadable.as_slice() {
-        [] => text.into(),
-        names => json!({ TEXT: text, UNREADABLE: names }),
+    let context = if unreadable.is_empty() && cut.is_empty() {
+        text.into()
+    } else {
+        json!({ TEXT: text, UNREADABLE: unreadable, CUT: cut })
     };
     (context, skills)
+}
+
+/// The paths of the files of which this holds.
+fn names_of(files: &[Instructions], holds: fn(&Instructions) -> bool) -> Vec<String> {
+    let found = files.iter().filter(|file| holds(file));
+    found.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect()
 }
 
 /// The instructions of one file with their origin; empty if they are.
@@ -178,7 +196,8 @@ fn labelled(instructions: &Instructions, limit: &str) -> String {
     let Instructions { path, text: words, is_complete: is_whole, is_user: own, is_text } =
         instructions;
     if !is_text {
-        return format!("\n[{} were not read: the file is not text]\n", origin(path));
+        let why = "the file is not text, or a link out of the project";
+        return format!("\n[{} were not read: {why}]\n", origin(path));
     }
     if words.trim().is_empty() && *is_whole {
         return String::new();

@@ -114,7 +114,7 @@ fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
     let mut names: Vec<_> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_markdown(name) && !name.starts_with('.'))
+        .filter(|name| is_markdown(name) && !name.starts_with('.') && name != "README.md")
         .collect();
     names.sort();
     names.truncate(MAX_FILES);
@@ -142,6 +142,7 @@ mod tests {
         put(&project.join(".turnwright/agents/a.md"), "reviewer", "of the project");
         put(&project.join(".claude/agents/b.md"), "tester", "of the project");
         fs::write(project.join(".claude/agents/c.md"), "no head").unwrap();
+        fs::write(project.join(".claude/agents/README.md"), "Our helpers.").unwrap();
         put(&config.join("agents/d.md"), "reviewer", "of the user");
         let find = || HelperFiles::find(&config, &trust, &project);
         let used = |found: &HelperFiles| -> Vec<_> {

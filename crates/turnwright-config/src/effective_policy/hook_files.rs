@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ProjectFile;
+use super::{PROJECT_FILE, ProjectFile};
 use crate::trust::{self, TrustStore};
 use crate::{SettingsSnapshot, jsonc};
 use turnwright_hooks::{Handler, HookScope, read_handlers};
@@ -249,6 +249,28 @@ pub fn hook_offer(settings: &SettingsSnapshot<'_>, project: &Path) -> Option<Str
          with `read = []` they are left alone. You are told this once."
             .to_owned(),
     )
+}
+
+/// Returns a notice about settings and hooks in the root of the repository, which count only in a session of that
+/// folder. The home folder and those above it are no project. Blocks.
+pub fn settings_above(
+    settings: &SettingsSnapshot<'_>,
+    project: &Path,
+    home: Option<&Path>,
+) -> Option<String> {
+    let mut above =
+        project.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
+    let root = above.find(|folder| folder.join(".git").exists()).filter(|root| *root != project)?;
+    let reads_claude = settings.values.hooks.get(READ) == Some(&json!(["claude"]));
+    let all = [PROJECT_FILE, OWN_FILE].into_iter().chain(reads_claude.then_some(CLAUDE_FILES[0]));
+    let found: Vec<_> = all.filter(|name| root.join(name).exists()).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "Not used, because only files of the session's own folder count: {} in {}.",
+            found.join(", "),
+            escape_hidden_line(&root.to_string_lossy())
+        )
+    })
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
 use turnwright_types::text::{self, escape_markdown};
-use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
 pub const SERVERS_FILE: &str = ".mcp.json";
@@ -99,10 +98,7 @@ pub(super) fn find(
         entries.iter().map(|(name, entry)| describe_entry(name, entry)).unzip();
     let file = ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests };
     if is_trusted && !entries.is_empty() {
-        let keys = settings.secrets();
-        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
-        let inherited = settings.config.inherited.iter().cloned();
-        let environment = Environment::scrubbed(inherited, &secrets);
+        let environment = settings.command_environment();
         let variable = |name: &str| {
             let found = environment.iter().find(|pair| pair.0 == name);
             Ok(found.and_then(|pair| pair.1.to_str()).map(str::to_owned))

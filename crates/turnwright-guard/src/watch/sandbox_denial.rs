@@ -15,7 +15,9 @@ use turnwright_types::text;
 use turnwright_workspace::exec::JobEnd;
 
 use super::CommandWatch;
-use out_of_reach::{closed_socket, failed_signature, missing_login, missing_variable};
+use out_of_reach::{
+    closed_socket, failed_signature, missing_login, missing_variable, nested_sandbox,
+};
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -87,6 +89,7 @@ impl CommandWatch {
         if !is_success
             && let Some(limit) = failed_signature(output, self.signing.as_ref())
                 .or_else(|| missing_login(output, &self.script))
+                .or_else(|| nested_sandbox(output).filter(|_| cfg!(target_os = "macos")))
         {
             return Some(limit);
         }

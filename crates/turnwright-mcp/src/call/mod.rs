@@ -22,6 +22,7 @@ use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::text::escape_markdown;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_workspace::files::{blob_text, read_picture};
 
 /// The minimum delay between the first progress updates of a call.
 const FIRST_PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -430,6 +431,22 @@ fn parse_block(value: &Value) -> ResultBlock {
 }
 
 impl ResultBlock {
+    /// Reads a resource in base64, whose label may be wrong: a text or a picture becomes a block of that kind. It may
+    /// be large, so this must run on a blocking thread.
+    #[must_use]
+    pub fn decoded(self) -> ResultBlock {
+        match self {
+            ResultBlock::Blob { uri, mime, data } => match blob_text(&data) {
+                Some(text) => ResultBlock::Embedded { uri, text },
+                None if mime.starts_with("image/") || read_picture(data.clone()).is_ok() => {
+                    ResultBlock::Image { mime, data }
+                }
+                None => ResultBlock::Blob { uri, mime, data },
+            },
+            other => other,
+        }
+    }
+
     /// Converts a block; `None` if its type is unknown.
     fn of(block: ContentBlock) -> Option<ResultBlock> {
         Some(match block {
@@ -455,7 +472,6 @@ impl From<ResourceContents> for ResultBlock {
         let mime = mime_type.unwrap_or_default();
         match (text, blob) {
             (Some(text), _) => ResultBlock::Embedded { uri, text },
-            (None, Some(data)) if mime.starts_with("image/") => ResultBlock::Image { mime, data },
             (None, Some(data)) => ResultBlock::Blob { uri, mime, data },
             (None, None) => ResultBlock::Unknown("resource".to_owned()),
         }
@@ -465,6 +481,26 @@ impl From<ResourceContents> for ResultBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resource_in_base64_is_what_its_bytes_are() {
+        let table = [
+            ("text/plain", "cG9ydCA9IDgwODAK", Some("port = 8080\n"), false),
+            ("image/svg+xml", "PHN2Zy8+", Some("<svg/>"), false),
+            ("application/png", "iVBORw0KGgoA", None, true),
+            ("", "iVBORw0KGgoA", None, true),
+            ("text/plain", "AAAA", None, false),
+        ];
+        for (mime, data, text, is_picture) in table {
+            let resource = json!({ "uri": "x://y", "mimeType": mime, "blob": data });
+            let block = json!({ "type": "resource", "resource": resource });
+            match parse_block(&block).decoded() {
+                ResultBlock::Embedded { text: read, .. } => assert_eq!(Some(&*read), text),
+                ResultBlock::Image { .. } => assert!(is_picture, "{mime}"),
+                _ => assert!(text.is_none() && !is_picture, "{mime}"),
+            }
+        }
+    }
 
     #[test]
     fn progress_is_formatted() {

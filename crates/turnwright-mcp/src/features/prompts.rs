@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::tools::list_items;
-use super::{
-    ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
-};
+use super::{ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
+use crate::call::ResultBlock;
 use crate::call::server_requests::{WaitingCall, request_with_pages};
 use crate::server::{Server, ServerPhase};
 use crate::transport::Peer;
@@ -149,7 +149,8 @@ impl PromptRequest {
             request_with_pages::<PromptResult>(&peer, "prompts/get", params, limit, caller);
         let why = match asking.await {
             Some(Ok(result)) if !result.messages.is_empty() => {
-                return Ok(prompt_parts(result.messages));
+                let converting = spawn_blocking(move || prompt_parts(result.messages));
+                return converting.await.map_err(|error| error.to_string());
             }
             Some(Ok(_)) => "returned an empty prompt.".to_owned(),
             Some(Err(error)) => format!("returned an error: {}", line(&error.to_string())),
@@ -279,7 +280,8 @@ fn assign_arguments<'a>(
     Ok((assigned, names))
 }
 
-/// Converts the server's messages to parts of the user's prompt.
+/// Converts the server's messages to parts of the user's prompt. They may be large, so this must run on a blocking
+/// thread.
 fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
     let mut parts = Vec::new();
     let mut text_left = MAX_TEXT_BYTES;
@@ -292,30 +294,23 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
                 PromptPart::Text(quoted(&bounded(&text, &mut text_left)))
             }
             ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
-            ContentBlock::Image { data, mime_type } => {
-                match media(&mime_type, data, &mut media_left).map(|media| read_picture(media.data))
-                {
-                    Some(Ok(picture)) => PromptPart::Image(picture),
-                    Some(Err(fault)) => {
-                        PromptPart::Text(format!("[an image was left out: {fault}]"))
-                    }
-                    None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
-                }
-            }
+            ContentBlock::Image { data, mime_type } => picture(&mime_type, data, &mut media_left),
             ContentBlock::Audio { data, mime_type } => {
                 match media(&mime_type, data, &mut media_left) {
                     Some(media) => PromptPart::Audio(media),
                     None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
                 }
             }
-            ContentBlock::Resource { resource } => match resource {
-                ResourceContents { uri, text: Some(text), .. } => {
-                    PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
+            ContentBlock::Resource { resource } => {
+                let uri = line(&resource.uri);
+                match ResultBlock::from(resource).decoded() {
+                    ResultBlock::Embedded { text, .. } => {
+                        PromptPart::Resource { uri, text: bounded(&text, &mut text_left) }
+                    }
+                    ResultBlock::Image { mime, data } => picture(&mime, data, &mut media_left),
+                    _ => PromptPart::Text(format!("[{uri} is not text and was left out]")),
                 }
-                ResourceContents { uri, .. } => {
-                    PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
-                }
-            },
+            }
             ContentBlock::ResourceLink(link) => {
                 PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
             }
@@ -330,6 +325,14 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
         parts.push(PromptPart::Text(note));
     }
     parts
+}
+
+fn picture(mime: &str, data: String, remaining: &mut usize) -> PromptPart {
+    match media(mime, data, remaining).map(|media| read_picture(media.data)) {
+        Some(Ok(picture)) => PromptPart::Image(picture),
+        Some(Err(fault)) => PromptPart::Text(format!("[an image was left out: {fault}]")),
+        None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+    }
 }
 
 fn media(mime: &str, data: String, remaining: &mut usize) -> Option<Media> {
@@ -401,6 +404,8 @@ mod tests {
                 "resource": { "uri": "x://y", "text": "z".repeat(MAX_TEXT_BYTES) } } },
             { "role": "user", "content": { "type": "text", "text": "too late" } },
             { "role": "user", "content": { "type": "resource_link", "uri": "x://l", "name": "l" } },
+            { "role": "user", "content": { "type": "resource",
+                "resource": { "uri": "x://p", "blob": "iVBORw0KGgoA" } } },
         ]);
         let parts = prompt_parts(serde_json::from_value(messages).unwrap());
         assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
@@ -411,5 +416,6 @@ mod tests {
         );
         assert!(matches!(&parts[4], PromptPart::Text(text) if text.starts_with("\n[the rest")));
         assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
+        assert!(matches!(&parts[6], PromptPart::Image(image) if image.mime == "image/png"));
     }
 }

@@ -336,13 +336,11 @@ impl ToolNames {
             *self = ToolNames::default();
         }
         let mut name = preferred_name(server, tool);
-        for salt in 1_u32.. {
-            if !self.taken.contains(&name) {
-                break;
-            }
+        let mut salt = 0;
+        while !self.taken.insert(name.clone()) {
+            salt += 1;
             name = with_digest(server, tool, salt);
         }
-        self.taken.insert(name.clone());
         self.given.insert(key, name.clone());
         name
     }

@@ -8,6 +8,7 @@ use url::Url;
 use crate::transport::link::LinkedServer;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
+use turnwright_types::text::fits_wildcard;
 use turnwright_workspace::exec::is_secret_name;
 
 /// The configuration of a server.
@@ -143,19 +144,7 @@ impl ToolFilter {
 }
 
 fn matches_any(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| matches_pattern(pattern, name))
-}
-
-fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(begin) else { return false };
-    let Some((middle, end)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
-    // Matching each part as early as possible leaves the most text for the following parts.
-    for part in middle.split('*') {
-        let Some(index) = name.find(part) else { return false };
-        name = &name[index + part.len()..];
-    }
-    name.ends_with(end)
+    patterns.iter().any(|pattern| fits_wildcard(name, pattern))
 }
 
 /// Who configured a server.

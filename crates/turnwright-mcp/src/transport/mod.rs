@@ -81,6 +81,7 @@ pub struct Peer(Arc<PeerInner>);
 struct PeerInner {
     channel: Channel,
     handler: ServerMessageHandler,
+    /// The requests that wait for a response.
     pending: PendingRequests,
     // Held only for one map operation.
     open: Mutex<OpenExchanges>,
@@ -132,11 +133,6 @@ impl Peer {
 
     pub(super) fn handler(&self) -> &ServerMessageHandler {
         &self.0.handler
-    }
-
-    /// The requests that wait for a response.
-    pub(super) fn pending(&self) -> &PendingRequests {
-        &self.0.pending
     }
 
     /// The server's description of itself, once it has sent one.
@@ -428,7 +424,7 @@ impl RunningRequest {
 
     /// Withdraws the request, with a reason for the server's log.
     pub(super) fn give_up(&self, why: &str) {
-        if self.peer.pending().give_up(self.id) && self.is_withdrawable {
+        if self.peer.0.pending.give_up(self.id) && self.is_withdrawable {
             self.peer.announce_withdrawal(self.id, why);
         }
     }

@@ -11,7 +11,7 @@ use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{Environment, PipedProgram, find_in_path, is_program};
+use turnwright_workspace::exec::{Environment, PipedProgram, find_in_path, is_program, program_at};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -165,7 +165,8 @@ fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<Path
         return Err("its command is empty".to_owned());
     }
     if !is_bare {
-        let file = cwd.join(command);
+        let named = cwd.join(command);
+        let file = program_at(&named).unwrap_or(named);
         return match is_program(&file) {
             Ok(true) => Ok(file),
             Ok(false) => Err(format!("{shown} is not an executable file")),

@@ -33,7 +33,11 @@ fn project() -> tempfile::TempDir {
 
 /// A path of the project at `root`, without links.
 fn resolved(path: &Path, root: &Path) -> ResolvedPath {
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let real = fs::canonicalize(path).ok().or_else(|| {
+        let folder = fs::canonicalize(path.parent()?).ok()?;
+        Some(folder.join(path.file_name()?))
+    });
+    let real = real.unwrap_or_else(|| path.to_path_buf());
     let is_inside = real.starts_with(root) && !path.ends_with("..");
     let scope = if is_inside { PathScope::Workspace } else { PathScope::Outside };
     ResolvedPath { path: real, scope }

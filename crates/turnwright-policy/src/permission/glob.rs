@@ -45,6 +45,8 @@ pub struct Glob {
     ignore_case: bool,
     // In an `Arc`, because rules are cloned into findings. `None` matches every path.
     matcher: Option<Arc<Matcher>>,
+    /// True if the pattern of the project is also one from the root of the file system.
+    is_also_from_root: bool,
     /// The same pattern with symlinks in its beginning resolved, from the root of the file system.
     link_targets: Vec<Arc<Matcher>>,
 }
@@ -79,19 +81,25 @@ enum Matcher {
 impl Glob {
     /// Parses a glob. `/x` is relative to the session's folders, `~/x` to the home folder, and
     /// `//x` is absolute; any other `x` matches anywhere in the session's folders. Rules that deny
-    /// should use `ignore_case`, because some file systems ignore case.
+    /// should use `ignore_case`, because some file systems ignore case; in them, `/x/y` is also that absolute path,
+    /// unless one of its first two parts has a wildcard.
     ///
     /// # Errors
     /// The error says what is wrong with the text.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
+        // To everybody else, `/home/me/x` is an absolute path.
+        let literal_parts = tail.split('/').take(2).filter(|part| !has_wildcard(part)).count();
+        let is_also_from_root =
+            ignore_case && base == GlobBase::Project && text.starts_with('/') && literal_parts == 2;
         Ok(Glob {
             text: text.to_owned(),
             base,
             tail,
             ignore_case,
             matcher,
+            is_also_from_root,
             link_targets: Vec::new(),
         })
     }
@@ -104,6 +112,7 @@ impl Glob {
             tail: "**".to_owned(),
             ignore_case: false,
             matcher: None,
+            is_also_from_root: false,
             link_targets: Vec::new(),
         }
     }
@@ -120,11 +129,15 @@ impl Glob {
         let is_below = |base: &PathBuf| {
             path.strip_prefix(base).is_ok_and(|rest| matcher.is_match(rest, ignore_case))
         };
-        self.link_targets.iter().any(|target| target.is_match(below_root(path), ignore_case))
+        let from_root = below_root(path);
+        self.link_targets.iter().any(|target| target.is_match(from_root, ignore_case))
             || match self.base {
-                GlobBase::Project => bases.roots.iter().any(is_below),
+                GlobBase::Project => {
+                    bases.roots.iter().any(is_below)
+                        || self.is_also_from_root && matcher.is_match(from_root, ignore_case)
+                }
                 GlobBase::Home => bases.home.iter().any(is_below),
-                GlobBase::Root => matcher.is_match(below_root(path), ignore_case),
+                GlobBase::Root => matcher.is_match(from_root, ignore_case),
             }
     }
 
@@ -154,7 +167,10 @@ impl Glob {
 
     fn bases<'a>(&self, bases: &'a PathBases) -> Vec<&'a Path> {
         match self.base {
-            GlobBase::Project => bases.roots.iter().map(PathBuf::as_path).collect(),
+            GlobBase::Project => {
+                let root = self.is_also_from_root.then_some(Path::new("/"));
+                bases.roots.iter().map(PathBuf::as_path).chain(root).collect()
+            }
             GlobBase::Home => bases.home.iter().map(PathBuf::as_path).collect(),
             GlobBase::Root => vec![Path::new("/")],
         }
@@ -464,6 +480,38 @@ mod tests {
         }
         assert!(Glob::parse("/Make", true).unwrap().matches(Path::new("/ws/mAKE/a"), &bases()));
         assert!(Glob::everything().matches(Path::new("/any/thing"), &bases()));
+    }
+
+    #[test]
+    fn a_path_from_the_root_is_denied_there_as_well() {
+        for (text, ignore_case, path, expected) in [
+            ("/home/me/.ssh/**", true, "/home/me/.ssh/id", true),
+            ("/home/me/.ssh/**", true, "/ws/home/me/.ssh/id", true),
+            ("/etc/shadow", true, "/etc/shadow", true),
+            ("/etc/shadow", false, "/etc/shadow", false),
+            ("/src/**", true, "/src/a", false),
+            ("/src", true, "/src", false),
+            ("./etc/shadow", true, "/etc/shadow", false),
+            ("etc/shadow", true, "/etc/shadow", false),
+            ("/*/me/.ssh", true, "/home/me/.ssh", false),
+        ] {
+            let glob = Glob::parse(text, ignore_case).unwrap();
+            assert_eq!(glob.matches(Path::new(path), &bases()), expected, "{text} {path}");
+        }
+        let in_src = PathBases { roots: vec!["/src/app".into()], home: None };
+        let glob = Glob::parse("/src/**", true).unwrap();
+        assert!(glob.matches(Path::new("/src/app/src/a"), &in_src));
+        assert!(!glob.matches(Path::new("/src/app/a"), &in_src));
+        // The sandbox hides it from commands as well, also where a link leads to it.
+        let mut glob = Glob::parse("/var/run/x/**", true).unwrap();
+        let hidden = glob.literal_paths(&bases());
+        assert_eq!(hidden, ["/ws/var/run/x", "/other/var/run/x", "/var/run/x"].map(PathBuf::from));
+        let resolve = |path: &Path| match path.strip_prefix("/var/run") {
+            Ok(below) => Path::new("/run").join(below),
+            Err(_) => path.to_path_buf(),
+        };
+        glob.follow_links(&bases(), &resolve);
+        assert!(glob.matches(Path::new("/run/x/key"), &bases()));
     }
 
     #[test]

@@ -87,16 +87,13 @@ impl ReplayDriver {
 
     /// Runs the recording to its end, or to the first difference. Returns what is said if there is none.
     pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<String, Difference> {
-        let end = self.run_events(events);
-        let unrecorded = self.unrecorded.first().cloned();
-        let mut end = match (end, unrecorded) {
-            (Ok(()), Some(what)) => {
-                Err(self.difference("what the agent does", "nothing of it".into(), what))
-            }
-            (end, _) => end,
-        };
-        if let (Err(difference), Some(what)) = (&mut end, self.unrecorded.first()) {
+        let mut end = self.run_events(events);
+        if let Some(what) = self.unrecorded.first() {
+            let mut difference = end.err().unwrap_or_else(|| {
+                self.difference("what the agent does", "nothing of it".into(), what.clone())
+            });
             difference.now.push_str(&format!(" (the recording does not have {what})"));
+            end = Err(difference);
         }
         self.agent.end();
         end?;
@@ -289,20 +286,13 @@ impl ReplayDriver {
         }
     }
 
-    /// Handles what happens until something holds. Returns whether it does in time.
-    fn wait(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> bool {
+    /// Handles what happens until something holds, the agent has ended, or the time is over.
+    fn wait(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + limit;
-        loop {
-            if holds(self) {
-                return true;
-            }
-            if self.has_ended {
-                return false;
-            }
-            match self.agent.next_event(end.saturating_duration_since(Instant::now())) {
-                Some(event) => self.on_event(event),
-                None => return false,
-            }
+        while !holds(self) && !self.has_ended {
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(event) = self.agent.next_event(left) else { return };
+            self.on_event(event);
         }
     }
 

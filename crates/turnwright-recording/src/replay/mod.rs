@@ -245,17 +245,13 @@ impl OtherModelRun {
                 (Some("session/update"), _) => note_update(&mut steps, &answer["params"]["update"]),
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
-                    let answer = match recorded {
-                        Some(result) if !observed::is_tool_request(&answer) => {
-                            json!({ "jsonrpc": "2.0", "id": id, "result": result })
-                        }
+                    let (name, body) = match recorded {
+                        Some(result) if !observed::is_tool_request(&answer) => ("result", result),
                         _ => {
-                            let error =
-                                json!({ "code": -32603, "message": "not in the recording" });
-                            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+                            ("error", json!({ "code": -32603, "message": "not in the recording" }))
                         }
                     };
-                    self.agent.send(&answer);
+                    self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, name: body }));
                 }
                 (None, Some(id)) if *id == message["id"] => {
                     if let Some(session) = answer["result"].get("sessionId") {

@@ -3,7 +3,6 @@
 
 mod salvage;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,6 +16,7 @@ use crate::session_lock;
 use crate::{SharedState, StoreError};
 use salvage::SalvageReport;
 use turnwright_types::private_file;
+use turnwright_types::text::join_first;
 
 /// The suffixes of the files that SQLite puts beside a database.
 pub(super) const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -213,22 +213,14 @@ fn notice(aside: &Path, report: &SalvageReport) -> String {
     );
     for (what, names) in [("Incomplete", &report.incomplete), ("Lost", &report.lost)] {
         if !names.is_empty() {
-            text.push_str(&format!(" {what}: {}.", listed(names)));
+            let names: Vec<_> = names.iter().cloned().collect();
+            text.push_str(&format!(" {what}: {}.", join_first(&names, MAX_NAMES)));
         }
     }
     if report.may_miss_others && report.sessions > 0 {
         text.push_str(" Other sessions may be lost or lack parts, too.");
     }
     text
-}
-
-/// The first of some names, and how many more there are.
-fn listed(names: &BTreeSet<String>) -> String {
-    let mut list = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > MAX_NAMES {
-        list.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
-    }
-    list
 }
 
 /// A path beside the database that is not taken.

@@ -296,13 +296,11 @@ fn calls_of(
     let sql = CALL_QUERY.replace("{order}", "calls.seq")
         + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
-    let mut rows = find.query(rusqlite::params![session, seq])?;
     let mut prompts = PromptReader::new(connection);
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        all.push(call_record(connection, row, prompts.prompt_of_call(row)?)?);
-    }
-    Ok(all)
+    let calls = find.query_and_then(rusqlite::params![session, seq], |row| {
+        call_record(connection, row, prompts.prompt_of_call(row)?)
+    })?;
+    calls.collect()
 }
 
 /// The texts that the user has typed in a prompt: each is in the entry or has a blob.

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 use turnwright_types::text;
@@ -52,7 +53,6 @@ pub(super) enum Incoming {
 
 #[derive(Default)]
 pub(super) struct FrameChecker {
-    shapes: MessageShapes,
     /// The requests that were sent, by their ids.
     pending: HashMap<String, Value>,
     answered: HashSet<String>,
@@ -68,11 +68,8 @@ pub(super) struct FrameChecker {
 impl FrameChecker {
     /// Another process of the agent is started: it knows nothing of the first one.
     pub(super) fn restart(&mut self) {
-        self.pending.clear();
-        self.answered.clear();
-        self.questions.clear();
-        self.sessions.clear();
-        self.calls.clear();
+        let faults = std::mem::take(&mut self.faults);
+        *self = FrameChecker { frames: self.frames, faults, ..FrameChecker::default() };
     }
 
     /// The first fault of a kind, and how many there are.
@@ -135,7 +132,7 @@ impl FrameChecker {
     }
 
     fn fits(&mut self, definition: &str, what: &str, value: &Value) {
-        if let Err(problem) = self.shapes.check(definition, value) {
+        if let Err(problem) = check(definition, value) {
             self.note(FrameRule::Schema, format!("{what}: {problem}"));
         }
     }
@@ -241,14 +238,11 @@ impl FrameChecker {
             self.note(FrameRule::Calls, problem);
         }
         let places = [&update["locations"], &update["content"]];
-        for path in
-            places.iter().filter_map(|list| list.as_array()).flatten().map(|place| &place["path"])
-        {
+        for place in places.iter().filter_map(|list| list.as_array()).flatten() {
+            let path = &place["path"];
             if path.as_str().is_some_and(|text| !Path::new(text).is_absolute()) {
-                self.note(
-                    FrameRule::Calls,
-                    format!("the tool call {id} has the relative path {path}"),
-                );
+                let problem = format!("the tool call {id} has the relative path {path}");
+                self.note(FrameRule::Calls, problem);
             }
         }
     }
@@ -262,10 +256,8 @@ fn form_problem(frame: &Value) -> Option<&'static str> {
     if frame["jsonrpc"] != "2.0" {
         return Some("jsonrpc is not \"2.0\"");
     }
-    if frame
-        .as_object()
-        .is_some_and(|members| members.keys().any(|key| !known.contains(&key.as_str())))
-    {
+    let mut members = frame.as_object().into_iter().flat_map(Map::keys);
+    if members.any(|key| !known.contains(&key.as_str())) {
         return Some("a member that JSON-RPC does not have");
     }
     if id.is_some_and(|id| !(id.is_string() || id.is_number() || id.is_null())) {
@@ -281,104 +273,79 @@ fn form_problem(frame: &Value) -> Option<&'static str> {
     (has("result") == has("error")).then_some("an answer needs either a result or an error")
 }
 
-/// The definitions that are needed, with all that they refer to. The test makes the file from them.
-#[cfg(test)]
-const ROOTS: &[&str] = &[
-    "SessionNotification",
-    "RequestPermissionRequest",
-    "InitializeResponse",
-    "NewSessionResponse",
-    "LoadSessionResponse",
-    "ListSessionsResponse",
-    "PromptResponse",
-    "Error",
-];
+/// The definitions by their names.
+static SHAPES: LazyLock<Map<String, Value>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("shapes.json")).unwrap_or_default());
 
-struct MessageShapes(Map<String, Value>);
-
-impl Default for MessageShapes {
-    fn default() -> MessageShapes {
-        MessageShapes(serde_json::from_str(include_str!("shapes.json")).unwrap_or_default())
+/// Checks a value against its definition. The error describes the first difference.
+fn check(definition: &str, value: &Value) -> Result<(), String> {
+    match SHAPES.get(definition) {
+        Some(shape) => fits(shape, value, ""),
+        None => Err(format!("no definition of {definition}")),
     }
 }
 
-impl MessageShapes {
-    /// Checks a value against its definition. The error describes the first difference.
-    fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
-        match self.0.get(definition) {
-            Some(shape) => self.fits(shape, value, ""),
-            None => Err(format!("no definition of {definition}")),
+fn fits(shape: &Value, value: &Value, path: &str) -> Result<(), String> {
+    let list = |name: &str| shape[name].as_array().into_iter().flatten();
+    if let Some(name) = shape["$ref"].as_str() {
+        fits(&SHAPES[name], value, path)?;
+    }
+    if !has_type(&shape["type"], value) {
+        return Err(format!("{}: {value} is not of type {}", name(path), shape["type"]));
+    }
+    if shape.get("const").is_some_and(|wanted| wanted != value) {
+        return Err(format!("{}: {value} is not {}", name(path), shape["const"]));
+    }
+    if let (Some(least), Some(number)) = (shape["minimum"].as_f64(), value.as_f64())
+        && number < least
+    {
+        return Err(format!("{}: {value} is less than {least}", name(path)));
+    }
+    for key in list("required").filter_map(Value::as_str) {
+        if value.get(key).is_none() {
+            return Err(format!("{}: `{key}` is missing", name(path)));
         }
     }
-
-    fn fits(&self, shape: &Value, value: &Value, path: &str) -> Result<(), String> {
-        let list = |name: &str| shape[name].as_array().into_iter().flatten();
-        if let Some(name) = shape["$ref"].as_str() {
-            self.fits(&self.0[name], value, path)?;
+    for (key, inner) in shape["properties"].as_object().into_iter().flatten() {
+        if let Some(part) = value.get(key) {
+            fits(inner, part, &format!("{path}.{key}"))?;
         }
-        if !has_type(&shape["type"], value) {
-            return Err(format!("{}: {value} is not of type {}", name(path), shape["type"]));
-        }
-        if shape.get("const").is_some_and(|wanted| wanted != value) {
-            return Err(format!("{}: {value} is not {}", name(path), shape["const"]));
-        }
-        if let (Some(least), Some(number)) = (shape["minimum"].as_f64(), value.as_f64())
-            && number < least
-        {
-            return Err(format!("{}: {value} is less than {least}", name(path)));
-        }
-        for key in list("required").filter_map(Value::as_str) {
-            if value.get(key).is_none() {
-                return Err(format!("{}: `{key}` is missing", name(path)));
-            }
-        }
-        for (key, inner) in shape["properties"].as_object().into_iter().flatten() {
-            if let Some(part) = value.get(key) {
-                self.fits(inner, part, &format!("{path}.{key}"))?;
-            }
-        }
-        if let (Some(inner), Value::Array(elements)) = (shape.get("items"), value) {
-            for (number, element) in elements.iter().enumerate() {
-                self.fits(inner, element, &format!("{path}[{number}]"))?;
-            }
-        }
-        for part in list("allOf") {
-            self.fits(part, value, path)?;
-        }
-        let forms: Vec<&Value> = list("anyOf").chain(list("oneOf")).collect();
-        if forms.is_empty() { Ok(()) } else { self.fits_one(shape, &forms, value, path) }
     }
+    if let (Some(inner), Value::Array(elements)) = (shape.get("items"), value) {
+        for (number, element) in elements.iter().enumerate() {
+            fits(inner, element, &format!("{path}[{number}]"))?;
+        }
+    }
+    for part in list("allOf") {
+        fits(part, value, path)?;
+    }
+    let forms: Vec<&Value> = list("anyOf").chain(list("oneOf")).collect();
+    if forms.is_empty() { Ok(()) } else { fits_one(shape, &forms, value, path) }
+}
 
-    fn fits_one(
-        &self,
-        shape: &Value,
-        forms: &[&Value],
-        value: &Value,
-        path: &str,
-    ) -> Result<(), String> {
-        // With the name of a form only that one can be meant, which makes for a better message.
-        let key = shape["discriminator"]["propertyName"].as_str();
-        let chosen = key.and_then(|key| {
-            forms.iter().find(|form| Some(&form["properties"][key]["const"]) == value.get(key))
-        });
-        if let Some(form) = chosen {
-            return self.fits(form, value, path);
+fn fits_one(shape: &Value, forms: &[&Value], value: &Value, path: &str) -> Result<(), String> {
+    // With the name of a form only that one can be meant, which makes for a better message.
+    let key = shape["discriminator"]["propertyName"].as_str();
+    let chosen = key.and_then(|key| {
+        forms.iter().find(|form| Some(&form["properties"][key]["const"]) == value.get(key))
+    });
+    if let Some(form) = chosen {
+        return fits(form, value, path);
+    }
+    let mut problems = Vec::new();
+    for form in forms {
+        match fits(form, value, path) {
+            Ok(()) => return Ok(()),
+            Err(_) if form["type"] == "null" => {}
+            Err(problem) => problems.push(problem),
         }
-        let mut problems = Vec::new();
-        for form in forms {
-            match self.fits(form, value, path) {
-                Ok(()) => return Ok(()),
-                Err(_) if form["type"] == "null" => {}
-                Err(problem) => problems.push(problem),
-            }
-        }
-        match problems.as_slice() {
-            [only] => Err(only.clone()),
-            _ => {
-                let found = key.and_then(|key| value.get(key)).unwrap_or(value).to_string();
-                let shown = text::first_chars(&found, 80);
-                Err(format!("{}: {shown} is none of what it may be", name(path)))
-            }
+    }
+    match problems.as_slice() {
+        [only] => Err(only.clone()),
+        _ => {
+            let found = key.and_then(|key| value.get(key)).unwrap_or(value).to_string();
+            let shown = text::first_chars(&found, 80);
+            Err(format!("{}: {shown} is none of what it may be", name(path)))
         }
     }
 }
@@ -414,6 +381,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The definitions that are needed, with all that they refer to. The test makes the file from them.
+    const ROOTS: &[&str] = &[
+        "SessionNotification",
+        "RequestPermissionRequest",
+        "InitializeResponse",
+        "NewSessionResponse",
+        "LoadSessionResponse",
+        "ListSessionsResponse",
+        "PromptResponse",
+        "Error",
+    ];
 
     /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
     fn faults(lines: &[Value]) -> Vec<String> {
@@ -588,10 +567,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let shapes = MessageShapes::default();
         let update = |update: Value| {
             let update = json!({ "sessionId": "s", "update": update });
-            shapes.check("SessionNotification", &update)
+            check("SessionNotification", &update)
         };
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t",
             "kind": "read", "status": "pending", "content": [], "x": 1 });
@@ -611,11 +589,11 @@ mod tests {
             wrong[key] = value;
             assert_eq!(update(wrong), Err(expected.to_owned()));
         }
-        let error = shapes.check("Error", &json!({ "code": "x", "message": "" })).unwrap_err();
+        let error = check("Error", &json!({ "code": "x", "message": "" })).unwrap_err();
         assert!(error.starts_with("code: "), "{error}");
-        assert_eq!(shapes.check("Error", &json!({ "code": -32099, "message": "" })), Ok(()));
+        assert_eq!(check("Error", &json!({ "code": -32099, "message": "" })), Ok(()));
         let initialized =
             json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": 1 } });
-        assert!(shapes.check("InitializeResponse", &initialized).is_err());
+        assert!(check("InitializeResponse", &initialized).is_err());
     }
 }

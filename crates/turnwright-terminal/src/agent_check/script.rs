@@ -170,9 +170,8 @@ impl AcpScript {
         }
         if self.reply == CANCEL {
             let params = json!({ "sessionId": self.session });
-            self.send_frame(
-                &json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
-            );
+            let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params });
+            self.send_frame(&cancel);
         }
         let mut options = request["params"]["options"].as_array().into_iter().flatten();
         let chosen = self.reply.and_then(|kind| options.find(|option| option["kind"] == kind));

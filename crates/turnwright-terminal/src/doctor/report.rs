@@ -97,19 +97,17 @@ fn server_values(config: &Config) -> Vec<String> {
             let words = arguments.iter().flat_map(|argument| {
                 argument.split(|letter: char| letter.is_whitespace() || letter == '=')
             });
-            words
-                .chain(environment.iter().map(|variable| variable.1.expose()))
-                .map(str::to_owned)
-                .collect()
+            words.chain(environment.iter().map(|variable| variable.1.expose())).collect()
         }
         ServerTransport::Http { headers, .. } => {
             let words = headers.iter().flat_map(|header| header.1.expose().split_whitespace());
-            words.map(str::to_owned).collect::<Vec<_>>()
+            words.collect::<Vec<_>>()
         }
         ServerTransport::Linked(_) => Vec::new(),
     });
     // A path or the name of a package says what went wrong.
-    values.filter(|value| !value.starts_with(['/', '~', '@', '-'])).collect()
+    let secret = values.filter(|value| !value.starts_with(['/', '~', '@', '-']));
+    secret.map(str::to_owned).collect()
 }
 
 fn setting_text(setting: &EffectiveSetting) -> String {

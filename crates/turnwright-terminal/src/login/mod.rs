@@ -17,27 +17,22 @@ use turnwright_config::{
 use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
+use turnwright_types::text::counted;
 
 pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
-use crate::{CliError, block_on, prompt};
+use crate::{CliError, CliResult, block_on, prompt};
 
 /// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
 /// clients rely on the status (R-AUTH-7). Without the name of a provider, a list is shown.
 pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
     // The flags belong to this login, and are not settings that take precedence over it.
     let flags = std::mem::take(&mut config.flags);
-    match run(provider, &flags, &config) {
-        Ok(effect) => {
-            let path = Logins::path(&config.paths);
-            prompt::finish(&format!("Stored in {}.\n{effect}\n", path.display()), true)
-        }
-        Err(error) => prompt::finish(&format!("Nothing was stored: {error}\n"), false),
-    }
+    prompt::finish(run(provider, &flags, &config), "Nothing was stored")
 }
 
-/// Returns what the login changes.
-fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, CliError> {
+/// Returns what to say: where the login is stored, and what it changes.
+fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> CliResult<String> {
     let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
         prompt::say(&format!("{error}. This login replaces it.\n")).ok();
         Logins::default()
@@ -54,7 +49,9 @@ fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String,
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
         .map_err(|error| CliError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
-    Ok(logins.last().map(|stored| config.snapshot().effect_of(stored)).unwrap_or_default())
+    let path = Logins::path(&config.paths);
+    let effect = logins.last().map(|stored| config.snapshot().effect_of(stored));
+    Ok(format!("Stored in {}.\n{}\n", path.display(), effect.unwrap_or_default()))
 }
 
 /// A login that is being made.
@@ -67,7 +64,7 @@ struct Login<'a> {
 
 impl Login<'_> {
     /// The server that the flags and this provider name; `None` if they leave it open.
-    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, CliError> {
+    fn named_target(&self, provider: Option<&str>) -> CliResult<Option<LoginTarget>> {
         LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
     }
 
@@ -123,14 +120,11 @@ impl Login<'_> {
 
 /// Removes the login of a provider, or of the server with this base URL, or all of them.
 pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> ExitCode {
-    match remove(provider, removes_all, config) {
-        Ok(text) => prompt::finish(&text, true),
-        Err(error) => prompt::finish(&format!("Nothing was removed: {error}\n"), false),
-    }
+    prompt::finish(remove(provider, removes_all, config), "Nothing was removed")
 }
 
 /// Removes what the arguments or the user's answer name, and returns what to say.
-fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> Result<String, CliError> {
+fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> CliResult<String> {
     let mut logins = match Logins::load(&config.paths) {
         Ok(logins) => logins,
         Err(error) if provider.is_some() => return Err(CliError::Other(error.to_string())),
@@ -168,7 +162,7 @@ fn plain_name(name: &str) -> String {
 }
 
 /// Asks which login is to be removed; `None` for all.
-fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
+fn ask_which(names: &[String]) -> CliResult<Option<&str>> {
     if !prompt::is_terminal() {
         return Err(CliError::Other(format!(
             "there are several logins. Add --all, or --provider with one of {}",
@@ -187,7 +181,7 @@ fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
 }
 
 /// Asks until the answer can be used, and says why another one cannot.
-fn ask_until<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, CliError> {
+fn ask_until<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> CliResult<T> {
     loop {
         match parse(&prompt::ask(question)?) {
             Ok(found) => return Ok(found),
@@ -220,7 +214,7 @@ const ANOTHER_SERVER: &str = "another server";
 
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
-    fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, CliError> {
+    fn ask(&self, provider: Option<&str>) -> CliResult<StoredLogin> {
         let mut target = match self.named_target(provider)? {
             Some(target) => target,
             // A provider without a base URL of its own.
@@ -235,7 +229,7 @@ impl Login<'_> {
         Ok(Login::stored(&target, key, model))
     }
 
-    fn ask_target(&self) -> Result<LoginTarget, CliError> {
+    fn ask_target(&self) -> CliResult<LoginTarget> {
         let (local, hosted): (Vec<_>, Vec<_>) =
             PRESETS.iter().partition(|provider| provider.key_env.is_none());
         let found = self.look_for(&local)?;
@@ -265,7 +259,7 @@ impl Login<'_> {
     }
 
     /// How many models each of these servers has that runs on this machine.
-    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, CliError> {
+    fn look_for(&self, local: &[&ProviderPreset]) -> CliResult<Vec<Option<usize>>> {
         if !self.config.snapshot().list_models() {
             return Ok(vec![None; local.len()]);
         }
@@ -281,10 +275,7 @@ impl Login<'_> {
     }
 
     /// Asks for the key until the server accepts it. Returns it with the models that the server lists.
-    fn ask_key(
-        &self,
-        target: &mut LoginTarget,
-    ) -> Result<(Option<ProviderKey>, Vec<String>), CliError> {
+    fn ask_key(&self, target: &mut LoginTarget) -> CliResult<(Option<ProviderKey>, Vec<String>)> {
         let known = self.known_key(target);
         for attempt in 1..=MAX_ATTEMPTS {
             // A local server usually needs none.
@@ -318,7 +309,7 @@ impl Login<'_> {
         &self,
         target: &LoginTarget,
         known: Option<&ProviderKey>,
-    ) -> Result<Option<ProviderKey>, CliError> {
+    ) -> CliResult<Option<ProviderKey>> {
         let empty = match known {
             Some(key) => format!("; empty for the one in {}", key.origin),
             None if target.needs_key() => String::new(),
@@ -331,11 +322,7 @@ impl Login<'_> {
             .or_else(|| known.cloned()))
     }
 
-    fn ask_model(
-        &self,
-        target: &LoginTarget,
-        models: &[String],
-    ) -> Result<Option<String>, CliError> {
+    fn ask_model(&self, target: &LoginTarget, models: &[String]) -> CliResult<Option<String>> {
         let usual = self.usual_model(target, models);
         prompt::say(&model_list(models))?;
         let what = if models.is_empty() { "name" } else { "number or name" };
@@ -346,13 +333,12 @@ impl Login<'_> {
 }
 
 /// Asks for the base URL of a server of the user's own.
-fn ask_server() -> Result<LoginTarget, CliError> {
+fn ask_server() -> CliResult<LoginTarget> {
     ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
 }
 
 fn models_note(count: usize) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("on this machine, {count} model{plural}")
+    format!("on this machine, {}", counted(count, "model"))
 }
 
 /// The list of providers with a note on each, and the entry for another server.
@@ -445,7 +431,7 @@ fn choose_model(
 
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
-    fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
+    fn read_key_of(&self, provider: &str) -> CliResult<StoredLogin> {
         let named = self.named_target(Some(provider))?;
         let mut target = named.ok_or_else(|| {
             format!("each account of {provider} has its own server: add --base-url")
@@ -473,7 +459,7 @@ impl Login<'_> {
     }
 
     /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
-    fn read_all(&self) -> Result<StoredLogin, CliError> {
+    fn read_all(&self) -> CliResult<StoredLogin> {
         let base_url = match &self.flags.base_url {
             Some(base_url) => base_url.clone(),
             None => prompt::ask("Base URL (empty for OpenAI): ")?,

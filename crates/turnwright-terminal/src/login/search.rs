@@ -7,17 +7,14 @@ use turnwright_config::{Config, Logins};
 use turnwright_types::secret::Secret;
 use turnwright_workspace::web::WebFetcher;
 
-use crate::{CliError, block_on, prompt};
+use crate::{CliError, CliResult, block_on, prompt};
 
 /// Asks for the key, or reads it from a pipe, tries it and stores it.
 pub fn login_search(config: &Config) -> ExitCode {
-    match run(config) {
-        Ok(said) => prompt::finish(&said, true),
-        Err(error) => prompt::finish(&format!("Nothing was stored: {error}\n"), false),
-    }
+    prompt::finish(run(config), "Nothing was stored")
 }
 
-fn run(config: &Config) -> Result<String, CliError> {
+fn run(config: &Config) -> CliResult<String> {
     let found = config.snapshot().search();
     let (mut service, _) = found.ok_or(
         "the settings name no service that can be used. Set one, for example with \

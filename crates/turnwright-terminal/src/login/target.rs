@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::quoted;
-use super::{CliError, Login};
-use crate::{block_on, prompt};
+use super::{Login, quoted};
+use crate::{CliResult, block_on, prompt};
 use turnwright_config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
@@ -101,7 +100,7 @@ impl Login<'_> {
         &self,
         target: &mut LoginTarget,
         key: Option<&Secret>,
-    ) -> Result<Trial, CliError> {
+    ) -> CliResult<Trial> {
         if !self.config.snapshot().list_models() {
             let file = self.config.user_file_path().display();
             return Ok(Trial::Unknown(format!(
@@ -144,7 +143,7 @@ impl Trial {
 }
 
 /// Returns true if the server lists its models to everybody, as OpenRouter does.
-fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
+fn is_public(target: &LoginTarget) -> CliResult<bool> {
     let (models, _) = block_on(list_models(&target.base_url, None))?;
     Ok(models.is_ok_and(|models| !models.is_empty()))
 }

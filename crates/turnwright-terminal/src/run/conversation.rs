@@ -53,20 +53,16 @@ pub(super) async fn converse(
                 if let Some(editor) = &mut editor {
                     editor.remember(&line);
                 }
-                EditedLine::Prompt(line)
+                Some(line)
             }
             None => match read_prompt_line(client, &mut editor).await {
                 Ok(line) => line,
                 Err(end) => return end,
             },
         };
-        let text = match line {
-            EditedLine::Ended => return TurnEnd::Done,
-            EditedLine::Interrupted => {
-                client.screen.note(HOW_TO_LEAVE);
-                continue;
-            }
-            EditedLine::Prompt(text) => text,
+        let Some(text) = line else {
+            client.screen.note(HOW_TO_LEAVE);
+            continue;
         };
         let words = text.trim();
         if words.is_empty() {
@@ -132,11 +128,11 @@ fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<
     closest.filter(|name| similarity(name) >= MIN_SIMILARITY)
 }
 
-/// Reads a prompt line. Messages that the agent sends in the meantime are shown afterwards.
+/// Reads a prompt line; `None` after Ctrl-C. Messages that the agent sends in the meantime are shown afterwards.
 async fn read_prompt_line(
     client: &mut RunClient,
     editor: &mut Option<LineEditor>,
-) -> Result<EditedLine, TurnEnd> {
+) -> Result<Option<String>, TurnEnd> {
     let Some(mut used) = editor.take() else { return Err(TurnEnd::Failed) };
     let (commands, offered) = watch::channel(offered_commands(client));
     let begun = client.take_typed_rest();
@@ -150,7 +146,7 @@ async fn read_prompt_line(
             typed = &mut typing => match typed {
                 Ok((used, line)) => {
                     *editor = Some(used);
-                    break line.map_err(|_| TurnEnd::Failed)?;
+                    break line;
                 }
                 Err(_) => return Err(TurnEnd::Failed),
             },
@@ -172,22 +168,18 @@ async fn read_prompt_line(
         }
     }
     client.screen.end_turn();
-    Ok(line)
+    match line {
+        Ok(line) => Ok(Some(line)),
+        Err(ReadlineError::Interrupted) => Ok(None),
+        // Ctrl-D, or the terminal was closed.
+        Err(ReadlineError::Eof) => Err(TurnEnd::Done),
+        Err(_) => Err(TurnEnd::Failed),
+    }
 }
 
 fn offered_commands(client: &RunClient) -> Vec<(String, String)> {
     let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
     client.commands.iter().cloned().chain(leave).collect()
-}
-
-/// How the editing of a line ended.
-#[derive(Debug, PartialEq, Eq)]
-enum EditedLine {
-    Prompt(String),
-    /// Ctrl-C.
-    Interrupted,
-    /// Ctrl-D, or the terminal was closed.
-    Ended,
 }
 
 /// The editor of a conversation.
@@ -222,18 +214,11 @@ impl LineEditor {
         &mut self,
         begun: &str,
         commands: watch::Receiver<Vec<(String, String)>>,
-    ) -> io::Result<EditedLine> {
+    ) -> rustyline::Result<String> {
         self.editor.set_helper(Some(SlashCommands(commands)));
-        match self.editor.readline_with_initial("> ", (begun, "")) {
-            Ok(line) => {
-                self.remember(&line);
-                Ok(EditedLine::Prompt(line))
-            }
-            Err(ReadlineError::Interrupted) => Ok(EditedLine::Interrupted),
-            Err(ReadlineError::Eof) => Ok(EditedLine::Ended),
-            Err(ReadlineError::Io(error)) => Err(error),
-            Err(error) => Err(io::Error::other(error.to_string())),
-        }
+        let line = self.editor.readline_with_initial("> ", (begun, ""))?;
+        self.remember(&line);
+        Ok(line)
     }
 
     /// Adds a line to the history. A history that cannot be written is no reason to stop.

@@ -29,7 +29,7 @@ use self::exit_status::TurnEnd;
 pub use self::exit_status::UNUSABLE;
 use self::permission_answer::{AnswerPolicy, AnswerSource};
 use self::prompt_content::STDIN;
-use self::run_client::{RequestFailure, RunClient, error_end};
+use self::run_client::{RequestFailure, RequestResult, RunClient, error_end};
 use self::screen::Screen;
 use self::text_style::{TerminalTraits, terminal_width};
 #[cfg(unix)]
@@ -290,7 +290,7 @@ impl RunClient {
         }
     }
 
-    async fn try_open_session(&mut self, plan: &SessionPlan) -> Result<(), RequestFailure> {
+    async fn try_open_session(&mut self, plan: &SessionPlan) -> RequestResult<()> {
         let params = json!({
             "protocolVersion": 1,
             "clientCapabilities": {
@@ -332,11 +332,7 @@ impl RunClient {
 
     /// Asks whether the offline model shall answer, if no model is configured. It is never used in silence:
     /// its answers would be taken for those of a model.
-    async fn offer_offline(
-        &mut self,
-        agent: &Value,
-        error: RpcError,
-    ) -> Result<(), RequestFailure> {
+    async fn offer_offline(&mut self, agent: &Value, error: RpcError) -> RequestResult<()> {
         let is_offered = agent["authMethods"][0]["id"] == "offline";
         if !is_offered || self.policy.asks_on.is_none() {
             return Err(RequestFailure::Error(error));

@@ -103,7 +103,9 @@ impl AnswerSource {
         if stdin_is_terminal && let Ok(input) = duplicate_stdin() {
             return Some(AnswerSource(input));
         }
-        File::open(TERMINAL).ok().map(AnswerSource)
+        // Windows discards what was typed only for a handle that may write.
+        let terminal = File::options().read(true).write(cfg!(windows)).open(TERMINAL);
+        terminal.ok().map(AnswerSource)
     }
 
     /// Takes what was typed before the question was shown, because it cannot be an answer to it. The last
@@ -192,14 +194,14 @@ fn read_line(source: &File, cancel_signal: &io::PipeReader) -> io::Result<String
     Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// Windows has no way to wait for the console and something else. After a question that was cancel_signal, the next
-/// line that is typed is lost.
+/// Windows has no way to wait for the console and something else. After a question that was cancelled, the next line
+/// that is typed is lost.
 #[cfg(windows)]
 fn read_line(source: &File, _: &io::PipeReader) -> io::Result<String> {
     use std::io::{BufRead, BufReader, Read};
-    let mut line = String::new();
-    BufReader::new(source.take(MAX_ANSWER as u64)).read_line(&mut line)?;
-    Ok(line.trim().to_owned())
+    let mut line = Vec::new();
+    BufReader::new(source.take(MAX_ANSWER as u64)).read_until(b'\n', &mut line)?;
+    Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
 #[cfg(test)]

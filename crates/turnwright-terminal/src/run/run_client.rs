@@ -1,13 +1,12 @@
 //! The client of `run`: sends requests to the agent, and handles what it sends until the answer arrives.
 
-use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
+use futures_util::future::{FutureExt, OptionFuture};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
 use super::agent_link::{AgentLink, AgentUpdate, list, string};
 use super::exit_status::{StopSignals, TurnEnd};
@@ -35,6 +34,8 @@ pub(super) enum RequestFailure {
     /// The program has to end.
     Ended(TurnEnd),
 }
+
+pub(super) type RequestResult<T> = Result<T, RequestFailure>;
 
 /// The agent's answer to a prompt.
 pub(super) type PromptAnswer = Result<Value, RpcError>;
@@ -71,11 +72,13 @@ enum TurnState {
 }
 
 impl TurnState {
-    fn deadline(&self) -> Option<Instant> {
-        match self {
+    /// Waits until the time is over; `None` at once if there is no limit.
+    fn deadline(&self) -> OptionFuture<Sleep> {
+        let end = match self {
             TurnState::Idle => None,
             TurnState::Running(end) | TurnState::Cancelled(_, end) => *end,
-        }
+        };
+        end.map(sleep_until).into()
     }
 }
 
@@ -139,11 +142,7 @@ impl RunClient {
     }
 
     /// Sends a request and handles messages until the answer arrives.
-    pub(super) async fn request(
-        &mut self,
-        method: &str,
-        params: &Value,
-    ) -> Result<Value, RequestFailure> {
+    pub(super) async fn request(&mut self, method: &str, params: &Value) -> RequestResult<Value> {
         let peer = self.link.peer.clone();
         let answer = peer.request(method, params, REQUEST_TIMEOUT);
         tokio::pin!(answer);
@@ -151,7 +150,7 @@ impl RunClient {
             tokio::select! {
                 biased;
                 end = self.signals.next() => self.on_signal(end)?,
-                () = wait_until(self.turn.deadline()) => self.on_time_over()?,
+                Some(()) = self.turn.deadline() => self.on_time_over()?,
                 line = self.link.incoming.next() => match line {
                     Some(ParsedLine::Message(message)) => self.on_message(message).await?,
                     Some(ParsedLine::Rejected { .. } | ParsedLine::Ignored) => {}
@@ -205,7 +204,7 @@ impl RunClient {
         Some(message)
     }
 
-    pub(super) async fn on_message(&mut self, message: RpcMessage) -> Result<(), RequestFailure> {
+    pub(super) async fn on_message(&mut self, message: RpcMessage) -> RequestResult<()> {
         match message {
             RpcMessage::Notification { method, params } if &*method == "session/update" => {
                 self.on_update(params.text());
@@ -263,7 +262,7 @@ impl RunClient {
         id: &RequestId,
         method: &str,
         params: &Value,
-    ) -> Result<(), RequestFailure> {
+    ) -> RequestResult<()> {
         let outbox = self.link.peer.outbox().clone();
         if method != "session/request_permission" {
             outbox.respond::<()>(id, Err(&RpcError::method_not_found(method)));
@@ -280,7 +279,7 @@ impl RunClient {
     }
 
     /// Finds the answer to a question: the id of the chosen option, or `None` if the turn is cancelled.
-    async fn permission(&mut self, params: &Value) -> Result<Option<String>, RequestFailure> {
+    async fn permission(&mut self, params: &Value) -> RequestResult<Option<String>> {
         if matches!(self.turn, TurnState::Cancelled(..)) {
             return Ok(None);
         }
@@ -299,11 +298,7 @@ impl RunClient {
     }
 
     /// Asks the user. Nothing else is shown in the meantime.
-    async fn ask(
-        &mut self,
-        call: &Value,
-        options: &[Value],
-    ) -> Result<Option<String>, RequestFailure> {
+    async fn ask(&mut self, call: &Value, options: &[Value]) -> RequestResult<Option<String>> {
         let Some(source) = &self.policy.asks_on else { return Ok(None) };
         let typed = source.take_typed();
         self.typed.push_str(&typed);
@@ -352,7 +347,7 @@ impl RunClient {
     }
 
     /// Reads a line of the user's; `None` if the turn was cancelled instead.
-    pub(super) async fn read_answer(&mut self) -> Result<Option<String>, RequestFailure> {
+    pub(super) async fn read_answer(&mut self) -> RequestResult<Option<String>> {
         let Some((mut reading, guard)) =
             self.policy.asks_on.as_ref().and_then(|source| source.read_line().ok())
         else {
@@ -360,7 +355,7 @@ impl RunClient {
         };
         let signal = tokio::select! {
             end = self.signals.next() => Some(end),
-            () = wait_until(self.turn.deadline()) => None,
+            Some(()) = self.turn.deadline() => None,
             line = &mut reading => {
                 return Ok(Some(line.map_or(String::new(), Result::unwrap_or_default)));
             }
@@ -377,7 +372,7 @@ impl RunClient {
     }
 
     /// The first Ctrl-C cancels the turn, the second one ends the program.
-    fn on_signal(&mut self, end: TurnEnd) -> Result<(), RequestFailure> {
+    fn on_signal(&mut self, end: TurnEnd) -> RequestResult<()> {
         match (end, &self.turn) {
             (TurnEnd::Cancelled, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
@@ -389,7 +384,7 @@ impl RunClient {
     }
 
     /// Cancels the turn, or ends the program if the turn goes on although it was cancelled.
-    fn on_time_over(&mut self) -> Result<(), RequestFailure> {
+    fn on_time_over(&mut self) -> RequestResult<()> {
         if let TurnState::Cancelled(reason, _) = self.turn {
             return Err(RequestFailure::Ended(reason));
         }
@@ -408,13 +403,6 @@ impl RunClient {
 pub(super) fn error_end(error: &RpcError) -> TurnEnd {
     let kind = error.data.as_ref().and_then(|data| data["kind"].as_str());
     TurnEnd::of_error(kind.unwrap_or_default())
-}
-
-async fn wait_until(end: Option<Instant>) {
-    match end {
-        Some(end) => sleep_until(end).await,
-        None => pending().await,
-    }
 }
 
 /// Escapes what JSON leaves as it is: control characters, and what GitHub Actions and Azure Pipelines take for commands

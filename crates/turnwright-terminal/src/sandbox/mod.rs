@@ -57,8 +57,8 @@ pub fn run_in_sandbox(
         ..SandboxProfile::default()
     });
     let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
-    let environment =
-        names.fold(environment(config), |environment, name| environment.with(name, &place));
+    let inherited = config.snapshot().command_environment();
+    let environment = names.fold(inherited, |environment, name| environment.with(name, &place));
     run_in_terminal(LaunchSource::Person { program, sandbox }, &environment)
 }
 
@@ -77,20 +77,13 @@ pub fn run_for_agent(config: &Config) -> ExitCode {
         socket: value(SOCKET_VARIABLE).into(),
         nonce: value(NONCE_VARIABLE).into_string().unwrap_or_default(),
     };
-    match run_in_terminal(agent, &environment(config)) {
+    match run_in_terminal(agent, &config.snapshot().command_environment()) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             writeln!(stderr(), "turnwright: {}", io_error_text(&error)).ok();
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// The environment of a command that this process runs.
-fn environment(config: &Config) -> Environment {
-    let values = config.snapshot().secrets();
-    let secrets: Vec<_> = values.iter().map(String::as_str).collect();
-    Environment::scrubbed(config.inherited.iter().cloned(), &secrets)
 }
 
 /// Runs a command and shows its output on stdout. Returns its exit status.

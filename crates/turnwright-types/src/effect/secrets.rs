@@ -132,14 +132,7 @@ fn is_secret_name(name: &str) -> bool {
 }
 
 fn matches_any(patterns: &[&str], name: &str) -> bool {
-    patterns.iter().any(|pattern| matches(pattern, name))
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, pattern)) = pattern.split_once('*') else { return name == pattern };
-    let (middle, end) = pattern.rsplit_once('*').unwrap_or(("", pattern));
-    let rest = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
-    rest.is_some_and(|rest| rest.contains(middle))
+    patterns.iter().any(|pattern| text::fits_wildcard(name, pattern))
 }
 
 /// Removes the suffixes of backup copies.

@@ -81,6 +81,12 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
+    // Otherwise Python ends at the first character that the code page lacks.
+    #[cfg(windows)]
+    ("PYTHONIOENCODING", "utf-8"),
+    // Otherwise `git` means a `git.exe` of the project.
+    #[cfg(windows)]
+    ("NoDefaultCurrentDirectoryInExePath", "1"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_PROGRESS_BAR", "off"),
@@ -100,6 +106,17 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Adds the folders of Homebrew on Apple silicon and on Intel, which editors that the desktop has started lack.
+fn add_homebrew(path: &mut OsString) {
+    for folder in ["/opt/homebrew/bin", "/usr/local/bin"] {
+        let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
+        if !has_folder && !path.is_empty() {
+            path.push(":");
+            path.push(folder);
+        }
+    }
+}
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
 fn holds_password(value: &str) -> bool {
@@ -168,6 +185,11 @@ impl Environment {
                 && !(is_started_by_npm && is_of_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
+        if cfg!(target_os = "macos") {
+            for (_, path) in kept.iter_mut().filter(|(name, _)| name == "PATH") {
+                add_homebrew(path);
+            }
+        }
         kept.extend(
             NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
         );
@@ -268,9 +290,24 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
+    fn a_path_of_the_desktop_gets_the_folders_of_homebrew() {
+        for (before, after) in [
+            ("/usr/bin:/bin", "/usr/bin:/bin:/opt/homebrew/bin:/usr/local/bin"),
+            ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin:/opt/homebrew/bin"),
+            ("/opt/homebrew/bin:/usr/local/bin", "/opt/homebrew/bin:/usr/local/bin"),
+            ("", ""),
+        ] {
+            let mut path = OsString::from(before);
+            add_homebrew(&mut path);
+            assert_eq!(path, after);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
     fn a_silent_command_gets_known_variables_and_a_trusted_path() {
         let variables = [
-            ("PATH", ":/project/bin:bin:/usr/bin::/opt/x"),
+            ("PATH", ":/project/bin:bin:/usr/bin::/opt/homebrew/bin:/usr/local/bin"),
             ("LC_ALL", "C"),
             ("LD_LIBRARY_PATH", "/project/lib::lib:/opt/lib"),
             ("NODE_OPTIONS", "--require ./x"),
@@ -278,7 +315,7 @@ mod tests {
         ];
         let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
         let silent = all.for_silent_command(|path| !path.starts_with("/project"));
-        assert_eq!(silent.get("PATH").unwrap(), "/usr/bin:/opt/x");
+        assert_eq!(silent.get("PATH").unwrap(), "/usr/bin:/opt/homebrew/bin:/usr/local/bin");
         assert_eq!(silent.get("HOME").unwrap(), "/home/a");
         assert_eq!(silent.get("LC_ALL").unwrap(), "C");
         assert_eq!(silent.get("PAGER").unwrap(), "cat");
@@ -322,6 +359,13 @@ mod tests {
             1
         );
         assert_eq!(all.without(&["PATH"]).get("Path"), None);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn python_prints_characters_that_the_code_page_lacks() {
+        let all = Environment::scrubbed([("PythonIOEncoding".into(), "cp1252".into())], &[]);
+        assert_eq!(all.get("PYTHONIOENCODING").unwrap(), "utf-8");
     }
 
     #[test]
@@ -384,7 +428,7 @@ mod tests {
                     GIT_TRACE GIT_TRACE2_EVENT GIT_INDEX_FILE LD_PRELOAD LD_AUDIT BASH_FUNC_cd%% \
                     FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY \
                     ELECTRON_RUN_AS_NODE VSCODE_INSPECTOR_OPTIONS VIMRUNTIME";
-        let stays = "PATH HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
+        let stays = "HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
                      GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
         let all = format!("{gone} {stays}");
         let variables = all.split(' ').map(|name| (name.into(), "x".into()));

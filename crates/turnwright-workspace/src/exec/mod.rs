@@ -43,7 +43,7 @@ pub use launch::{LaunchError, LaunchSource, launch};
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
-pub use program_search::{find_in_path, is_program, launcher_program};
+pub use program_search::{find_in_path, is_program, launcher_program, program_at};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]

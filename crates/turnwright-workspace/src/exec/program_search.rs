@@ -19,13 +19,16 @@ pub fn launcher_program() -> Option<&'static Path> {
 /// the project. Blocks.
 pub fn find_in_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     let folders = path.map(std::env::split_paths).into_iter().flatten();
-    let mut files = folders.filter(|folder| folder.is_absolute()).flat_map(|folder| {
-        let plain = folder.join(name).into_os_string();
-        ENDS.iter().map(move |end| {
-            let mut file = plain.clone();
-            file.push(end);
-            PathBuf::from(file)
-        })
+    let mut absolute = folders.filter(|folder| folder.is_absolute());
+    absolute.find_map(|folder| program_at(&folder.join(name)))
+}
+
+/// Finds the program that this path means; on Windows the end of its name may be missing. Blocks.
+pub fn program_at(path: &Path) -> Option<PathBuf> {
+    let mut files = ENDS.iter().map(|end| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        PathBuf::from(file)
     });
     files.find(|file| is_program(file).unwrap_or(false))
 }
@@ -35,8 +38,11 @@ pub fn is_program(file: &Path) -> io::Result<bool> {
     let found = std::fs::metadata(file)?;
     #[cfg(unix)]
     let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
+    // Beside `npx.cmd` lies `npx`, which only other shells can run.
     #[cfg(not(unix))]
-    let may_run = true;
+    let may_run = file.extension().is_some_and(|end| {
+        ["exe", "cmd", "bat", "com"].iter().any(|known| end.eq_ignore_ascii_case(known))
+    });
     Ok(found.is_file() && may_run)
 }
 
@@ -50,5 +56,30 @@ mod tests {
         assert!(find("sh", "relative:/bin:/usr/bin").is_some());
         assert!(find("no-such-program", "/bin:/usr/bin").is_none());
         assert!(find("sh", "bin").is_none() && find_in_path(Path::new("sh"), None).is_none());
+    }
+}
+
+#[cfg(all(test, windows))]
+mod windows_tests {
+    use super::*;
+
+    /// As npm installs its programs.
+    #[test]
+    fn a_script_for_other_shells_is_no_program() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["npx", "npx.cmd", "only-a-script", "Tool.EXE"] {
+            std::fs::File::create(folder.path().join(name)).unwrap();
+        }
+        for (name, expected) in [
+            ("npx", Some("npx.cmd")),
+            ("npx.cmd", Some("npx.cmd")),
+            ("tool", Some("tool.exe")),
+            ("only-a-script", None),
+        ] {
+            let expected = expected.map(|file| folder.path().join(file));
+            let path = folder.path().as_os_str();
+            assert_eq!(find_in_path(Path::new(name), Some(path)), expected, "{name}");
+            assert_eq!(program_at(&folder.path().join(name)), expected, "{name}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Starts and ends commands on Windows. A job object holds a process and everything that it starts, so that they end
 //! together.
 
-use std::ffi::OsString;
 use std::io;
 use std::mem::size_of;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
@@ -27,6 +26,8 @@ use super::piped::{PipedProgram, ProcessPipes};
 use super::{CommandSpec, ProcessGroup};
 use turnwright_sandbox::Sandbox;
 
+/// The shell, which takes one line.
+const SHELL: [&str; 4] = ["cmd", "/d", "/s", "/c"];
 /// The exit code of what is ended. No other one is more usual.
 const ENDED: u32 = 1;
 
@@ -128,8 +129,7 @@ impl ProcessGroup {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
         let mark = ProcessMark::new();
-        let shell = ["cmd", "/d", "/s", "/c"].map(OsString::from);
-        let mut command = base_command(&shell, &spec.environment, &mark);
+        let mut command = base_command(&SHELL, &spec.environment, &mark);
         command.raw_arg(quoted_line(&spec.command)?);
         configure_command(&mut command, spec);
         // Both streams share one pipe, so that the order of output is the order of arrival.
@@ -154,7 +154,14 @@ impl ProcessGroup {
     pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
         program.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
         let mark = ProcessMark::new();
-        let mut command = base_command(&program.command_line, &program.environment, &mark);
+        let (words, line) = match program.command_line.split_last() {
+            Some((line, shell)) if shell.iter().eq(SHELL) => (shell, Some(line)),
+            _ => (program.command_line.as_slice(), None),
+        };
+        let mut command = base_command(words, &program.environment, &mark);
+        if let Some(line) = line {
+            command.raw_arg(quoted_line(&line.to_string_lossy())?);
+        }
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = CommandProcess::spawn(&mut command, None)?;

@@ -1,11 +1,14 @@
 //! Runs real commands of `cmd` and checks above all that they end, with everything that they have started.
 #![expect(clippy::disallowed_methods, reason = "a test finds its own program")]
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::windows::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
 
 use super::*;
 
@@ -116,6 +119,37 @@ async fn quotes_and_percent_signs_reach_the_program_as_they_are_written() {
     ] {
         assert_eq!(fixture.finish(line).await.0.trim_end(), expected, "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_name_means_no_program_of_the_project() {
+    // The `cmd` of Wine always looks there.
+    if Path::new("C:\\windows\\system32\\winecfg.exe").exists() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::write(fixture.folder.path().join("planted.cmd"), "@echo it ran").unwrap();
+    let (text, end) = fixture.finish("planted").await;
+    assert!(!text.contains("it ran"), "{text}");
+    assert_ne!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+    assert_eq!(fixture.finish(".\\planted").await.0.trim_end(), "it ran");
+}
+
+/// As a hook's line is run.
+#[tokio::test]
+async fn a_line_with_pipes_for_input_and_output_keeps_its_quotes() {
+    let fixture = Fixture::new();
+    let line = r#""%ComSpec%" /d /c echo "x y"& echo z"#;
+    let program = PipedProgram {
+        command_line: ["cmd", "/d", "/s", "/c", line].map(OsString::from).into(),
+        workdir: fixture.folder.path().to_owned(),
+        environment: fixture.spec("").environment,
+        sandbox: None,
+    };
+    let (_group, mut pipes) = ProcessGroup::start_piped(&program).await.unwrap();
+    let mut printed = String::new();
+    pipes.stdout.read_to_string(&mut printed).await.unwrap();
+    assert_eq!(printed.replace('\r', ""), "\"x y\"\nz\n");
 }
 
 #[tokio::test]

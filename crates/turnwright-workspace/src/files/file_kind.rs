@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use memchr::memmem;
 
+use super::text::decode_head;
 use turnwright_types::message::Media;
 
 /// A known file format.
@@ -170,6 +171,12 @@ pub fn read_picture(data: String) -> Result<Media, PictureFault> {
     let known = BASE64.decode(head).ok().and_then(|bytes| picture_mime(&bytes));
     let mime = known.ok_or(PictureFault::UnknownFormat)?.to_owned();
     Ok(Media { mime, data })
+}
+
+/// Reads the text of a file in base64; `None` if the file is not text.
+pub fn blob_text(data: &str) -> Option<String> {
+    let bytes = BASE64.decode(usual_base64(data.to_owned())?).ok()?;
+    decode_head(&bytes, false)
 }
 
 /// Base64 in its usual form, from a text that may be wrapped, unpadded, URL-safe or a data URL.

@@ -16,7 +16,7 @@ const MAX_FILES: usize = 64;
 /// How deep the files that instructions import may import others.
 const MAX_IMPORT_DEPTH: usize = 3;
 
-/// The names of instruction files; the first that exists in a folder counts. Those in other letters come from
+/// The names of instruction files; the first in a folder that is not empty counts. Those in other letters come from
 /// systems that ignore their case.
 const FILE_NAMES: &[&str] = &[
     "AGENTS.override.md",
@@ -42,7 +42,7 @@ pub struct Instructions {
     pub is_complete: bool,
     /// True if the file is the user's own, and not the project's.
     pub is_user: bool,
-    /// False for a file that is not text.
+    /// False for a file that is not text, and for a link that leads out of the project.
     pub is_text: bool,
 }
 
@@ -88,12 +88,25 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
-    /// Adds the first of these files that exists, and what it imports.
+    /// Adds the first of these files that exists and says something, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
-        let mut files = names.iter().map(|name| folder.join(name));
-        let Some((path, head)) = files.find_map(|path| {
-            read_head(&path, within, self.remaining_bytes).map(|head| (path, head))
+        let files = names.iter().map(|name| folder.join(name));
+        let Some((path, head)) = files.clone().find_map(|path| {
+            let head = read_head(&path, within, self.remaining_bytes)?;
+            // An empty file must not hide another.
+            let is_empty = head.is_text && head.is_complete && head.text.trim().is_empty();
+            (!is_empty).then_some((path, head))
         }) else {
+            // Who has linked instructions from elsewhere must learn that they are not read.
+            let mut linked = files.filter(|path| path.is_symlink() && path.is_file());
+            let unread = linked.find(|path| read_head(path, within, 1).is_none());
+            self.found.extend(unread.map(|path| Instructions {
+                path,
+                text: String::new(),
+                is_complete: true,
+                is_user: within.is_none(),
+                is_text: false,
+            }));
             return;
         };
         // The user's own file imports files below the folder in which it really is.
@@ -260,6 +273,14 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_file_hides_no_other() {
+        check(
+            &[("ws/AGENTS.md", " \n"), ("ws/CLAUDE.md", "c"), ("ws/a/AGENTS.override.md", "")],
+            &["ws/CLAUDE.md c"],
+        );
+    }
+
+    #[test]
     fn a_name_in_other_letters_counts_if_there_is_none_in_the_usual_ones() {
         check(
             &[("ws/agents.md", "a"), ("ws/a/Claude.md", "c")],
@@ -320,6 +341,23 @@ mod tests {
             &["ws/AGENTS.md CLAUDE.md", "ws/CLAUDE.md c", "ws/a/CLAUDE.md ../d.md\n"],
         );
         check(&[("ws/AGENTS.md", "../out.md"), ("out.md", "x")], &["ws/AGENTS.md ../out.md"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_out_of_the_project_is_named_if_nothing_else_is_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = crate::real_path(temp.path()).unwrap();
+        let ws = base.join("ws");
+        fs::create_dir(&ws).unwrap();
+        fs::write(base.join("out.md"), "outside").unwrap();
+        std::os::unix::fs::symlink("../none.md", ws.join("GEMINI.md")).unwrap();
+        assert!(read(None, &[(ws.clone(), ws.clone())]).is_empty());
+        std::os::unix::fs::symlink("../out.md", ws.join("AGENTS.md")).unwrap();
+        let found = read(None, &[(ws.clone(), ws.clone())]);
+        assert_eq!((found[0].path.as_path(), found[0].is_text), (&*ws.join("AGENTS.md"), false));
+        fs::write(ws.join("CLAUDE.md"), "c").unwrap();
+        assert_eq!(read(None, &[(ws.clone(), ws)])[0].text, "c");
     }
 
     #[cfg(windows)]

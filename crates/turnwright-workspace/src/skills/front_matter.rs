@@ -10,8 +10,9 @@ pub(crate) struct FrontMatter {
     pub(crate) argument_hint: Option<String>,
     /// True if only the user can invoke the skill.
     pub(crate) is_user_only: bool,
-    /// The tools of a helper, as they are written.
+    /// The tools of a helper, as they are written, and those that it must not have.
     pub(crate) tools: Option<String>,
+    pub(crate) disallowed_tools: Option<String>,
     pub(crate) model: Option<String>,
 }
 
@@ -26,11 +27,11 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
             continue;
         }
         let mut below = Vec::new();
-        // Blank lines belong to the value around them.
+        // Blank lines and comments belong to the value around them.
         while let Some(more) =
-            lines.next_if(|line| line.starts_with([' ', '\t', '-']) || line.trim().is_empty())
+            lines.next_if(|line| line.starts_with([' ', '\t', '-', '#']) || line.trim().is_empty())
         {
-            below.push(more.trim());
+            below.push(if more.starts_with('#') { "" } else { more.trim() });
         }
         head.set(key.trim(), scalar(value.trim(), &below));
     }
@@ -40,18 +41,20 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
 impl FrontMatter {
     fn set(&mut self, key: &str, value: String) {
         let value = Some(value).filter(|value| !value.is_empty());
-        match key.to_ascii_lowercase().as_str() {
+        match key.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             "name" => self.name = value,
             "description" => self.description = value,
-            "argument-hint" => self.argument_hint = value,
-            "tools" => self.tools = value,
+            "argumenthint" => self.argument_hint = value,
+            "tools" => self.tools = value.or_else(|| self.tools.take()),
+            // A skill's are ignored: permissions are asked for as usual. In the file of a helper people mean its tools.
+            "allowedtools" => self.tools = self.tools.take().or(value),
+            "disallowedtools" => self.disallowed_tools = value,
             "model" => self.model = value,
-            "disable-model-invocation" => {
+            "disablemodelinvocation" => {
                 let value = value.unwrap_or_default().to_ascii_lowercase();
                 self.is_user_only = value == "true" || value == "yes";
             }
-            // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
-            // ignored: permissions are asked for as usual.
+            // Other fields are for other agents.
             _ => {}
         }
     }
@@ -76,7 +79,9 @@ fn scalar(value: &str, below: &[&str]) -> String {
     let value = without_comment(value);
     let is_block = value.starts_with(['>', '|']) && value.len() <= 3;
     let first = if is_block { "" } else { value };
-    let words = std::iter::once(first).chain(below.iter().copied()).filter(|line| !line.is_empty());
+    let is_literal = is_block || value.starts_with(['"', '\'']);
+    let more = below.iter().map(|line| if is_literal { *line } else { without_comment(line) });
+    let words = std::iter::once(first).chain(more).filter(|line| !line.is_empty());
     let text = words.collect::<Vec<_>>().join(" ");
     if let Some(inner) = inside_quotes(&text, '"') {
         return inner.replace("\\\"", "\"").replace("\\n", " ").replace("\\\\", "\\");
@@ -95,7 +100,7 @@ fn inside_quotes(text: &str, quote: char) -> Option<&str> {
 fn without_comment(value: &str) -> &str {
     let quote = value.get(..1).filter(|quote| ["\"", "'"].contains(quote)).unwrap_or_default();
     let end = value.find(&format!("{quote} # ")).map(|at| at + quote.len());
-    let is_comment = value.starts_with("# ");
+    let is_comment = value.starts_with("# ") || value.starts_with("#-");
     value[..end.filter(|_| !is_comment).unwrap_or(if is_comment { 0 } else { value.len() })]
         .trim_end()
 }
@@ -125,6 +130,8 @@ mod tests {
             ("description: Plain # a comment", "Plain"),
             ("description: \"a # b\" # a comment", "a # b"),
             ("description: # a comment\n  below", "below"),
+            ("description: |\n  # kept\n# a comment\n  as well", "# kept as well"),
+            ("tools:\n# a comment\n- Read\ndescription: after a comment", "after a comment"),
             ("description: C# and #1", "C# and #1"),
         ];
         for (lines, expected) in table {

@@ -4,7 +4,7 @@
 
 pub(crate) mod front_matter;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::files::{display, read_head};
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::hash::std_hash;
 use turnwright_types::ids::is_slug;
 use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::text;
@@ -59,8 +60,8 @@ pub struct SkillSet(Mutex<SkillSetState>);
 struct SkillSetState {
     /// `None` before the first scan.
     skills: Option<Arc<Vec<Skill>>>,
-    /// The names of the skills that the model has loaded.
-    loaded: HashSet<String>,
+    /// The names of the skills that the model has loaded, with the hashes of their texts then.
+    loaded: BTreeMap<String, u64>,
 }
 
 impl SkillSet {
@@ -80,21 +81,15 @@ impl SkillSet {
         skills.iter().filter(|skill| !skill.is_user_only).map(|skill| skill.name.clone()).collect()
     }
 
-    /// Records that the model has loaded a skill; `false` if it had before.
-    pub fn mark_loaded(&self, name: &str) -> bool {
-        self.0.lock().loaded.insert(name.to_owned())
-    }
-
-    /// Returns true if the model has loaded the skill.
-    pub fn is_loaded(&self, name: &str) -> bool {
-        self.0.lock().loaded.contains(name)
+    /// Records that the model has loaded a skill whose text without arguments is this; `false` if it had it before.
+    pub fn mark_loaded(&self, name: &str, text: &str) -> bool {
+        let hash = std_hash(text);
+        self.0.lock().loaded.insert(name.to_owned(), hash) != Some(hash)
     }
 
     /// The names of the skills that the model has loaded, in order.
     pub fn loaded_names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.0.lock().loaded.iter().cloned().collect();
-        names.sort();
-        names
+        self.0.lock().loaded.keys().cloned().collect()
     }
 
     /// Records that the loaded skills are no longer in the conversation.
@@ -355,8 +350,8 @@ fn read_skill(
     })
 }
 
-/// A text as a name that can be typed: `My Tool` is `my-tool`.
-fn slug(text: &str) -> Option<String> {
+/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if nothing of it can be.
+pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
     Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())
 }
@@ -571,15 +566,17 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_is_loaded_once_until_it_is_forgotten() {
+    fn a_skill_is_loaded_once_until_its_text_changes_or_it_is_forgotten() {
         let skills = SkillSet::default();
+        let load = |text: &str| skills.mark_loaded("a", text);
         assert!(skills.skills().is_none());
         skills.replace(vec![skill("a", "x")]);
-        assert!(skills.mark_loaded("a") && !skills.mark_loaded("a"));
+        assert!(load("One.") && !load("One."));
         skills.replace(vec![skill("a", "x")]);
-        assert!(skills.is_loaded("a"), "the first prompt may have loaded it");
+        assert!(!load("One."), "the first prompt may have loaded it");
+        assert!(load("Two.") && !load("Two."));
         skills.forget_loaded();
-        assert!(skills.mark_loaded("a"));
+        assert!(load("Two."));
     }
 
     fn put(folder: &Path, text: &str) {

@@ -314,8 +314,8 @@ impl WebFetcher {
     }
 
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
-        // The client has decoded gzip and removed its header.
-        if header(&response, CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        // The client has decoded gzip and removed its header. Some servers send `utf-8` or `none`, which say nothing.
+        if header(&response, CONTENT_ENCODING).is_some_and(|encoding| is_compression(&encoding)) {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
         let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
@@ -396,6 +396,11 @@ fn redirect_target(response: &Response) -> Option<String> {
         return None;
     }
     header(response, LOCATION)
+}
+
+fn is_compression(sent: &str) -> bool {
+    let encoding = sent.to_ascii_lowercase();
+    ["gzip", "br", "zstd", "deflate", "compress"].iter().any(|name| encoding.contains(name))
 }
 
 fn header(response: &Response, name: HeaderName) -> Option<String> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
-use turnwright_types::effect::is_hidden_char;
+use memchr::memmem;
+use turnwright_types::look_alike::without_invisible;
 use turnwright_types::text;
 
 use super::FetchedBody;
@@ -88,8 +89,13 @@ fn body_kind(essence: &str) -> BodyKind {
 pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
     let kind = essence(&fetched.content_type);
     let bytes = &fetched.bytes;
+    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let sort = match body_kind(&kind) {
-        BodyKind::Undeclared => kind_by_content(bytes),
+        BodyKind::Undeclared => kind_by_content(sample),
+        // Many servers call each file text that they do not know.
+        BodyKind::Html | BodyKind::Text if is_binary(&decode(sample, &fetched.content_type)) => {
+            BodyKind::Opaque
+        }
         sort => sort,
     };
     let mut page = WebPage {
@@ -140,7 +146,11 @@ impl WebPage {
             Some(length) => format!("{length} bytes"),
             None => "unknown size".to_owned(),
         };
-        self.text = format!("(not shown: this is not text but {}, {size})", self.media_type);
+        self.text = format!(
+            "(not shown, because it is not text: {}, {size}; if you need it, download it with exec: read_file shows \
+             pictures, PDF and office files)",
+            self.media_type
+        );
     }
 }
 
@@ -157,8 +167,16 @@ fn is_plain_media_type(kind: &str) -> bool {
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
-fn kind_by_content(bytes: &[u8]) -> BodyKind {
-    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+/// Returns true if a text has the control characters of binary data. NUL alone may be a mistake, or half of a character
+/// in UTF-16 that nothing declares.
+fn is_binary(sample: &str) -> bool {
+    sample.contains('\0')
+        && sample.contains(|char: char| {
+            char.is_control() && !char.is_whitespace() && !"\0\x08\x1b".contains(char)
+        })
+}
+
+fn kind_by_content(sample: &[u8]) -> BodyKind {
     let is_wide = Encoding::for_bom(sample).is_some();
     if sample.contains(&0) && !is_wide {
         return BodyKind::Opaque;
@@ -201,14 +219,17 @@ fn decode(bytes: &[u8], kind: &str) -> String {
     encoding.decode(bytes).0.into_owned()
 }
 
-/// The encoding that an HTML page declares at its beginning as `charset=…`.
+/// The encoding that an HTML page declares at its beginning as `charset=…`, and XML as `encoding="…"`.
 fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     let start = bytes[..bytes.len().min(DECLARATION_BYTES)].to_ascii_lowercase();
     if !start.trim_ascii_start().starts_with(b"<") {
         return None;
     }
-    let word = b"charset=";
-    let at = memchr::memmem::find(&start, word)? + word.len();
+    let is_xml = start.trim_ascii_start().starts_with(b"<?xml");
+    let declaration = memmem::find(&start, b"?>").filter(|_| is_xml).map(|end| &start[..end]);
+    let at = declaration
+        .and_then(|declaration| end_of(b"encoding=", declaration))
+        .or_else(|| end_of(b"charset=", &start))?;
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
     let name = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
     let end = name
@@ -218,6 +239,11 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     Some(&name[..end])
 }
 
+/// Returns where the word ends that a text contains.
+fn end_of(word: &[u8], text: &[u8]) -> Option<usize> {
+    Some(memmem::find(text, word)? + word.len())
+}
+
 fn clean_title(text: &str) -> String {
     text::cut(remove_invisible(&text::one_line(text)), 200)
 }
@@ -225,12 +251,9 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that people do not
 /// see.
 fn remove_invisible(text: &str) -> String {
-    text.chars().filter(|c| is_seen(*c)).collect()
-}
-
-fn is_seen(c: char) -> bool {
-    // The selectors that say whether an emoji is drawn in colour are not seen, either.
-    !is_hidden_char(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}')
+    // The selectors that say whether an emoji is drawn in colour are not seen, either. They go first, so that none of
+    // them keeps a joiner within one of our marks.
+    without_invisible(&text.replace(['\u{fe0e}', '\u{fe0f}'], ""))
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.

@@ -198,6 +198,24 @@ async fn bodies_end_at_the_limit_even_if_they_were_compressed() {
 }
 
 #[tokio::test]
+async fn an_encoding_that_is_none_is_no_obstacle() {
+    let (host, _) = serve(|path, stream| {
+        let head =
+            format!("200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {}", &path[1..]);
+        answer(stream, &head, b"hello");
+    });
+    let web = allowing(&host, FetchLimits::default());
+    for encoding in ["utf-8", "none", "identity", "8bit"] {
+        let fetched = get(&web, &format!("http://{host}/{encoding}")).await.unwrap();
+        assert_eq!(fetched.bytes, b"hello", "{encoding}");
+    }
+    for encoding in ["br", "Zstd", "utf-8,deflate"] {
+        let error = get(&web, &format!("http://{host}/{encoding}")).await.unwrap_err();
+        assert!(matches!(error, FetchError::UnsupportedEncoding(_)), "{encoding}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn failures_are_named() {
     let (host, _) = serve(|path, stream| match path {
         "/slow" => {
@@ -341,6 +359,7 @@ fn no_page_is_too_deep_or_too_large() {
         "<blockquote>x<br>".repeat(many),
         "<table><tr><td>".repeat(many),
         "<table><tr><th>".repeat(many),
+        format!("<table>{}", "<tr><th colspan=99 rowspan=9>x".repeat(many)),
         "<a href=x>".repeat(many),
         "<p><font color=x>".repeat(many),
         "<b><div></b>".repeat(many),
@@ -387,10 +406,22 @@ fn characters_are_read_as_the_page_says() {
         ("text/plain; charset=nonsense", "café".as_bytes(), "café"),
         ("text/plain; charset=iso-8859-1", b"\xef\xbb\xbfcaf\xc3\xa9", "café"),
         ("text/plain", b"\xff\xfec\0a\0f\0", "caf"),
+        ("text/plain; charset=utf-16le", b"c\0a\0f\0", "caf"),
+        ("text/plain", b"c\0a\0f\0", "caf"),
         ("text/html", b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "При"),
         (
             "text/html",
             b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xf0\xd2\xc9",
+            "При",
+        ),
+        (
+            "application/xml",
+            b"<?xml version='1.0' encoding='iso-8859-2'?><t>\xb1</t>",
+            "<?xml version='1.0' encoding='iso-8859-2'?><t>ą</t>",
+        ),
+        (
+            "application/xhtml+xml",
+            b"<?xml version='1.0'?><meta charset=windows-1251><p data-encoding=utf-8>\xcf\xf0\xe8",
             "При",
         ),
         ("text/plain", b"un caf\xe9 tr\xe8s fran\xe7ais", "un café très français"),
@@ -415,6 +446,9 @@ fn text_is_unchanged_and_binary_data_is_described() {
     for (kind, bytes) in [
         ("image/png", &b"\x89PNG"[..]),
         ("application/octet-stream", b"\0\x01"),
+        ("text/plain; charset=utf-8", b"\x1f\x8b\x08\0\0\0\0\0\0\x03"),
+        ("text/html", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        ("application/json", b"PK\x03\x04\x14\0"),
         ("", b"\xff\xfe\xfd\0"),
     ] {
         let text = page_from(kind, bytes, false).text;
@@ -433,8 +467,12 @@ fn invisible_characters_are_removed_and_marks_cannot_be_closed() {
         let wrapped = wrap_untrusted("https://a.example/", &format!("x{close}y"));
         assert_eq!(wrapped.matches('<').count(), 2, "{wrapped}");
     }
-    let zero_width = page_from("text/plain", "</untr\u{200b}usted>".as_bytes(), false);
-    assert!(wrap_untrusted("u", &zero_width.text).contains("&lt;/untrusted>"));
+    for hidden in ["\u{200b}", "\u{200d}", "\u{fe0f}\u{200d}"] {
+        let zero_width = page_from("text/plain", format!("</untr{hidden}usted>").as_bytes(), false);
+        assert!(wrap_untrusted("u", &zero_width.text).contains("&lt;/untrusted>"));
+    }
+    let joined = "می\u{200c}خواهم 👨\u{200d}👩";
+    assert_eq!(page_from("text/plain", joined.as_bytes(), false).text, joined);
     assert_eq!(
         wrap_untrusted("u", "a <b> 1 < 2\n"),
         "<untrusted source=\"u\">\na <b> 1 < 2\n</untrusted>\n"

@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use super::print;
-use crate::cli::CliError;
+use crate::cli::{CliError, CliResult};
 use turnwright_config::{Config, ConfigError, jsonc};
 use turnwright_terminal::{block_on, prompt};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -155,7 +155,7 @@ pub(in crate::cli) struct EditorCliArgs {
     file: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &EditorCliArgs, config: &Config) -> Result<(), CliError> {
+pub(super) fn run(args: &EditorCliArgs, config: &Config) -> CliResult<()> {
     let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
     let program = lasting_program_path(config)?;
     if args.write {
@@ -188,7 +188,7 @@ fn write(
     program: &Path,
     args: &EditorCliArgs,
     config: &Config,
-) -> Result<(), CliError> {
+) -> CliResult<()> {
     let by_hand = |why: String| {
         print(&guide.text(program))?;
         Err(CliError::Other(format!("{why}. Nothing was written; the set-up is above")))
@@ -243,7 +243,7 @@ impl SettingsEdit {
         path: &Path,
         guide: &EditorGuide,
         program: &Path,
-    ) -> Result<Option<SettingsEdit>, CliError> {
+    ) -> CliResult<Option<SettingsEdit>> {
         let (keys, entry) = guide.entry(program).ok_or("its page has no entry")?;
         let (path, old) = read(path)?;
         let text = old.clone().unwrap_or_default();

@@ -72,6 +72,19 @@ fn runs(script: &Script, program: &str) -> bool {
     })
 }
 
+/// Describes that a program on macOS could not confine a part of itself, as SwiftPM does with a manifest, because it is
+/// confined already; `None` if the output does not say so.
+pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES);
+    end.contains("sandbox_apply: Operation not permitted").then(|| ReachedLimit {
+        for_model: "[sandbox: macOS allows none within another. Call again with the program's own turned off, as in \
+                    `swift build --disable-sandbox` and `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; \
+                    the command stays confined.]"
+            .to_owned(),
+        for_user: "[sandbox: macOS allows none within another]".to_owned(),
+    })
+}
+
 /// The messages of package managers that a file names a variable which is not set, up to its name.
 const UNSET_VARIABLES: [&str; 2] =
     ["Failed to replace env in config: ${", "Environment variable not found ("];
@@ -185,6 +198,17 @@ mod tests {
         for entry in text::list_entries(MISSING_LOGINS) {
             assert!(entry.contains(": ") && entry == entry.to_lowercase(), "{entry}");
         }
+    }
+
+    #[test]
+    fn a_program_with_a_sandbox_of_its_own_is_said_to_need_none() {
+        let output =
+            "sandbox-exec: sandbox_apply: Operation not permitted\nerror: 'a': Invalid manifest\n";
+        let limit = nested_sandbox(output).unwrap();
+        assert!(limit.for_model.contains("--disable-sandbox"), "{limit:?}");
+        assert!(!limit.for_model.contains("escalate"), "{limit:?}");
+        let reached = CommandWatch::default().reached_limit(output, false, None);
+        assert_eq!(reached.is_some(), cfg!(target_os = "macos"), "{reached:?}");
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl HttpChannel {
                 let response = read_response(&body).ok_or_else(|| {
                     HttpError::Unexpected("the server did not send a response".to_owned())
                 })?;
-                peer.pending().complete(id, response);
+                peer.0.pending.complete(id, response);
             }
             // The response comes on the stream of the session.
             ReplyBody::Accepted => {
@@ -355,12 +355,12 @@ impl HttpChannel {
                         sleep(BURST_PAUSE).await;
                     }
                 }
-                if request.is_some_and(|id| !peer.pending().is_pending(id)) {
+                if request.is_some_and(|id| !peer.0.pending.is_pending(id)) {
                     peer.tasks().spawn(events.drain());
                     return Ok(());
                 }
             };
-            if events.is_broken() || request.is_some() && events.last_id().is_none() {
+            if events.is_broken || request.is_some() && events.last_id().is_none() {
                 return end;
             }
             let at_once = is_opened_at_once(&mut was_at_once, end.is_err(), opened.elapsed());

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::display_line;
+use turnwright_http::names_this_machine;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
@@ -97,7 +98,7 @@ pub async fn log_in(
 async fn open_callback(wanted: &str) -> Result<(TcpListener, Url), String> {
     let mut address = Url::parse(wanted)
         .ok()
-        .filter(|url| url.scheme() == "http" && is_local(url))
+        .filter(|url| url.scheme() == "http" && names_this_machine(url))
         .filter(|url| url.query().is_none() && url.fragment().is_none())
         .ok_or("the callback must be on this machine, such as http://localhost:3118/callback")?;
     let ip = match address.host() {
@@ -168,17 +169,7 @@ fn check_endpoints(server: &AuthorizationMetadata) -> Result<(), AuthError> {
 }
 
 fn is_encrypted_or_local(url: &Url) -> bool {
-    url.scheme() == "https" || url.scheme() == "http" && is_local(url)
-}
-
-/// Returns true if a URL names this machine.
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+    url.scheme() == "https" || url.scheme() == "http" && names_this_machine(url)
 }
 
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
@@ -479,7 +470,7 @@ fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest:
         .default_headers(headers)
         .timeout(STEP_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
-        .https_only(!is_local(server));
+        .https_only(!names_this_machine(server));
     turnwright_http::build_client(builder, true)
 }
 

@@ -197,7 +197,8 @@ pub(crate) struct EventStream {
     decoder: Decoder,
     /// The data of the events that were received together.
     received: VecDeque<String>,
-    is_broken: bool,
+    /// True if the rest of the stream cannot be read.
+    pub(crate) is_broken: bool,
 }
 
 impl EventStream {
@@ -237,11 +238,6 @@ impl EventStream {
                 }
             }
         }
-    }
-
-    /// True if the rest of the stream cannot be read.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken
     }
 
     /// The id with which the stream can be continued, if the server has sent one.

@@ -201,9 +201,9 @@ impl Rule {
             return false;
         };
         let matches = |wanted: &str, name: &str| match self.action {
-            RuleAction::Allow => matches_name(wanted, name),
+            RuleAction::Allow => text::fits_wildcard(name, wanted),
             RuleAction::Deny | RuleAction::Ask => {
-                matches_name(&wanted.to_lowercase(), &name.to_lowercase())
+                text::fits_wildcard(&name.to_lowercase(), &wanted.to_lowercase())
             }
         };
         matches(wanted, server) && wanted_tool.as_ref().is_none_or(|wanted| matches(wanted, tool))
@@ -218,7 +218,7 @@ impl Rule {
     /// True if the rule is about searches of the web with this service. The names of services are in lower case.
     pub(crate) fn matches_search(&self, backend: &str) -> bool {
         let Pattern::Search(wanted) = &self.pattern else { return false };
-        matches_name(&wanted.to_lowercase(), backend)
+        text::fits_wildcard(backend, &wanted.to_lowercase())
     }
 
     /// True if the rule allows requests to any host. Such a rule was written for pages that the model reads, and not for
@@ -257,22 +257,6 @@ impl Rule {
                 None => name == wanted,
             }
     }
-}
-
-/// True if a name matches a pattern in which `*` stands for any characters. Takes at most the
-/// product of both lengths.
-fn matches_name(wanted: &str, name: &str) -> bool {
-    let Some((start, rest)) = wanted.split_once('*') else { return wanted == name };
-    let Some(mut left) = name.strip_prefix(start) else { return false };
-    let mut parts: Vec<_> = rest.split('*').collect();
-    let end = parts.pop().unwrap_or_default();
-    for part in parts {
-        match left.split_once(part) {
-            Some((_, behind)) => left = behind,
-            None => return false,
-        }
-    }
-    left.ends_with(end)
 }
 
 /// Splits a host and its port. An IPv6 address is in brackets.

@@ -167,12 +167,10 @@ impl AskedAgent {
     }
 
     fn make(&mut self, place: &Path, attempt: &AgentAttempt) -> AttemptResult {
-        if let Err(error) = write_script(place, &attempt.script) {
-            return AttemptResult::NotTested(io_error_text(&error));
-        }
         let arguments = json!({ "command": attempt.command, "timeout": TIMEOUT.as_secs() });
         let call = json!({ "name": "exec", "arguments": arguments });
-        match self.ask("tools/call", &call) {
+        let written = write_script(place, &attempt.script);
+        match written.and_then(|()| self.ask("tools/call", &call)) {
             Err(error) => AttemptResult::NotTested(io_error_text(&error)),
             Ok(answer) => {
                 let text = answer.to_string();

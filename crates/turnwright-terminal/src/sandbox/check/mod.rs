@@ -5,6 +5,7 @@ mod agent_attempts;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -59,34 +60,23 @@ impl SandboxReport {
         self.was_tested.then(|| {
             !self.attempts.is_empty()
                 && self.attempts.iter().all(|tested| {
-                    !matches!(
-                        tested.result,
-                        AttemptResult::NotHeld(_) | AttemptResult::NotTested(_)
-                    )
+                    matches!(tested.result, AttemptResult::Held | AttemptResult::KnownGap(_))
                 })
         })
     }
 
     /// The outcome for programs.
     pub(crate) fn as_json(&self) -> Value {
-        let facts: serde_json::Map<_, _> = self
-            .facts
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-            .collect();
-        let attempts: Vec<_> = self
-            .attempts
-            .iter()
-            .map(|TestedAttempt { name, what, result }| {
-                let verdict = result.name();
-                json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
-            })
-            .collect();
+        let facts: Value = self.facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let attempts = self.attempts.iter().map(|TestedAttempt { name, what, result }| {
+            let verdict = result.name();
+            json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
+        });
         json!({
             "holds": self.holds(),
             "system": facts,
             "missing": self.missing,
-            "attempts": attempts,
+            "attempts": attempts.collect::<Vec<_>>(),
         })
     }
 }
@@ -107,7 +97,11 @@ pub(crate) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
 }
 
 fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
-    let environment = super::environment(config);
+    let environment = config.snapshot().command_environment();
+    let expected = ExpectedProtection {
+        landlock: turnwright_sandbox::sandbox_support().landlock_abi,
+        namespaces: turnwright_sandbox::namespace_support(),
+    };
     let runtime = crate::runtime()?;
     let mut all = Vec::new();
     // Each attempt gets a fixture of its own, so that one that succeeds does not affect the next.
@@ -116,7 +110,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
         let Some(attempt) = escape_tests::attempts(&fixture.scene).into_iter().nth(all.len())
         else {
             // Where traps can be set without a sandbox that keeps them off, every command is asked about.
-            if without_sandbox || turnwright_sandbox::namespace_support().mounts {
+            if without_sandbox || expected.namespaces.mounts {
                 all.extend(agent_attempts::run_all(without_sandbox));
             }
             return Ok(all);
@@ -133,23 +127,11 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
         let result = match runtime.block_on(run(&spec)) {
             Ok(text) => {
                 let evidence = Evidence { text, changes: fixture.changes() };
-                escape_tests::evaluate(&attempt, &evidence, expected_protection())
+                escape_tests::evaluate(&attempt, &evidence, expected)
             }
             Err(error) => AttemptResult::NotTested(io_error_text(&error)),
         };
         all.push(TestedAttempt { name: attempt.name, what: attempt.what, result });
-    }
-}
-
-fn expected_protection() -> ExpectedProtection {
-    let landlock = turnwright_sandbox::sandbox_support().landlock_abi;
-    let namespaces = turnwright_sandbox::namespace_support();
-    ExpectedProtection {
-        landlock,
-        mounts: namespaces.mounts,
-        processes: namespaces.processes,
-        sockets: namespaces.sockets,
-        supervision: namespaces.supervision,
     }
 }
 
@@ -180,11 +162,9 @@ struct AttemptFixture {
     tcp_listener: TcpListener,
     udp_socket: UdpSocket,
     #[cfg(target_os = "linux")]
-    abstract_listener: std::os::unix::net::UnixListener,
-    #[cfg(unix)]
-    socket_listeners: [std::os::unix::net::UnixListener; 4],
-    #[cfg(unix)]
-    datagram_receiver: std::os::unix::net::UnixDatagram,
+    abstract_listener: UnixListener,
+    socket_listeners: [UnixListener; 4],
+    datagram_receiver: UnixDatagram,
     cache: PrivateLayer,
     /// Removed on drop.
     _folder: tempfile::TempDir,
@@ -211,14 +191,12 @@ impl AttemptFixture {
         Ok(AttemptFixture {
             #[cfg(target_os = "linux")]
             abstract_listener: listen(&abstract_name)?,
-            #[cfg(unix)]
             socket_listeners: [
                 listen_at(&socket, &socket)?,
                 listen_at(&base.join("first"), &renamed_socket)?,
                 listen_at(&base.join("second"), &moved_socket)?,
                 listen_with_link(&base.join("third"), &linked_socket)?,
             ],
-            #[cfg(unix)]
             datagram_receiver: receive_at(&base.join("fourth"), &datagram_socket)?,
             cache: PrivateLayer::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
@@ -282,15 +260,11 @@ impl AttemptFixture {
         note(self.udp_socket.recv(&mut [0; 8]).is_ok(), "a datagram arrived");
         #[cfg(target_os = "linux")]
         note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
-        #[cfg(unix)]
         for listener in &self.socket_listeners {
             note(listener.accept().is_ok(), "the program's socket got a connection");
         }
-        #[cfg(unix)]
-        note(
-            self.datagram_receiver.recv(&mut [0; 8]).is_ok(),
-            "the program's socket got a datagram",
-        );
+        let has_datagram = self.datagram_receiver.recv(&mut [0; 8]).is_ok();
+        note(has_datagram, "the program's socket got a datagram");
         changes
     }
 }
@@ -317,33 +291,30 @@ impl Drop for AttemptFixture {
     }
 }
 
-#[cfg(unix)]
-fn listen_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::UnixListener> {
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
+fn listen_at(path: &Path, renamed: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
     fs::rename(path, renamed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-#[cfg(unix)]
-fn listen_with_link(path: &Path, link: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+fn listen_with_link(path: &Path, link: &Path) -> io::Result<UnixListener> {
     let listener = listen_at(path, path)?;
     fs::hard_link(path, link)?;
     Ok(listener)
 }
 
-#[cfg(unix)]
-fn receive_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::UnixDatagram> {
-    let receiver = std::os::unix::net::UnixDatagram::bind(path)?;
+fn receive_at(path: &Path, renamed: &Path) -> io::Result<UnixDatagram> {
+    let receiver = UnixDatagram::bind(path)?;
     fs::rename(path, renamed)?;
     receiver.set_nonblocking(true)?;
     Ok(receiver)
 }
 
 #[cfg(target_os = "linux")]
-fn listen(name: &str) -> io::Result<std::os::unix::net::UnixListener> {
+fn listen(name: &str) -> io::Result<UnixListener> {
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::os::unix::net::SocketAddr;
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)

@@ -11,10 +11,17 @@ use htmd::options::{BulletListMarker, HrStyle, Options};
 use htmd::{Element, HtmlToMarkdown};
 use markup5ever_rcdom::{Node, NodeData};
 
-use super::{language, parent, tag_name};
+use super::{only_attribute, parent, tag_name};
 use turnwright_types::text;
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
+/// The columns of a table in which a cell that covers several is repeated.
+const MAX_SPANNED_COLUMNS: usize = 24;
+/// The most bytes of a cell that are repeated.
+const MAX_REPEATED_BYTES: usize = 30;
+
+/// The text of a cell of a table, and the numbers of columns and rows that it covers.
+type Cell = (String, usize, usize);
 
 /// Converts a page.
 pub(in crate::web) fn to_markdown(root: &Rc<Node>) -> String {
@@ -59,26 +66,43 @@ fn table(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
     format!("\n\n{}\n\n{text}\n\n", before.trim())
 }
 
-/// Writes the rows of a table with a separator line after the first.
-fn data_rows(rows: &[Vec<String>]) -> String {
+/// Writes the rows of a table with a separator line after the first. A cell that covers several places is in each, so
+/// that those after it stay in their columns.
+fn data_rows(rows: &[Vec<Cell>]) -> String {
     let mut lines = Vec::new();
-    for cells in rows {
-        let cells: Vec<_> =
-            cells.iter().map(|cell| text::one_line(cell).replace('|', "\\|")).collect();
-        lines.push(format!("| {} |", cells.join(" | ")));
+    // By column, the first row that the last cell there does not cover, and its text.
+    let mut covered = vec![(0_usize, String::new()); MAX_SPANNED_COLUMNS];
+    for (index, row) in rows.iter().enumerate() {
+        let mut shown: Vec<String> = Vec::new();
+        let mut cells = row.iter();
+        loop {
+            let column = shown.len();
+            if let Some((_, text)) = covered.get(column).filter(|place| index < place.0) {
+                shown.push(text.clone());
+                continue;
+            }
+            let Some((content, width, height)) = cells.next() else { break };
+            let text = text::one_line(content).replace('|', "\\|");
+            let again = text::clip_bytes(text.as_str(), MAX_REPEATED_BYTES, "…");
+            for place in covered.iter_mut().skip(column).take(*width) {
+                *place = (index + height, again.clone());
+            }
+            shown.push(text);
+        }
+        lines.push(format!("| {} |", shown.join(" | ")));
         if lines.len() == 1 {
-            lines.push(format!("|{}", " --- |".repeat(cells.len())));
+            lines.push(format!("|{}", " --- |".repeat(shown.len())));
         }
     }
     lines.join("\n")
 }
 
 /// Writes the rows of a table that is there for the layout as paragraphs.
-fn layout_rows(rows: &[Vec<String>]) -> String {
+fn layout_rows(rows: &[Vec<Cell>]) -> String {
     let mut paragraphs = Vec::new();
     for cells in rows {
-        let filled = cells.iter().map(String::as_str).filter(|cell| !cell.is_empty());
-        let has_blocks = cells.iter().any(|cell| cell.contains('\n'));
+        let filled = cells.iter().map(|cell| cell.0.as_str()).filter(|text| !text.is_empty());
+        let has_blocks = cells.iter().any(|cell| cell.0.contains('\n'));
         let paragraph = filled.collect::<Vec<_>>().join(if has_blocks { "\n\n" } else { " | " });
         if !paragraph.is_empty() {
             paragraphs.push(paragraph);
@@ -92,7 +116,7 @@ fn add_rows(
     handlers: &dyn Handlers,
     part: &Rc<Node>,
     before: &mut String,
-    rows: &mut Vec<Vec<String>>,
+    rows: &mut Vec<Vec<Cell>>,
 ) {
     for child in part.children.borrow().iter() {
         match tag_name(child) {
@@ -103,19 +127,23 @@ fn add_rows(
                 if rows.is_empty() {
                     before.push_str(&content);
                 } else if !content.trim().is_empty() {
-                    rows.push(vec![content.trim().to_owned()]);
+                    rows.push(vec![(content.trim().to_owned(), 1, 1)]);
                 }
             }
         }
     }
 }
 
-fn cells(handlers: &dyn Handlers, row: &Rc<Node>) -> Vec<String> {
+fn cells(handlers: &dyn Handlers, row: &Rc<Node>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for child in row.children.borrow().iter() {
         let content = handlers.handle(child).map(|cell| cell.content).unwrap_or_default();
         if matches!(tag_name(child), "td" | "th") || !content.trim().is_empty() {
-            cells.push(content.trim().to_owned());
+            let spans = only_attribute(child).unwrap_or_default();
+            let mut counts =
+                spans.split(' ').map(|count| count.parse::<usize>().unwrap_or(1).max(1));
+            let columns = counts.next().unwrap_or(1);
+            cells.push((content.trim().to_owned(), columns, counts.next().unwrap_or(1)));
         }
     }
     cells
@@ -170,7 +198,7 @@ fn programs(node: &Node) -> Vec<(String, String)> {
 }
 
 fn add_program(node: &Node, programs: &mut Vec<(String, String)>) {
-    if let Some(language) = language(node) {
+    if let Some(language) = only_attribute(node) {
         match programs.last_mut().filter(|(_, text)| text.trim().is_empty()) {
             Some((first, _)) => *first = language,
             // The same program in another language.

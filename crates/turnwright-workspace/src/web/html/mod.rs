@@ -92,6 +92,8 @@ struct TreeReader {
     tag: StartTag,
     /// The element whose text is no HTML, if one is open.
     raw: Option<String>,
+    /// True if the next text is the first of a superscript.
+    is_raised: bool,
     /// The page first.
     open: Vec<OpenElement>,
     /// Open elements beyond `MAX_OPEN_ELEMENTS`.
@@ -117,6 +119,7 @@ pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
         base: base.clone(),
         tag: StartTag::default(),
         raw: None,
+        is_raised: false,
         open: vec![page],
         untracked: 0,
         tags: 0,
@@ -161,6 +164,13 @@ impl TreeReader {
                     // Each line will be indented.
                     let lines = memchr::memchr_iter(b'\n', start.as_bytes()).count();
                     self.bytes += lines * around.lists * INDENTATION_BYTES;
+                }
+                if let Some(first) = start.trim_start().chars().next()
+                    && std::mem::take(&mut self.is_raised)
+                    && (first.is_alphanumeric() || "+-−(".contains(first))
+                {
+                    // A power would be another number without it.
+                    append_text(node, "^");
                 }
                 append_text(node, start);
             }
@@ -222,6 +232,7 @@ impl TreeReader {
             };
             self.elements += usize::from(is_new);
         }
+        self.is_raised |= tag.name == "sup" && element.node.is_some();
         self.open.push(element);
     }
 
@@ -246,6 +257,7 @@ impl TreeReader {
             (Content::Prose, "b" | "strong") => Some(("b", None)),
             (Content::Prose, "i" | "em") => Some(("i", None)),
             (Content::Prose, "ol") => Some(("ol", tag.list_start())),
+            (Content::Prose, "td" | "th") => self.kept_block(name).map(|part| (part, tag.spans())),
             (Content::Prose, _) => self.kept_block(name).map(|block| (block, None)),
         }
     }
@@ -338,6 +350,7 @@ impl TreeReader {
         if self.raw.take().is_some() {
             return;
         }
+        self.is_raised &= name != "sup";
         match self.untracked.checked_sub(1) {
             Some(fewer) => self.untracked = fewer,
             None => {
@@ -434,8 +447,8 @@ fn tag_name(node: &Node) -> &str {
     }
 }
 
-/// The language of a program.
-fn language(node: &Node) -> Option<String> {
+/// The attribute of a node that has one: the language of a program, or the columns and rows that a cell covers.
+fn only_attribute(node: &Node) -> Option<String> {
     let NodeData::Element { attrs, .. } = &node.data else { return None };
     attrs.borrow().first().map(|attribute| attribute.value.to_string())
 }
@@ -456,6 +469,8 @@ const KNOWN_ATTRIBUTES: &[&str] = &[
     "hidden",
     "style",
     "aria-hidden",
+    "colspan",
+    "rowspan",
     "http-equiv",
     "content",
 ];
@@ -518,6 +533,13 @@ impl StartTag {
         })?;
         let is_plain = language.len() <= MAX_LANGUAGE_BYTES && !language.contains('`');
         is_plain.then(|| ("class", language.to_owned()))
+    }
+
+    /// The numbers of columns and rows that a cell of a table covers, as an attribute.
+    fn spans(&self) -> Option<(&'static str, String)> {
+        let count = |name| self.attribute(name).and_then(|text| text.parse().ok()).unwrap_or(1_u16);
+        let spans = format!("{} {}", count("colspan"), count("rowspan"));
+        (spans != "1 1").then_some(("span", spans))
     }
 
     /// The first number of a list, as an attribute.

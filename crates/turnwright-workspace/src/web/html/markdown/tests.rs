@@ -57,10 +57,25 @@ fn elements_become_marks() {
         ("<table><tr><th>a<td>b<tr><th>c<td>d</table>", "| a | b |\n| --- | --- |\n| c | d |"),
         ("<table><tr><td>a<td>b<td><tr><td><tr><td>c</table>", "a | b\n\nc"),
         (
+            "<table><tr><th>Region<th colspan=2>Units<tr><td rowspan=2>EU<td>Cable<td>12<tr><td>Hub<td>7\
+             <tr><td>US<td rowspan=0>Cable<td rowspan=9>3<tr><td>UK<td>Hub</table>",
+            "| Region | Units | Units |\n| --- | --- | --- |\n| EU | Cable | 12 |\n| EU | Hub | 7 |\n\
+             | US | Cable | 3 |\n| UK | Hub | 3 |",
+        ),
+        (
+            "<table><tr><th>a<th rowspan=2>b<tr><tr><td>c<td>d</table>",
+            "| a | b |\n| --- | --- |\n|  |\n| c | d |",
+        ),
+        (
             "<table><tr><th>a<tr><td><table><tr><th>b<td>c</table></table>",
             "| a |\n| --- |\n| b \\| c |",
         ),
         ("<pre>a<div>b</div>c<br>d</pre>", "```\na\nb\nc\nd\n```"),
+        ("2<sup>32</sup>-1, <code>n<sup>2</sup></code><sup hidden>no</sup>", "2^32-1, `n^2`"),
+        (
+            "x<sup><i>n</i></sup> a<sup><a href=#r>[1]</a></sup> b<sup>™</sup><sup></sup>c",
+            "x*^n* a\\[1\\] b™c",
+        ),
         ("a<svg/>b<svg>no</svg><code></code><h3></h3>", "ab"),
         ("1. a &lt;b> *c* d_e # [f] \\", "1\\. a \\<b> \\*c\\* d\\_e # \\[f\\] \\\\"),
         ("<p># a<p>- b<p>> c<p>-d<p>#e<p>1 < 2", "\\# a\n\n\\- b\n\n\\> c\n\n-d\n\n#e\n\n1 < 2"),

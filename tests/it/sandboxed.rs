@@ -698,7 +698,7 @@ fn a_file_that_a_line_makes_later_or_not_at_all_is_not_there_before() {
         return;
     }
     if !turnwright_sandbox::namespace_support().mounts {
-        return eprintln!("NOT TESTED: without mounts some of these commands are asked about");
+        return eprintln!("NOT TESTED: without mounts files are made before the line runs");
     }
     for (command, printed, made) in [
         ("test -e new || echo text > new; cat new", "text", Some("new")),

@@ -109,8 +109,7 @@ pub trait LookUp {
     fn names_in(&self, folder: &Path) -> Option<Vec<String>>;
 }
 
-/// The commands of a line that edit files; `None` if the line may do more than that and read. They are none if it makes
-/// files only while it runs.
+/// The commands of a line that edit files; `None` if the line may do more than that and read.
 pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     if script.ambiguity.is_some() {
         return None;
@@ -123,17 +122,7 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
             None => return None,
         }
     }
-    Some(edits).filter(|edits| !edits.is_empty() || makes_files_later(script))
-}
-
-/// Returns true if the shell may open a file for writing after the line has begun, or not at all: the line must not find
-/// it before. `nohup` opens one only at a terminal.
-fn makes_files_later(script: &Script) -> bool {
-    let mut commands = script.commands.iter().enumerate();
-    commands.any(|(at, command)| {
-        (at > 0 || !command.wrappers.is_empty())
-            && command.redirects.iter().any(|redirect| redirect.is_write)
-    })
+    Some(edits).filter(|edits| !edits.is_empty())
 }
 
 /// At most this many files and folders are judged for one line.
@@ -593,20 +582,6 @@ mod tests {
             ("rustfmt --config-path x a.rs", None),
             ("black src", None),
             ("touch", None),
-        ] {
-            assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_line_that_makes_files_only_while_it_runs_edits() {
-        for (line, expected) in [
-            ("ls > a", None),
-            ("ls; cat a 2>/dev/null", None),
-            ("test -e a || echo b > a", Some("")),
-            ("cd web; ls > a", Some("")),
-            ("nohup ls", Some("")),
-            ("make; ls > a", None),
         ] {
             assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
         }

@@ -87,10 +87,16 @@ fn a_first_prompt_that_did_not_fit_does_not_stop_those_after_it() {
     let provider =
         small(|body| says(if is_summary_request(body) { "A log was sent." } else { "Yes." }));
     let mut agent = agent(&provider, &[]);
-    assert_eq!(agent.turn(&"an error in a log\n".repeat(2_000)), "max_tokens");
+    let log = "an error in a log\n".repeat(2_000);
+    // It does not fit, however long tokens are.
+    assert!(log.len() as u64 / 8 > WINDOW);
+    assert_eq!(agent.turn(&log), "max_tokens");
     assert!(agent.text().contains("This prompt alone"), "{}", agent.text());
     assert_eq!(agent.turn("Only this: an error"), "end_turn");
     assert!(agent.text().ends_with("Yes."), "{}", agent.text());
+    let requests = provider.chat_requests();
+    let last = requests.last().unwrap().to_string();
+    assert!(last.contains("A log was sent."), "{last}");
 }
 
 #[test]

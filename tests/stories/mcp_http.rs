@@ -480,6 +480,31 @@ fn m_12_a_server_can_announce_on_its_stream_that_its_tools_have_changed() {
     });
 }
 
+/// Servers need not have the stream, and some refuse it as if the login were missing.
+#[test]
+fn a_server_that_refuses_its_stream_is_used_all_the_same() {
+    for status in ["401 Unauthorized", "403 Forbidden", "400 Bad Request", "500 Oh No"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_stream = request.verb == "GET";
+            if is_stream {
+                answer(stream, status, "", "");
+            }
+            is_stream
+        });
+        let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+        let mut agent = TestAgent::builder()
+            .model(json!([says("one"), call, says("done")]))
+            .permission("allow_once")
+            .server_as(stub.server("far", &[]))
+            .start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        stub.wait_for("the stream", |request| request.verb == "GET");
+        assert_eq!(agent.turn("again"), "end_turn");
+        let result = agent.model_transcript(2).pop().unwrap();
+        assert!(result.contains(r#"{"text":"hi"}"#), "{status}: {result}");
+    }
+}
+
 #[test]
 fn m_17_an_unreachable_server_is_connected_when_it_starts() {
     // No server listens on this port until the test starts one.

@@ -25,8 +25,8 @@ struct AuthState {
     valid: usize,
     /// The lifetime of a token in seconds.
     lifetime: u64,
-    /// Whether the server refuses to renew tokens.
-    refuses_renewal: bool,
+    /// The error with which the server refuses to renew tokens.
+    renewal_error: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
     /// True if whoever takes no stream of events is redirected to a manual.
@@ -119,12 +119,14 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
             field("code") == "code-1" && base64_url(hash.as_ref()) == auth.challenge
         }
         "refresh_token" => {
-            !auth.refuses_renewal && field("refresh_token") == format!("refresh-{}", auth.tokens)
+            auth.renewal_error.is_none()
+                && field("refresh_token") == format!("refresh-{}", auth.tokens)
         }
         _ => false,
     };
     if !is_good {
-        let body = json!({ "error": "invalid_grant" }).to_string();
+        let error = auth.renewal_error.unwrap_or("invalid_grant");
+        let body = json!({ "error": error }).to_string();
         return answer(stream, "400 Bad Request", "content-type: application/json\r\n", &body);
     }
     auth.tokens += 1;
@@ -335,16 +337,18 @@ fn m_43_a_token_of_less_than_a_minute_is_not_renewed_for_each_request() {
 
 #[test]
 fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
-    let home = turnwright_testing::temporary_folder();
-    let (stub, auth) = server(0);
-    log_in(home.path(), &stub, &auth);
-    auth.lock().unwrap().refuses_renewal = true;
-    let mut agent = calling(&stub, home.path()).start();
-    agent.turn("go");
-    assert!(client_log(&agent).contains("turnwright mcp login"), "{}", client_log(&agent));
-    auth.lock().unwrap().lifetime = 3600;
-    log_in(home.path(), &stub, &auth);
-    stub.wait_for("the list of tools", |it| it.method() == "tools/list");
+    for error in ["invalid_grant", "invalid_client", "invalid_request", "unauthorized_client"] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(0);
+        log_in(home.path(), &stub, &auth);
+        auth.lock().unwrap().renewal_error = Some(error);
+        let mut agent = calling(&stub, home.path()).start();
+        agent.turn("go");
+        assert!(client_log(&agent).contains("turnwright mcp login"), "{}", client_log(&agent));
+        auth.lock().unwrap().lifetime = 3600;
+        log_in(home.path(), &stub, &auth);
+        stub.wait_for("the list of tools", |it| it.method() == "tools/list");
+    }
 }
 
 #[test]

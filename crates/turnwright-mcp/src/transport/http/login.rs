@@ -393,7 +393,7 @@ impl ServerLogin {
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
-            manager.refresh_token().await?;
+            manager.refresh_token().await.map_err(told_apart)?;
             Ok(self.read().await?.as_ref().and_then(access_token))
         };
         timeout(RENEWAL_TIMEOUT, renewal)
@@ -481,6 +481,22 @@ fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest:
         .redirect(reqwest::redirect::Policy::none())
         .https_only(!is_local(server));
     turnwright_http::build_client(builder, true)
+}
+
+/// The codes, besides `invalid_grant`, with which servers reject a refresh token or client that they no longer know.
+const REJECTION_CODES: [&str; 4] =
+    ["invalid_client", "invalid_request", "invalid_token", "unauthorized_client"];
+
+/// Tells a rejected renewal, after which the user must log in again, apart from one that may succeed later.
+fn told_apart(error: AuthError) -> AuthError {
+    match error {
+        AuthError::TokenRefreshFailed(why)
+            if REJECTION_CODES.iter().any(|code| why.contains(code)) =>
+        {
+            AuthError::TokenRefreshRejected(why)
+        }
+        error => error,
+    }
 }
 
 /// Runs blocking file I/O.

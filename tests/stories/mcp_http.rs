@@ -145,6 +145,38 @@ fn a_server_that_takes_the_protocol_lightly_is_used_all_the_same() {
     assert_eq!(call.header("mcp-protocol-version"), Some("2024-11-05"));
 }
 
+/// As servers do whose library is older than the protocol: of Java, which refuses fields that it does not know, and of
+/// Go, which names its versions in the body of a status.
+#[test]
+fn a_server_that_cannot_read_the_handshake_is_asked_with_less() {
+    for way in ["error", "status", "version"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let params = &request.body["params"];
+            let is_unreadable = match way {
+                "version" => params["protocolVersion"] == "2025-11-25",
+                _ => params["capabilities"]["elicitation"]["form"].is_object(),
+            };
+            match way {
+                _ if !is_unreadable => return false,
+                "error" => {
+                    let error = json!({ "code": -32603, "message": "Unrecognized field \"form\"" });
+                    let id = &request.body["id"];
+                    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                    answer_json(stream, "", &body);
+                }
+                "status" => answer(stream, "400 Bad Request", "", "Invalid message format"),
+                _ => answer(stream, "400 Bad Request", "", "supported: 2025-06-18, 2025-03-26"),
+            }
+            true
+        });
+        let forms = json!({ "elicitation": { "form": {} } });
+        let mut agent = calling(&stub).capabilities(forms).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = call_result(&agent);
+        assert!(result.contains(r#"{"text":"hi"}"#), "{way}: {result}");
+    }
+}
+
 #[test]
 fn m_44_any_success_is_enough_for_a_notification() {
     let table = [

@@ -351,8 +351,8 @@ impl ServerTask {
         });
     }
 
-    /// Waits for this delay before the next attempt, or until the user requests a restart. Returns false if the server is
-    /// stopped meanwhile.
+    /// Waits for this delay before the next attempt, or until the user requests a restart. Returns false if
+    /// the server is stopped meanwhile.
     async fn wait_before_restart(
         &self,
         delay: Option<Duration>,

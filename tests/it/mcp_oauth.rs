@@ -533,6 +533,31 @@ fn the_metadata_of_a_server_may_be_at_another_address_of_it() {
     }
 }
 
+/// As the servers of Atlassian, Slack and Entra do.
+#[test]
+fn an_authorization_server_may_name_another_issuer_if_the_code_stays_with_the_login() {
+    for issuer in [json!("https://issuer.example"), json!(null)] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(0);
+        auth.lock().unwrap().metadata = vec![("issuer", issuer)];
+        log_in(home.path(), &stub, &auth);
+        auth.lock().unwrap().lifetime = 3600;
+        // The token has expired already, and its renewal searches again.
+        let mut agent = calling(&stub, home.path()).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(auth.lock().unwrap().tokens, 2);
+    }
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    let elsewhere = json!("https://login.example/authorize");
+    auth.lock().unwrap().metadata =
+        vec![("issuer", json!("https://login.example")), ("authorization_endpoint", elsewhere)];
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("issuer mismatch"), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
 #[test]
 fn a_server_may_redirect_everyone_but_clients_of_mcp_to_its_manual() {
     let home = turnwright_testing::temporary_folder();

@@ -16,9 +16,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataResolution,
-    AuthorizationMetadataSource, AuthorizationRequest, AuthorizationSession, CredentialStore,
-    StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +28,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::display_line;
+use super::reply::read_body;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
@@ -44,8 +44,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The types of answers that any client takes, and those that a client of MCP takes.
 const ANY_TYPE: &str = "*/*";
 const MCP_TYPES: &str = "application/json, text/event-stream";
-/// Maximum size of a request that is read.
-const MAX_REQUEST_BYTES: usize = 16 * 1024;
+/// Maximum size of a browser's request, and of the metadata of an authorization server.
+const MAX_READ_BYTES: usize = 64 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;
 
@@ -120,8 +120,8 @@ async fn start_session(
     scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
-    let (manager, found) = login.discover().await.map_err(|error| describe_error(&error))?;
-    let is_advertised = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
+    let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
+    let (manager, metadata, is_advertised) = discovered;
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
         .with_initial_scope_selection()
@@ -143,7 +143,7 @@ async fn start_session(
             _ => why,
         }
     })?;
-    Ok((session, found.metadata))
+    Ok((session, metadata))
 }
 
 /// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
@@ -179,6 +179,14 @@ fn is_local(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
+}
+
+/// Returns true if the code is sent to the host where the user logs in, or to one below it.
+fn keeps_code(server: &AuthorizationMetadata) -> bool {
+    let host = |url: &str| Some(format!(".{}", Url::parse(url).ok()?.host_str()?));
+    let login = host(&server.authorization_endpoint);
+    let both = login.zip(host(&server.token_endpoint));
+    both.is_some_and(|(login, token)| token.ends_with(&login))
 }
 
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
@@ -291,7 +299,7 @@ async fn read_path(stream: &mut TcpStream) -> io::Result<String> {
     let mut piece = [0; 2048];
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let count = stream.read(&mut piece).await?;
-        if count == 0 || head.len() > MAX_REQUEST_BYTES {
+        if count == 0 || head.len() > MAX_READ_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         head.extend_from_slice(&piece[..count]);
@@ -389,7 +397,7 @@ impl ServerLogin {
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
-            let (mut manager, _) = self.discover().await?;
+            let (mut manager, ..) = self.discover().await?;
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
@@ -401,10 +409,11 @@ impl ServerLogin {
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }
 
-    /// Discovers where this server's login is sent. Returns an OAuth client that is prepared for it, too.
+    /// Discovers where this server's login is sent. Returns an OAuth client that is prepared for it, too, and false if
+    /// the server says nothing of it.
     async fn discover(
         &self,
-    ) -> Result<(AuthorizationManager, AuthorizationMetadataResolution), AuthError> {
+    ) -> Result<(AuthorizationManager, AuthorizationMetadata, bool), AuthError> {
         let mut manager = self.manager(ANY_TYPE).await?;
         let mut resolved = manager.resolve_metadata().await;
         // Some servers redirect everyone but clients of MCP to their manual, which is elsewhere. Others would answer
@@ -415,10 +424,38 @@ impl ServerLogin {
             manager = self.manager(MCP_TYPES).await?;
             resolved = manager.resolve_metadata().await;
         }
-        let found = resolved?;
-        check_endpoints(&found.metadata)?;
-        manager.set_metadata(found.metadata.clone());
-        Ok((manager, found))
+        let mut misnamed = None;
+        if let Err(AuthError::AuthorizationServerMismatch { expected_issuer, .. }) = &resolved {
+            misnamed = self.misnamed_server(expected_issuer).await;
+        }
+        let is_guess = resolved.as_ref().is_ok_and(|found| {
+            found.source == AuthorizationMetadataSource::LegacyEndpointFallback
+        });
+        let metadata = misnamed.map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
+        check_endpoints(&metadata)?;
+        manager.set_metadata(metadata.clone());
+        Ok((manager, metadata, !is_guess))
+    }
+
+    /// Fetches the metadata of an authorization server that does not name the issuer that it was looked up by, such as
+    /// those of Atlassian, Slack and Entra. Returns `None` if users could log in at one host and another get the code.
+    async fn misnamed_server(&self, issuer: &str) -> Option<AuthorizationMetadata> {
+        let issuer = Url::parse(issuer).ok()?;
+        let path = issuer.path().trim_end_matches('/');
+        let server = self.url.clone();
+        let client = spawn_blocking(move || http_client(&server, ANY_TYPE)).await.ok()?.ok()?;
+        for document in [
+            format!("/.well-known/oauth-authorization-server{path}"),
+            format!("{path}/.well-known/openid-configuration"),
+            "/.well-known/oauth-authorization-server".to_owned(),
+        ] {
+            let response = client.get(issuer.join(&document).ok()?).send().await.ok()?;
+            let body = read_body(response, MAX_READ_BYTES).await.ok()?.unwrap_or_default();
+            if let Ok(found) = serde_json::from_slice(&body) {
+                return Some(found).filter(keeps_code);
+            }
+        }
+        None
     }
 
     /// Creates the OAuth client for this server, which stores its credentials here.
@@ -467,6 +504,7 @@ fn build_manager(url: Url, accepted: &'static str) -> Result<AuthorizationManage
         .now_or_never()
         .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
     manager.with_client(client)?;
+    manager.set_allow_missing_issuer(true);
     Ok(manager)
 }
 

@@ -352,6 +352,18 @@ fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
 }
 
 #[test]
+fn a_login_says_how_to_complete_it_in_a_browser_on_another_machine() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, _) = server(0);
+    let mut child = turnwright(home.path(), &["mcp", "login", &stub.url()]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_told = lines.any(|line| line.contains("on another machine") && line.contains("curl"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_told);
+}
+
+#[test]
 fn a_failed_login_stores_nothing() {
     let home = turnwright_testing::temporary_folder();
     let (stub, _) = server(3600);

@@ -280,6 +280,29 @@ fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values(
 }
 
 #[test]
+fn headers_of_the_protocol_that_users_copy_from_examples_are_left_out() {
+    let stub = McpHttpStub::good();
+    let headers = [
+        ("Accept", "application/json"),
+        ("content-type", "text/plain"),
+        ("MCP-Protocol-Version", "2024-11-05"),
+    ];
+    let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server_as(stub.server("far", &headers))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
+    let requests = stub.requests();
+    let call = requests.iter().find(|request| request.method() == "tools/call").unwrap();
+    assert_eq!(call.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(call.header("content-type"), Some("application/json"));
+    assert_eq!(call.header("mcp-protocol-version"), Some("2025-11-25"));
+}
+
+#[test]
 fn m_22_a_notice_about_a_refusing_server_says_what_to_do() {
     let key = [("Authorization", "Bearer sk-canary-7-of-a-server")];
     let elsewhere = McpHttpStub::good();

@@ -40,18 +40,17 @@ const MAX_TEXT_CHARS: usize = 300;
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[
-    "accept",
     "connection",
     "content-length",
-    "content-type",
     "host",
     "last-event-id",
     "mcp-method",
     "mcp-name",
-    "mcp-protocol-version",
     "mcp-session-id",
     "transfer-encoding",
 ];
+/// Such headers that users copy from examples. They are left out, because each request has the right ones.
+const COPIED_HEADERS: [&str; 3] = ["accept", "content-type", "mcp-protocol-version"];
 
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +99,10 @@ impl ServerTransport {
 
 /// Validates and converts headers.
 fn header_map(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
-    headers.iter().map(|(name, value)| header(name, value)).collect()
+    let sent = headers
+        .iter()
+        .filter(|(name, _)| !COPIED_HEADERS.iter().any(|copied| name.eq_ignore_ascii_case(copied)));
+    sent.map(|(name, value)| header(name, value)).collect()
 }
 
 fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), String> {

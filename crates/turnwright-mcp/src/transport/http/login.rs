@@ -4,16 +4,15 @@
 //! The logins are stored: one file for each exact address, readable only by its owner. A login is locked while it
 //! is renewed, so that two processes never use the same refresh token.
 
-use std::collections::HashSet;
+mod callback;
+
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
@@ -21,33 +20,26 @@ use rmcp::transport::auth::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::display_line;
 use super::reply::read_body;
+use callback::{CALLBACK, open_callback, parameter, repeated_parameter, wait_for_callback};
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
 
-/// The address to which the browser is sent back, without the port.
-const CALLBACK: &str = "http://127.0.0.1/callback";
 /// How long the user may take in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long the server may take for one step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the browser may take to send its request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The types of answers that any client takes, and those that a client of MCP takes.
 const ANY_TYPE: &str = "*/*";
 const MCP_TYPES: &str = "application/json, text/event-stream";
-/// Maximum size of a browser's request, and of the metadata of an authorization server.
-const MAX_READ_BYTES: usize = 64 * 1024;
-/// Concurrent connections. Browsers open some that they never use.
-const MAX_CONNECTIONS: usize = 16;
+/// Maximum size of the metadata of an authorization server.
+const MAX_METADATA_BYTES: usize = 64 * 1024;
 
 /// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand, or is the
 /// address of a metadata document; the scopes are requested instead of those that the server proposes. The browser is
@@ -91,27 +83,6 @@ pub async fn log_in(
         Ok(Err(error)) => Err(describe_error(&error)),
         Err(_) => Err(step_timed_out()),
     }
-}
-
-/// Opens the port of a callback, and returns it with the address.
-async fn open_callback(wanted: &str) -> Result<(TcpListener, Url), String> {
-    let mut address = Url::parse(wanted)
-        .ok()
-        .filter(|url| url.scheme() == "http" && is_local(url))
-        .filter(|url| url.query().is_none() && url.fragment().is_none())
-        .ok_or("the callback must be on this machine, such as http://localhost:3118/callback")?;
-    let ip = match address.host() {
-        Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
-        Some(Host::Ipv6(ip)) => IpAddr::V6(ip),
-        // Browsers try both addresses of the name.
-        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
-    };
-    let listener = TcpListener::bind((ip, address.port().unwrap_or_default()))
-        .await
-        .map_err(|error| format!("could not open a local port: {error}"))?;
-    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    address.set_port(Some(port)).map_err(|()| "the callback cannot have a port")?;
-    Ok((listener, address))
 }
 
 async fn start_session(
@@ -189,17 +160,6 @@ fn keeps_code(server: &AuthorizationMetadata) -> bool {
     both.is_some_and(|(login, token)| token.ends_with(&login))
 }
 
-/// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
-/// (RFC 9207). Any value but `false` in the metadata promises a name. An error is shown only then; for a code,
-/// rmcp checks it again.
-fn is_from(server: &AuthorizationMetadata, response: &Url) -> bool {
-    let promised = server.additional_fields.get("authorization_response_iss_parameter_supported");
-    match parameter(response, "iss") {
-        Some(named) => server.issuer.as_ref() == Some(&named),
-        None => matches!(promised, None | Some(Value::Bool(false))),
-    }
-}
-
 fn step_timed_out() -> String {
     format!("the server did not answer within {} s", STEP_TIMEOUT.as_secs())
 }
@@ -217,109 +177,6 @@ fn describe_error(error: &AuthError) -> String {
     } else {
         display_line(&format!("{first}: {last}"))
     }
-}
-
-fn parameter(url: &Url, name: &str) -> Option<String> {
-    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
-}
-
-/// Returns the first parameter that occurs twice, which OAuth forbids: two readers could each take another value.
-fn repeated_parameter(url: &Url) -> Option<String> {
-    let mut seen = HashSet::new();
-    let (name, _) = url.query_pairs().find(|(name, _)| !seen.insert(name.clone()))?;
-    Some(name.into_owned())
-}
-
-/// Waits for the browser to be redirected back from this login.
-async fn wait_for_callback(
-    listener: &TcpListener,
-    path: &str,
-    state: &str,
-    server: &AuthorizationMetadata,
-) -> Result<Url, String> {
-    let mut connections = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            stream = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
-                let (stream, _) = stream.map_err(|error| error.to_string())?;
-                let handling = handle_connection(stream, path, state, server);
-                connections.push(timeout(REQUEST_TIMEOUT, handling));
-            }
-            Some(result) = connections.next() => {
-                // All other connections do not belong to this login.
-                if let Ok(Ok(Some(callback))) = result {
-                    return callback;
-                }
-            }
-        }
-    }
-}
-
-/// Handles one connection. Returns `None` unless the request has the `path` and the `state` of this login.
-async fn handle_connection(
-    mut stream: TcpStream,
-    path: &str,
-    state: &str,
-    server: &AuthorizationMetadata,
-) -> io::Result<Option<Result<Url, String>>> {
-    let asked = read_path(&mut stream).await?;
-    let url = Url::parse(CALLBACK)
-        .and_then(|base| base.join(&asked))
-        .ok()
-        .filter(|url| url.path() == path && parameter(url, "state").as_deref() == Some(state));
-    let Some(url) = url else {
-        respond(&mut stream, "400 Bad Request", "This request belongs to no running login.")
-            .await?;
-        return Ok(None);
-    };
-    let fault = if repeated_parameter(&url).is_some() {
-        Some("the response repeats a parameter")
-    } else if is_from(server, &url) {
-        None
-    } else {
-        Some("the response is not from the server of this login (`iss` is missing or wrong)")
-    };
-    if let Some(why) = fault {
-        respond(&mut stream, "400 Bad Request", why).await?;
-        return Ok(Some(Err(why.to_owned())));
-    }
-    if let Some(error) = parameter(&url, "error") {
-        respond(&mut stream, "200 OK", "The login was refused. You can close this page.").await?;
-        let more = parameter(&url, "error_description").unwrap_or_default();
-        let why = display_line(format!("{error} {more}").trim());
-        return Ok(Some(Err(format!("the login was refused ({why})"))));
-    }
-    respond(&mut stream, "200 OK", "Go back to the terminal. You can close this page.").await?;
-    Ok(Some(Ok(url)))
-}
-
-/// Reads a request and returns its path with the query.
-async fn read_path(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    let mut piece = [0; 2048];
-    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-        let count = stream.read(&mut piece).await?;
-        if count == 0 || head.len() > MAX_READ_BYTES {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        head.extend_from_slice(&piece[..count]);
-    }
-    let head = String::from_utf8_lossy(&head);
-    let mut words = head.split_ascii_whitespace();
-    match (words.next(), words.next()) {
-        (Some("GET"), Some(path)) if path.starts_with('/') => Ok(path.to_owned()),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
-}
-
-async fn respond(stream: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
-    let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
-         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
-        text.len()
-    );
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await
 }
 
 /// The time limit of a renewal, including the wait for another process's.
@@ -450,7 +307,7 @@ impl ServerLogin {
             "/.well-known/oauth-authorization-server".to_owned(),
         ] {
             let response = client.get(issuer.join(&document).ok()?).send().await.ok()?;
-            let body = read_body(response, MAX_READ_BYTES).await.ok()?.unwrap_or_default();
+            let body = read_body(response, MAX_METADATA_BYTES).await.ok()?.unwrap_or_default();
             if let Ok(found) = serde_json::from_slice(&body) {
                 return Some(found).filter(keeps_code);
             }
@@ -610,39 +467,10 @@ impl CredentialStore for ServerLogin {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tokio::net::TcpListener;
 
+    use super::callback::{read_path, respond};
     use super::*;
-
-    #[test]
-    fn m_42_a_response_is_accepted_only_from_the_issuer_letter_by_letter() {
-        let issuer = Some("https://a.example/x");
-        // Each row: the issuer in the metadata, whether it is always named, the query, and the result.
-        let table = [
-            (issuer, true, "iss=https%3A%2F%2Fa.example%2Fx", true),
-            (issuer, false, "iss=https://a.example/x", true),
-            (issuer, true, "code=1", false),
-            (issuer, false, "code=1", true),
-            (issuer, false, "iss=https://a.example/x/", false),
-            (issuer, false, "iss=https://A.example/x", false),
-            (issuer, false, "iss=https://a.example:443/x", false),
-            (issuer, false, "iss=", false),
-            (issuer, false, "iss=https://b.example/&iss=https://a.example/x", false),
-            (None, false, "iss=https://a.example/x", false),
-            (None, true, "code=1", false),
-            (None, false, "code=1", true),
-        ];
-        for (issuer, is_always_named, query, expected) in table {
-            let metadata: AuthorizationMetadata = serde_json::from_value(json!({
-                "authorization_endpoint": "https://a.example/authorize",
-                "token_endpoint": "https://a.example/token",
-                "issuer": issuer,
-                "authorization_response_iss_parameter_supported": is_always_named,
-            }))
-            .unwrap();
-            let response = Url::parse(&format!("http://127.0.0.1/callback?{query}")).unwrap();
-            assert_eq!(is_from(&metadata, &response), expected, "{issuer:?} {query}");
-        }
-    }
 
     /// Metadata whose endpoints and issuer are at this address.
     fn metadata_at(address: &str) -> Value {
@@ -652,17 +480,6 @@ mod tests {
             "registration_endpoint": address,
             "issuer": address,
         })
-    }
-
-    #[test]
-    fn m_42_a_promise_of_a_name_that_is_not_a_boolean_counts() {
-        let response = Url::parse("http://127.0.0.1/callback?code=1").unwrap();
-        for promise in [json!("true"), json!("false"), json!(1), json!(0), json!([])] {
-            let mut metadata = metadata_at("https://a.example");
-            metadata["authorization_response_iss_parameter_supported"] = promise;
-            let server = serde_json::from_value(metadata).unwrap();
-            assert!(!is_from(&server, &response), "{server:?}");
-        }
     }
 
     #[test]
@@ -709,25 +526,6 @@ mod tests {
         };
         let (sent, ()) = tokio::join!(near.get(&plain).send(), answer);
         assert!(sent.unwrap().status().is_success());
-    }
-
-    #[tokio::test]
-    async fn the_browser_is_sent_back_to_the_callback_of_a_registered_client_on_this_machine() {
-        for (wanted, expected) in [
-            (CALLBACK, "http://127.0.0.1:PORT/callback"),
-            ("http://localhost/oauth/callback", "http://localhost:PORT/oauth/callback"),
-        ] {
-            let (listener, address) = open_callback(wanted).await.unwrap();
-            let port = listener.local_addr().unwrap().port();
-            assert_eq!(address.as_str(), expected.replace("PORT", &port.to_string()));
-            let fixed = format!("http://localhost:{port}/callback");
-            assert!(open_callback(&fixed).await.unwrap_err().contains("port"), "{fixed}");
-            drop(listener);
-            assert_eq!(open_callback(&fixed).await.unwrap().1.as_str(), fixed);
-        }
-        for bad in ["3118", "https://localhost/", "http://a.example/", "http://localhost/?a"] {
-            assert!(open_callback(bad).await.unwrap_err().contains("on this machine"), "{bad}");
-        }
     }
 
     #[test]

@@ -552,7 +552,18 @@ fn an_authorization_server_may_name_another_issuer_if_the_code_stays_with_the_lo
         let home = turnwright_testing::temporary_folder();
         let (stub, auth) = server(0);
         auth.lock().unwrap().metadata = vec![("issuer", issuer)];
+        // A response that another server has sent, which the metadata name.
+        let login = PendingLogin::start(home.path(), &stub.url());
+        let state = login.parameter("state");
+        let named = ("iss", "https://issuer.example");
+        let page = login.redirect(&[("code", "code-1"), ("state", &state), named]);
+        assert!(page.starts_with("HTTP/1.1 400"), "{page}");
+        assert!(!end(login.child).0);
         log_in(home.path(), &stub, &auth);
+        // The login belongs to the address, so that it is not renewed at another one that takes the name.
+        let kept = fs::read_to_string(&logins(home.path())[0]).unwrap();
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        assert_eq!(kept["credentials"]["issuer"], format!("http://{}/", stub.host()));
         auth.lock().unwrap().lifetime = 3600;
         // The token has expired already, and its renewal searches again.
         let mut agent = calling(&stub, home.path()).start();

@@ -282,7 +282,11 @@ impl ServerLogin {
             resolved = manager.resolve_metadata().await;
         }
         let mut misnamed = None;
-        if let Err(AuthError::AuthorizationServerMismatch { expected_issuer, .. }) = &resolved {
+        if let Err(
+            AuthError::AuthorizationServerMismatch { expected_issuer, .. }
+            | AuthError::AuthorizationServerMissingIssuer { expected_issuer },
+        ) = &resolved
+        {
             misnamed = self.misnamed_server(expected_issuer).await;
         }
         let is_guess = resolved.as_ref().is_ok_and(|found| {
@@ -294,21 +298,26 @@ impl ServerLogin {
         Ok((manager, metadata, !is_guess))
     }
 
-    /// Fetches the metadata of an authorization server that does not name the issuer that it was looked up by, such as
-    /// those of Atlassian, Slack and Entra. Returns `None` if users could log in at one host and another get the code.
-    async fn misnamed_server(&self, issuer: &str) -> Option<AuthorizationMetadata> {
-        let issuer = Url::parse(issuer).ok()?;
-        let path = issuer.path().trim_end_matches('/');
+    /// Fetches the metadata of an authorization server that does not name its address as its issuer, such as those of
+    /// Atlassian, Slack and Entra. The address takes the place of the name, which could be another server's: its
+    /// responses would be taken for this one's, and its tokens be renewed here. So no server gets more than it would
+    /// with the right name. Returns `None` if users could log in at one host and another get the code.
+    async fn misnamed_server(&self, address: &str) -> Option<AuthorizationMetadata> {
+        let base = Url::parse(address).ok()?;
+        let own_path = base.path().trim_end_matches('/');
         let server = self.url.clone();
         let client = spawn_blocking(move || http_client(&server, ANY_TYPE)).await.ok()?.ok()?;
-        for document in [
-            format!("/.well-known/oauth-authorization-server{path}"),
-            format!("{path}/.well-known/openid-configuration"),
+        for path in [
+            format!("/.well-known/oauth-authorization-server{own_path}"),
+            format!("{own_path}/.well-known/openid-configuration"),
             "/.well-known/oauth-authorization-server".to_owned(),
         ] {
-            let response = client.get(issuer.join(&document).ok()?).send().await.ok()?;
+            let mut document = base.clone();
+            document.set_path(&path);
+            let response = client.get(document).send().await.ok()?;
             let body = read_body(response, MAX_METADATA_BYTES).await.ok()?.unwrap_or_default();
-            if let Ok(found) = serde_json::from_slice(&body) {
+            if let Ok(mut found) = serde_json::from_slice::<AuthorizationMetadata>(&body) {
+                found.issuer = Some(address.to_owned());
                 return Some(found).filter(keeps_code);
             }
         }
@@ -361,7 +370,6 @@ fn build_manager(url: Url, accepted: &'static str) -> Result<AuthorizationManage
         .now_or_never()
         .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
     manager.with_client(client)?;
-    manager.set_allow_missing_issuer(true);
     Ok(manager)
 }
 

@@ -29,6 +29,8 @@ struct AuthState {
     renewal_error: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
+    /// True if the server has no metadata.
+    is_silent: bool,
     /// True if whoever takes no stream of events is redirected to a manual.
     shows_manual: bool,
     /// Fields that the metadata of the server has besides, or in place of, the usual ones.
@@ -52,6 +54,9 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
         let takes_events =
             request.header("accept").is_some_and(|types| types.contains("event-stream"));
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
+            ("GET", path) if auth.is_silent && path.starts_with("/.well-known/") => {
+                answer(stream, "404 Not Found", "", "");
+            }
             ("GET", path) if auth.is_moved && path.starts_with("/.well-known/") => {
                 answer(stream, "301 Moved Permanently", &format!("location: /moved{path}\r\n"), "");
             }
@@ -349,6 +354,20 @@ fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
         log_in(home.path(), &stub, &auth);
         stub.wait_for("the list of tools", |it| it.method() == "tools/list");
     }
+}
+
+/// Its server could be another one than the authorization server.
+#[test]
+fn a_login_is_not_renewed_at_a_server_that_has_no_metadata_any_more() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().is_silent = true;
+    let mut agent = calling(&stub, home.path()).start();
+    agent.turn("go");
+    let log = client_log(&agent);
+    assert!(log.contains("its login could not be renewed"), "{log}");
+    assert_eq!(stub.requests().iter().filter(|request| request.path == "/token").count(), 1);
 }
 
 #[test]

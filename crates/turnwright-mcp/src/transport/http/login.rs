@@ -254,7 +254,11 @@ impl ServerLogin {
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
-            let (mut manager, ..) = self.discover().await?;
+            let (mut manager, _, is_advertised) = self.discover().await?;
+            // Guessed endpoints must not get a token that another server has issued.
+            if !is_advertised && stored.issuer.is_some() {
+                return Err(AuthError::NoAuthorizationSupport);
+            }
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }

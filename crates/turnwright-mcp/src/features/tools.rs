@@ -34,7 +34,7 @@ const MAX_NAME_CHARS: usize = 100;
 /// A longer cursor ends the list.
 const MAX_CURSOR_BYTES: usize = 64 * 1024;
 
-pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+const METHOD_NOT_FOUND: i32 = -32601;
 
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 const MAX_TITLE_CHARS: usize = 80;

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::call::server_requests::ServerMessageHandler;
 use crate::features::JsonObject;
-use crate::features::tools::METHOD_NOT_FOUND;
 use crate::transport::{Channel, Peer, PeerError, Response};
 use turnwright_rpc::RpcError;
 
@@ -18,6 +17,9 @@ const KNOWN_VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE_VERSION, NEWEST_VERSION];
 /// The error code of a server that does not know the version.
 const UNSUPPORTED_VERSION: i32 = -32022;
+/// The error codes of a server that may not understand a request: it is malformed or has other parameters, or reading
+/// it has failed.
+const UNREADABLE: [i32; 4] = [-32700, -32600, -32602, -32603];
 /// How a refusal of the HTTP server begins that is not one of the protocol.
 const BAD_REQUEST: &str = "HTTP 400";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -140,9 +142,7 @@ pub(crate) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
 /// Returns true if the server may have refused the request because it cannot read it.
 fn is_unreadable(error: &PeerError) -> bool {
     match error {
-        PeerError::ErrorResponse(error) => {
-            !matches!(error.code, METHOD_NOT_FOUND | UNSUPPORTED_VERSION)
-        }
+        PeerError::ErrorResponse(error) => UNREADABLE.contains(&error.code),
         PeerError::Transport(why) => why.starts_with(BAD_REQUEST),
         _ => false,
     }

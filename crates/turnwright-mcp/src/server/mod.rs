@@ -34,8 +34,9 @@ use turnwright_workspace::exec::{Environment, ProgramActivity};
 const MAX_RESTARTS: u32 = 3;
 /// The delay before the first restart; it doubles each time.
 const RESTART_DELAY: Duration = Duration::from_millis(250);
-/// The delay before later attempts to reach a server over HTTP: it may be started, or the network may return.
-const HTTP_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// The first delay before later attempts to reach a server over HTTP, which may be started, or its network return, and
+/// how many times it doubles: a session may be left alone for days.
+const HTTP_RETRY_DELAY: (Duration, u32) = (Duration::from_secs(30), 3);
 /// A server that has run this long counts as working: its failures are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// How often to check whether the user has logged in.
@@ -312,7 +313,8 @@ impl ServerTask {
                     let delay = match (&failure, &self.spec.transport) {
                         _ if !is_down => Some(RESTART_DELAY * (1 << failures.saturating_sub(1))),
                         (ConnectFailure::Failed(_), ServerTransport::Http { .. }) => {
-                            Some(HTTP_RETRY_DELAY)
+                            let (first, doublings) = HTTP_RETRY_DELAY;
+                            Some(first * (1 << (failures - MAX_RESTARTS - 1).min(doublings)))
                         }
                         _ => None,
                     };

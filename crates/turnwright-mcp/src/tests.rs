@@ -499,9 +499,8 @@ async fn a_server_over_http_that_is_down_is_looked_for_again() {
     let tracker = TaskTracker::new();
     let server = Server::start(spec, env, environment, CancellationToken::new(), &tracker);
     let mut watch = server.watch();
-    let down = watch.wait_for(|state| {
-        matches!(state.phase, ServerPhase::Failed(_)) && !state.is_restarting
-    });
+    let down = watch
+        .wait_for(|state| matches!(state.phase, ServerPhase::Failed(_)) && !state.is_restarting);
     assert!(down.await.is_ok());
     let listener = socket.listen(1).unwrap();
     let arrival = tokio::time::timeout(Duration::from_secs(600), listener.accept());

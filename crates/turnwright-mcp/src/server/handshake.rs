@@ -168,7 +168,9 @@ fn named_version(error: &PeerError) -> Option<&'static str> {
         _ => return None,
     };
     let older = KNOWN_VERSIONS.into_iter().filter(|version| *version < HANDSHAKE_VERSION);
-    older.rev().find(|&version| words.contains(version) || theirs.iter().any(|named| named == version))
+    older
+        .rev()
+        .find(|&version| words.contains(version) || theirs.iter().any(|named| named == version))
 }
 
 /// Reads the result of `initialize`.

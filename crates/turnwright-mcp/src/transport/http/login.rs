@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use url::{Host, Url};
+use url::Url;
 
 use super::display_line;
 use super::reply::read_body;
@@ -256,7 +256,7 @@ impl ServerLogin {
             manager.refresh_token().await.map_err(told_apart)?;
             Ok(self.read().await?.as_ref().and_then(access_token))
         };
-        timeout(RENEWAL_TIMEOUT, renewal)
+        timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
             .await
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }
@@ -284,9 +284,9 @@ impl ServerLogin {
         {
             misnamed = self.misnamed_server(expected_issuer).await;
         }
-        let is_guess = resolved.as_ref().is_ok_and(|found| {
-            found.source == AuthorizationMetadataSource::LegacyEndpointFallback
-        });
+        let is_guess = resolved
+            .as_ref()
+            .is_ok_and(|found| found.source == AuthorizationMetadataSource::LegacyEndpointFallback);
         let metadata = misnamed.map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
         check_endpoints(&metadata)?;
         manager.set_metadata(metadata.clone());

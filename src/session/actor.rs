@@ -440,8 +440,8 @@ impl SessionActor {
         }
     }
 
-    /// The commands for the client's menu: the built-in ones that the user has not replaced, those that files bring, and
-    /// the prompts that the servers offer now.
+    /// The commands for the client's menu: the built-in ones that the user has not replaced, those that files
+    /// bring, and the prompts that the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(SessionServers::commands);
         let mut menu = commands::all();

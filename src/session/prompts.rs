@@ -87,8 +87,8 @@ impl SessionActor {
         }
     }
 
-    /// The work that a prompt asks for. A built-in command keeps its name, unless it is a mere prompt in whose place the
-    /// user has another one; then come those that files bring, and then the prompts of servers.
+    /// The work that a prompt asks for. A built-in command keeps its name, unless it is a mere prompt in whose
+    /// place the user has another one; then come those that files bring, and then the prompts of servers.
     fn prompt_work(
         &mut self,
         prompt: UserMessage,

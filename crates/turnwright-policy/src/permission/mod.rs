@@ -318,8 +318,8 @@ impl Confinement {
     }
 }
 
-/// Returns true if the shell makes a file of the project for a command only while the line runs, or perhaps not at all, and
-/// the mode allows editing all files there. The sandbox could allow only that file if it was made before the line runs.
+/// Returns true if the shell makes a file of the project only while the line runs, or perhaps not at all, and the mode
+/// allows editing all files there. The sandbox could allow that file alone only if it was made before the line runs.
 fn edits_by_redirects(policy: &PolicyRules, mode: Mode, effects: &[Effect]) -> bool {
     let mut written = effects.iter().filter_map(|effect| match effect {
         Effect::Write(target) => Some(target.scope),

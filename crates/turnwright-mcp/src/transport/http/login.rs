@@ -145,10 +145,14 @@ fn is_encrypted_or_local(url: &Url) -> bool {
 
 /// Returns true if the code is sent to the host where the user logs in, or to one below it.
 fn keeps_code(server: &AuthorizationMetadata) -> bool {
-    let host = |url: &str| Some(format!(".{}", Url::parse(url).ok()?.host_str()?));
-    let login = host(&server.authorization_endpoint);
-    let both = login.zip(host(&server.token_endpoint));
+    let login = dotted_host(&server.authorization_endpoint);
+    let both = login.zip(dotted_host(&server.token_endpoint));
     both.is_some_and(|(login, token)| token.ends_with(&login))
+}
+
+/// The host of a URL behind a dot, so that a comparison of ends compares whole names.
+fn dotted_host(url: &str) -> Option<String> {
+    Some(format!(".{}", Url::parse(url).ok()?.host_str()?))
 }
 
 fn step_timed_out() -> String {

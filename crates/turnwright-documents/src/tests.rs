@@ -424,7 +424,7 @@ fn powers_and_fractions_of_a_document_are_no_other_numbers() {
             ),
             "10^-9 m",
         ),
-        // That of the mark at the end of the paragraph.
+        // Only the mark at the end of the paragraph is superscript.
         (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
         ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
         (

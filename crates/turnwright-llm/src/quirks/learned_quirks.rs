@@ -46,7 +46,7 @@ pub(crate) struct LearnedQuirks {
     /// verified by a successful request, so they are limited.
     stream_patches_left: AtomicU32,
     /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
-    /// read that of others, so the next process asks for it again.
+    /// well read the reasoning of other conversations, so the next process asks for it again.
     has_unreadable_reasoning: AtomicBool,
 }
 

@@ -237,8 +237,8 @@ impl HelperSet {
         self.catalogue.clone()
     }
 
-    /// The type with this name. It may be written with capitals and blanks, or be `general-purpose`, which is what other
-    /// agents call the general type.
+    /// The type with this name. It may be written with capitals and blanks, or be `general-purpose`, as other agents
+    /// call the general type.
     ///
     /// # Errors
     /// The known names, if it is none of them.

@@ -404,8 +404,8 @@ impl PolicyLayers<'_> {
         self.rules.extend(page.rules());
     }
 
-    /// The text of the project's file and its parsed content; `None` if there is none, or if it cannot be read. As it
-    /// may deny something then, everything is asked about.
+    /// The text of the project's file and its parsed content; `None` if there is none, or if it cannot be read. An
+    /// unreadable file may deny something, so everything is asked about then.
     fn project_file(&mut self, folder: &Path, roots: &Roots) -> Option<(String, ProjectSettings)> {
         let problem = match read_project_settings(folder, roots) {
             Ok(None) => return None,

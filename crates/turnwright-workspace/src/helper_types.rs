@@ -56,8 +56,8 @@ impl HelperType {
     }
 }
 
-/// The names in a list, written with commas, brackets or dashes, and the names that a map turns off (`write: false`). The
-/// tools that a map turns on are on anyway. A pattern belongs to its name: `Bash(git *)`.
+/// The names in a list, written with commas, brackets or dashes, and the names that a map turns off (`write: false`).
+/// The tools that a map turns on are on anyway. A pattern belongs to its name: `Bash(git *)`.
 fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
     let plain = list.replace(['"', '\''], "");
     let mut depth = 0_usize;

@@ -76,8 +76,8 @@ const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect
                              --watchAll --write";
 /// The ends of the names of scripts that use such an option.
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
-/// Programs that do the same with the second word (with any words, if it is empty), unless one of the words in the third
-/// column keeps them from it. `--profile` is there because isort has a profile named `black`.
+/// Programs that do the same with the second word (with any words, if it is empty), unless one of the words in the
+/// third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
     ("black", "", "--check --diff --profile"),
     ("cargo", "fmt", "--check"),

@@ -89,8 +89,8 @@ impl Encoding {
         let base = own.unwrap_or(name);
         self.texts.extend((0..=u8::MAX).map(|code| (u32::from(code), predefined(base, code))));
         if base.is_empty() {
-            let details = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
-            let file = details.and_then(|details| details.get_deref(b"FontFile", document));
+            let descriptor = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
+            let file = descriptor.and_then(|facts| facts.get_deref(b"FontFile", document));
             let program = content(file);
             let text = String::from_utf8_lossy(&program).replace('/', " ");
             let words: Vec<_> = text.split_whitespace().collect();

@@ -71,7 +71,12 @@ impl Decider<'_> {
     }
 
     /// Returns true if the last finding is the same ruling on this command in another folder.
-    fn repeats_last_finding(&self, script: &Script, simple: &SimpleCommand, ruling: &Ruling) -> bool {
+    fn repeats_last_finding(
+        &self,
+        script: &Script,
+        simple: &SimpleCommand,
+        ruling: &Ruling,
+    ) -> bool {
         let Some(last) = self.findings.last().filter(|last| {
             last.effect_index == self.effect_index
                 && (last.verdict, &last.reason) == (ruling.0, &ruling.1)

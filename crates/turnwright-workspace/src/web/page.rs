@@ -251,8 +251,8 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that people do not
 /// see.
 fn remove_invisible(text: &str) -> String {
-    // The selectors that say whether an emoji is drawn in colour are invisible, too. They go first, so that none of them
-    // keeps a joiner within one of our marks.
+    // The selectors that say whether an emoji is drawn in colour are invisible, too. They go first, so that none of
+    // them keeps a joiner within one of our marks.
     without_invisible(&text.replace(['\u{fe0e}', '\u{fe0f}'], ""))
 }
 

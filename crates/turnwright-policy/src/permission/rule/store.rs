@@ -212,8 +212,8 @@ fn parse_file(text: &str) -> Result<RuleFile, String> {
 }
 
 impl StoredRules {
-    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, nobody knows what it was meant to
-    /// deny: the `allow` rules are left out, and everything that may have been denied is asked about.
+    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, nobody knows what it was meant
+    /// to deny: the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
         let parse = |entry: &StoredRule| Rule::parse(&entry.rule, entry.action, Scope::Local);
         let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parse(entry).ok()).collect();

@@ -319,7 +319,7 @@ mod tests {
 
     /// Rust's `system-configuration`, Java and servers that bind all addresses.
     #[test]
-    fn programs_without_a_network_get_what_they_crash_without() {
+    fn programs_without_a_network_get_the_services_they_crash_without() {
         for needed in ["com.apple.SystemConfiguration.configd", "kern.grade_cputype"] {
             assert!(BASE_RULES.contains(needed), "{needed}");
         }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_longer_than_what_is_kept_free_takes_room_of_the_request() {
+    fn a_server_that_counts_a_long_answer_leaves_a_smaller_window() {
         let table = [
             (200_000, Some(64_000), 140_000, None, Some(136_000)),
             (200_000, Some(64_000), 140_000, Some(145_000), Some(136_000)),

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_glyph_is_in_the_list_or_has_the_code() {
+    fn the_name_of_a_glyph_is_in_the_list_or_contains_its_code() {
         for (name, expected) in [
             ("eacute", Some("é")),
             ("space", Some(" ")),

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_a_host_get_no_log_with_shared_memory() {
+    fn folders_of_a_host_get_no_write_ahead_log() {
         for name in ["nfs4", "fuse.glusterfs", "virtiofs", "9p", "fuse.grpcfuse", "fakeowner"] {
             assert!(is_network(name), "{name}");
         }

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_a_log_has_no_commands_of_a_runner() {
+    fn json_in_a_log_contains_no_commands_for_a_runner() {
         let text = "x ##[add-matcher]a ##vso[task.setvariable variable=b]c # [d] ## e";
         let line = escape_controls(&json!({ "text": text }).to_string());
         assert!(!line.contains("##[") && !line.contains("##vso["), "{line}");

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn npm_that_has_started_the_agent_sets_nothing_for_commands() {
+    fn commands_get_no_variables_of_the_npm_that_has_started_the_agent() {
         let names = |variables: &[&str]| {
             let given = variables.iter().map(|name| (name.into(), "x".into()));
             let environment = Environment::scrubbed(given, &[]);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_the_sandbox_hides_is_not_said_to_be_missing() {
+    fn a_login_that_the_sandbox_hides_is_not_taken_for_missing() {
         let gh = "To get started with GitHub CLI, please run:  gh auth login\n";
         for (line, output, is_success, expected) in [
             ("cd a && gh pr view | cat", gh, false, true),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_a_sandbox_of_its_own_is_said_to_need_none() {
+    fn the_model_is_told_to_turn_off_a_sandbox_within_the_sandbox() {
         let output =
             "sandbox-exec: sandbox_apply: Operation not permitted\nerror: 'a': Invalid manifest\n";
         let limit = nested_sandbox(output).unwrap();
@@ -233,7 +233,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_socket_that_commands_do_not_reach_is_not_said_to_be_unused() {
+    fn a_socket_that_commands_do_not_reach_is_named() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = real_path(temporary.path()).unwrap();
         let socket = folder.join("docker.sock");

@@ -354,7 +354,7 @@ mod tests {
         ["ask exec", "ask edit", "ask fetch", "ask search", "ask mcp(*)", "ask read"];
 
     #[test]
-    fn a_file_that_is_not_understood_makes_everything_ask_and_is_left_alone() {
+    fn a_file_that_cannot_be_read_makes_everything_ask_and_is_left_alone() {
         let foreign = br#"{ "version": 1, "project": "/else", "rules": [] }"#;
         let cases: [&[u8]; 6] =
             [b"{ \"version\": 1", b"[]", b"", b"\xff", b"{ \"version\": 2, \"x\": 1 }", foreign];

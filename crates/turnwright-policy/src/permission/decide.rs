@@ -71,12 +71,7 @@ impl Decider<'_> {
     }
 
     /// Returns true if the last finding is the same ruling on this command in another folder.
-    fn repeats_last_finding(
-        &self,
-        script: &Script,
-        simple: &SimpleCommand,
-        ruling: &Ruling,
-    ) -> bool {
+    fn repeats_last(&self, script: &Script, simple: &SimpleCommand, ruling: &Ruling) -> bool {
         let Some(last) = self.findings.last().filter(|last| {
             last.effect_index == self.effect_index
                 && (last.verdict, &last.reason) == (ruling.0, &ruling.1)
@@ -301,7 +296,7 @@ impl Decider<'_> {
             };
             // In a line that is not understood, the commands that were found can only make it worse.
             let is_worse = script.ambiguity.is_none() || ruling.0 != Verdict::Allow;
-            if is_worse && !self.repeats_last_finding(&script, simple, &ruling) {
+            if is_worse && !self.repeats_last(&script, simple, &ruling) {
                 self.add(Some(index), ruling);
             }
         }

@@ -90,7 +90,8 @@ impl Encoding {
         self.texts.extend((0..=u8::MAX).map(|code| (u32::from(code), predefined(base, code))));
         if base.is_empty() {
             let descriptor = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
-            let program = content(descriptor.and_then(|dict| dict.get_deref(b"FontFile", document)));
+            let program =
+                content(descriptor.and_then(|dict| dict.get_deref(b"FontFile", document)));
             let text = String::from_utf8_lossy(&program).replace('/', " ");
             let words: Vec<_> = text.split_whitespace().collect();
             for window in words.windows(4) {

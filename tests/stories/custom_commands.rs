@@ -138,6 +138,27 @@ fn init_and_review_are_prompts_with_what_the_user_adds() {
 }
 
 #[test]
+fn the_users_own_review_takes_the_place_of_ours_and_that_of_a_project_does_not() {
+    let mut agent = TestAgent::builder()
+        .file(".claude/commands/init.md", "Theirs.\n")
+        .own_file("config/prompts/review.md", "Mine: $ARGUMENTS\n")
+        .model(json!([says("One."), says("Two."), says("Three.")]))
+        .start();
+    assert_eq!(agent.turn("/review the parser"), "end_turn");
+    let prompt = last_prompt(&agent, 0);
+    assert!(prompt.contains("Mine: the parser") && !prompt.contains("Review changes"), "{prompt}");
+    assert_eq!(agent.turn("/init"), "end_turn");
+    let prompt = last_prompt(&agent, 1);
+    assert!(prompt.contains("Write an `AGENTS.md`") && !prompt.contains("Theirs."), "{prompt}");
+    assert_eq!(agent.turn("/review"), "end_turn");
+    let told = agent.thoughts();
+    assert!(told.contains("`/init` is a built-in") && !told.contains("`/review` is"), "{told}");
+    let menu = menus(&agent).pop().unwrap();
+    let names: Vec<_> = menu.iter().filter(|command| command["name"] == "review").collect();
+    assert!(matches!(&names[..], [own] if own["description"] == "Mine: $ARGUMENTS"), "{names:?}");
+}
+
+#[test]
 fn a_loaded_session_has_its_commands_and_shows_what_the_user_typed() {
     let mut agent = with_commands().model(json!([says("One."), says("Two.")])).start();
     assert_eq!(agent.turn("/deploy staging v2"), "end_turn");

@@ -48,6 +48,8 @@ pub struct SimpleCommand {
     pub is_in_home: bool,
     /// The files that the shell opens for it.
     pub redirects: Vec<Redirect>,
+    /// True if it opens them only after another command of the line, or perhaps not at all.
+    pub opens_later: bool,
     /// The wrappers that were taken off, outermost first.
     pub wrappers: Vec<String>,
     /// True if it gets further arguments that are unknown, because `xargs` runs it.

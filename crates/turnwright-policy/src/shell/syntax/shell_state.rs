@@ -157,6 +157,8 @@ pub(super) struct LineState {
     reached: BTreeSet<PathBuf>,
     /// True if each command of the current chain runs only if all commands before it succeeded.
     only_and: bool,
+    /// True if nothing but a `cd` that succeeds comes before the current commands.
+    pub(super) is_at_start: bool,
 }
 
 impl LineState {
@@ -170,6 +172,7 @@ impl LineState {
             previous: None,
             left_folders: Vec::new(),
             only_and: true,
+            is_at_start: true,
         }
     }
 
@@ -225,6 +228,7 @@ impl LineState {
     /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.
     pub(super) fn advance(&mut self, targets: BTreeSet<PathBuf>, end: Terminator) {
         self.reached.extend(targets.iter().cloned());
+        self.is_at_start &= end == Terminator::Pipe || end == Terminator::And && !targets.is_empty();
         if self.only_and && matches!(end, Terminator::And | Terminator::Pipe) {
             if !targets.is_empty() {
                 self.folders = targets;

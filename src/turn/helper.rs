@@ -51,7 +51,7 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
-        // After the only turn nobody would be told its answer, and it would be ended.
+        // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
         // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_helper_session(&task, &ctx.call);

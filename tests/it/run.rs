@@ -556,7 +556,7 @@ fn a_turn_that_is_stopped_because_it_repeats_itself_ends_with_a_status() {
 }
 
 #[test]
-fn a_runner_of_github_obeys_nothing_that_is_shown() {
+fn the_runner_of_github_obeys_no_line_that_is_shown() {
     let desk = Desk::new(&json!([says("::error::x"), says("::error::x")]));
     let ended = Ended::of(
         process_waits::output(desk.command(&["--no-input", "go"]).env("GITHUB_ACTIONS", "true"))

@@ -111,7 +111,7 @@ fn a_skill_is_run_by_its_name_and_counts_as_loaded() {
 }
 
 #[test]
-fn a_command_that_has_the_name_of_a_built_in_one_is_said_not_to_be_run() {
+fn the_user_is_told_once_that_a_built_in_command_hides_one_of_the_same_name() {
     let mut agent = with_commands().model(json!([says("One.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(agent.turn("/cost"), "end_turn");

@@ -145,8 +145,8 @@ fn a_server_that_takes_the_protocol_lightly_is_used_all_the_same() {
     assert_eq!(call.header("mcp-protocol-version"), Some("2024-11-05"));
 }
 
-/// As servers do whose library is older than the protocol: of Java, which refuses fields that it does not know, and of
-/// Go, which names its versions in the body of a status.
+/// Servers with a library that is older than the protocol do so: Java's refuses unknown fields, and Go's names its
+/// versions in the body of an HTTP error.
 #[test]
 fn a_server_that_cannot_read_the_handshake_is_asked_with_less() {
     for way in ["error", "status", "version"] {

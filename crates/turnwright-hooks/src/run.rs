@@ -125,8 +125,8 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// Finds the bash that runs command lines. The one that Windows brings starts WSL, where no path of the project means
-/// anything; git brings one that does not. Blocks.
+/// Finds the bash that runs command lines. On Windows, the system's own bash starts WSL, where the paths of the project
+/// mean nothing, so git's is used instead. Blocks.
 fn find_bash(environment: &Environment) -> Option<PathBuf> {
     let path = environment.get("PATH");
     let bash = find_in_path(Path::new("bash"), path);

@@ -23,9 +23,9 @@ pub struct Check {
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Script {
-    /// The simple commands, in order. One that may run in several folders, because a `cd` before it may
-    /// have failed, is there once for each of them. If the line is ambiguous, everything that could be
-    /// found at any depth.
+    /// The simple commands, in order. A command that may run in several folders, because a `cd` before it
+    /// may have failed, is there once for each of them. If the line is ambiguous, these are all commands
+    /// that could be found at any depth.
     pub commands: Vec<SimpleCommand>,
     /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
     /// does.

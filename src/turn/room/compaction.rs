@@ -41,11 +41,11 @@ const MAX_ATTEMPTS: u32 = 3;
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// A summary that reaches the limit of an answer is asked for again with this part of the words.
+/// If a summary was cut off, the limit of its words is divided by this, and it is asked for again.
 const SHORTER: u64 = 3;
-/// The end of a summary that has reached it.
+/// Ends a summary that was cut off.
 const SUMMARY_WAS_CUT: &str = "\n[The summary was cut off here.]";
-/// A shorter text before calls is no summary, but tells what the model is about to do.
+/// A shorter text before calls is no summary: it only says what the model is about to do.
 const MIN_BYTES_BEFORE_CALLS: usize = 400;
 /// The newest messages, whose results are left out last.
 const NEWEST: usize = 8;

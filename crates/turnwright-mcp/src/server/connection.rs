@@ -338,11 +338,12 @@ async fn connect(
     Err(failure)
 }
 
-/// The addition to the failure of a server in a container, whose program asks whether the daemon is running.
+/// Added to the failure of a server that `docker` or `podman` should have started, which only asks whether the daemon
+/// is running.
 fn container_hint(spec: &ServerSpec, has_sandbox: bool) -> &'static str {
     match spec.downloader() {
         Some("docker" | "podman") if has_sandbox && spec.is_confined_program() => {
-            ". In the sandbox it reaches no daemon: `sandbox = false` in the server's settings runs \
+            ". In the sandbox it cannot reach the daemon: `sandbox = false` in the server's settings runs \
              it outside"
         }
         _ => "",

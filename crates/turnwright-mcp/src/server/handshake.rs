@@ -17,10 +17,10 @@ const KNOWN_VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE_VERSION, NEWEST_VERSION];
 /// The error code of a server that does not know the version.
 const UNSUPPORTED_VERSION: i32 = -32022;
-/// The error codes of a server that may not understand a request: it is malformed or has other parameters, or reading
-/// it has failed.
+/// The error codes of a server that may not understand a request: not JSON, no valid request, wrong parameters, or an
+/// internal error.
 const UNREADABLE: [i32; 4] = [-32700, -32600, -32602, -32603];
-/// How a refusal of the HTTP server begins that is not one of the protocol.
+/// The beginning of the error if the HTTP server itself refuses a request, without an answer in the protocol.
 const BAD_REQUEST: &str = "HTTP 400";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 /// The extension with which a server may answer a call with a task.
@@ -120,8 +120,8 @@ pub(crate) fn client_context(handler: &ServerMessageHandler, has_tasks: bool) ->
 }
 
 /// Begins with the handshake. A server that refuses the proposed version, although it should answer with its own,
-/// is asked once more with the newest that it names. One that refuses it for another reason is asked without the
-/// capabilities that older libraries refuse because they do not know them.
+/// is asked once more with the newest that it names. A server that seems unable to read the request is asked without
+/// the capabilities that older libraries do not know.
 pub(crate) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
     let capabilities = capabilities(peer.handler());
     let result = match propose(peer, HANDSHAKE_VERSION, &capabilities).await {

@@ -34,8 +34,8 @@ use turnwright_workspace::exec::{Environment, ProgramActivity};
 const MAX_RESTARTS: u32 = 3;
 /// The delay before the first restart; it doubles each time.
 const RESTART_DELAY: Duration = Duration::from_millis(250);
-/// The first delay before later attempts to reach a server over HTTP, which may be started, or its network return, and
-/// how many times it doubles: a session may be left alone for days.
+/// The delay before the first of the later attempts to reach a server over HTTP, which may come back, and how many times
+/// it doubles: a session may be left alone for days.
 const HTTP_RETRY_DELAY: (Duration, u32) = (Duration::from_secs(30), 3);
 /// A server that has run this long counts as working: its failures are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(60);

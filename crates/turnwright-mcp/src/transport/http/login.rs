@@ -143,7 +143,7 @@ fn is_encrypted_or_local(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && names_this_machine(url)
 }
 
-/// Returns true if the code is sent to the host where the user logs in, or to one below it.
+/// Returns true if the code of a login is sent to the host where the user logs in, or to one below it.
 fn keeps_code(server: &AuthorizationMetadata) -> bool {
     let login = dotted_host(&server.authorization_endpoint);
     let both = login.zip(dotted_host(&server.token_endpoint));
@@ -257,7 +257,7 @@ impl ServerLogin {
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
-            manager.refresh_token().await.map_err(told_apart)?;
+            manager.refresh_token().await.map_err(as_rejection)?;
             Ok(self.read().await?.as_ref().and_then(access_token))
         };
         timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
@@ -265,8 +265,8 @@ impl ServerLogin {
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }
 
-    /// Discovers where this server's login is sent. Returns an OAuth client that is prepared for it, too, and false if
-    /// the server says nothing of it.
+    /// Discovers the authorization server of this server. Returns an OAuth client for it, its metadata, and false if
+    /// these are only guessed.
     async fn discover(
         &self,
     ) -> Result<(AuthorizationManager, AuthorizationMetadata, bool), AuthError> {
@@ -298,9 +298,9 @@ impl ServerLogin {
     }
 
     /// Fetches the metadata of an authorization server that does not name its address as its issuer, such as those of
-    /// Atlassian, Slack and Entra. The address takes the place of the name, which could be another server's: its
-    /// responses would be taken for this one's, and its tokens be renewed here. So no server gets more than it would
-    /// with the right name. Returns `None` if users could log in at one host and another get the code.
+    /// Atlassian, Slack and Entra. Its address replaces the name, which could be that of another server, whose responses
+    /// would then be accepted and whose tokens would be renewed here. Returns `None` if users could log in at one host
+    /// and another host would get the code.
     async fn misnamed_server(&self, address: &str) -> Option<AuthorizationMetadata> {
         let base = Url::parse(address).ok()?;
         let own_path = base.path().trim_end_matches('/');
@@ -389,8 +389,8 @@ fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest:
 const REJECTION_CODES: [&str; 4] =
     ["invalid_client", "invalid_request", "invalid_token", "unauthorized_client"];
 
-/// Tells a rejected renewal, after which the user must log in again, apart from one that may succeed later.
-fn told_apart(error: AuthError) -> AuthError {
+/// Marks a renewal as rejected if the user must log in again. Any other failed renewal may succeed later.
+fn as_rejection(error: AuthError) -> AuthError {
     match error {
         AuthError::TokenRefreshFailed(why)
             if REJECTION_CODES.iter().any(|code| why.contains(code)) =>

@@ -49,7 +49,7 @@ const RESERVED_HEADERS: &[&str] = &[
     "mcp-session-id",
     "transfer-encoding",
 ];
-/// Such headers that users copy from examples. They are left out, because each request has the right ones.
+/// Further headers, which users copy from examples. They are left out, because each request sets them itself.
 const COPIED_HEADERS: [&str; 3] = ["accept", "content-type", "mcp-protocol-version"];
 
 /// Why a request has failed.

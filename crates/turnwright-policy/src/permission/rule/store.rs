@@ -212,8 +212,8 @@ fn parse_file(text: &str) -> Result<RuleFile, String> {
 }
 
 impl StoredRules {
-    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, it is unknown what was meant to
-    /// be denied, so the `allow` rules are left out, and everything that may have been denied is asked about.
+    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, nobody knows what it was meant
+    /// to deny: the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parsed(entry).ok()).collect();
         if self.problem.is_none() {
@@ -357,7 +357,7 @@ mod tests {
         ["ask exec", "ask edit", "ask fetch", "ask search", "ask mcp(*)", "ask read"];
 
     #[test]
-    fn a_file_that_is_not_understood_makes_everything_ask_and_is_left_alone() {
+    fn a_file_that_cannot_be_read_makes_everything_ask_and_is_left_alone() {
         let foreign = br#"{ "version": 1, "project": "/else", "rules": [] }"#;
         let cases: [&[u8]; 6] =
             [b"{ \"version\": 1", b"[]", b"", b"\xff", b"{ \"version\": 2, \"x\": 1 }", foreign];

@@ -1,6 +1,6 @@
 //! The parser: turns words and operators into simple commands, each with its folder and the files
-//! that the shell opens for it. One that may run in several folders is there once for each of them. The first ambiguity
-//! ends it.
+//! that the shell opens for it. A command that may run in several folders is there once for each of them. The first
+//! ambiguity ends it.
 //!
 //! Wrappers such as `nohup` and `timeout 9` are taken off a command, so that the command that they run is judged. A
 //! wrapper that is not understood exactly is an ambiguity.
@@ -343,7 +343,7 @@ impl PartialCommand {
             None => {
                 let mut started = started_by_find(&simple);
                 started.push(simple);
-                // `find` may start hundreds of long ones, and there is a copy of each for each folder.
+                // `find` may start hundreds of long commands, and each is copied for each folder.
                 check_size(&started)?;
                 for command in started {
                     let copies = folders.iter().map(|folder| SimpleCommand {

@@ -169,7 +169,7 @@ impl TreeReader {
                     && std::mem::take(&mut self.is_raised)
                     && (first.is_alphanumeric() || "+-−(".contains(first))
                 {
-                    // A power would be another number without it.
+                    // Without this mark, a power would read as another number.
                     append_text(node, "^");
                 }
                 append_text(node, start);

@@ -28,5 +28,6 @@ pub mod redact;
 pub mod secret;
 pub mod line_diff;
 pub mod patience;
+pub mod plain_path;
 pub mod private_file;
 pub mod text;

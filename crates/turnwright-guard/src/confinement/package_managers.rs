@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::ConfinementBuilder;
-use crate::repository;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{Effect, ShellCommand};
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
 use turnwright_types::shell_script::{Script, ShellDialect, SimpleCommand};
 use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache, dialect};
@@ -206,7 +206,7 @@ impl ConfinementBuilder<'_> {
             let Some(folder) = &command.folder else { continue };
             let folder = self.command.workdir.join(folder);
             let words = command.argv().skip(1).chain([".venv"]);
-            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
+            named.extend(words.map(|word| normalize_lexically(&folder.join(word))));
         }
         named
     }

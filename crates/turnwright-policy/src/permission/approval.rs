@@ -201,7 +201,7 @@ impl ApprovalRequest {
         let mut origin = described.unwrap_or_default();
         redact::redact_in_place(&mut origin);
         if lasting.for_project {
-            grants.note_project_rules(lasting.rules(), lasting.exact_effects(), &origin);
+            grants.note_project_rules(lasting.rules(), &lasting.exact, &origin);
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct SessionNetwork {
     network_namespace: OwnedFd,
     /// The user namespace that owns it; `None` if root has made it, who needs none.
     user_namespace: Option<OwnedFd>,
-    memory: SessionMemory,
+    pub(super) memory: SessionMemory,
 }
 
 impl SessionNetwork {
@@ -132,10 +132,6 @@ impl SessionNetwork {
             return Err(io::Error::other("the network of the session cannot be entered"));
         }
         syscalls::receive_descriptor(receiver.as_fd())
-    }
-
-    pub(super) fn memory(&self) -> &SessionMemory {
-        &self.memory
     }
 
     pub(super) fn has_user_namespace(&self) -> bool {

@@ -46,7 +46,7 @@ const SOCKET: &str = "line";
 /// of all other peers.
 pub(super) struct LauncherListener {
     listener: UnixListener,
-    nonce: String,
+    pub(super) nonce: String,
     /// Peers that have not sent the nonce yet; each ends with its connection if the nonce was right.
     peers: FuturesUnordered<BoxFuture<'static, Option<UnixStream>>>,
     folder: PrivateTempFolder,
@@ -72,10 +72,6 @@ impl LauncherListener {
 
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.path().join(SOCKET)
-    }
-
-    pub(super) fn nonce(&self) -> &str {
-        &self.nonce
     }
 
     /// Waits for the launcher, whoever connects before it. Cancel safe.
@@ -345,7 +341,7 @@ mod tests {
 
     async fn accepts_before_the_silent_peer_gives_up() -> bool {
         let mut listener = LauncherListener::bind().await.unwrap();
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         drop(peer(&listener, "").await);
         drop(peer(&listener, &nonce[1..]).await);
         let silent = peer(&listener, "").await;
@@ -366,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn no_forged_client_is_taken_for_the_launcher() {
         let mut listener = LauncherListener::bind().await.unwrap();
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         let parts = (0..NONCE_LENGTH).map(|length| nonce[..length].to_owned());
         let changed = (0..NONCE_LENGTH).map(|at| {
             let mut all = nonce.clone().into_bytes();
@@ -413,7 +409,7 @@ mod tests {
         for _ in 0..MAX_PEERS {
             silent.push(peer(&listener, "").await);
         }
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         let _launcher = peer(&listener, &nonce).await;
         let accepted = timeout(NONCE_TIMEOUT * 8, listener.accept()).await;
         assert!(accepted.is_ok(), "the launcher was not accepted");

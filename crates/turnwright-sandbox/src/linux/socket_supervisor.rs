@@ -367,7 +367,7 @@ impl SocketSupervisor {
         let socket = call.socket.as_fd();
         self.check_network(socket, own_network)?;
         // A client sees the user that made it.
-        call.user.run_as_user(|| syscalls::listen(socket, lower_half(backlog)))?;
+        call.user.run_as_user(|| Ok(rustix::net::listen(socket, lower_half(backlog))?))?;
         Ok(0)
     }
 

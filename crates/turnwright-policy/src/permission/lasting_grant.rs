@@ -146,7 +146,7 @@ impl JudgedCall<'_> {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
         !has_network
-            && !self.decision.opens_network()
+            && !self.decision.has(&Reason::Network)
             && shell::fails_offline(&command.script)
             && !self.policy.has_proxy(command)
     }

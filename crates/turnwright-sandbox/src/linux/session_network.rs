@@ -107,10 +107,11 @@ impl SessionNetwork {
         let network_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = Some(user_namespace).filter(|_| !is_root());
-        let taken = receive(syscalls::receive_descriptor).await?;
-        let given = receive(syscalls::receive_descriptor).await?;
-        let current = receive(syscalls::receive_descriptor).await?;
-        let memory = SessionMemory::from_descriptors([taken, given, current]);
+        let memory = SessionMemory {
+            taken: receive(syscalls::receive_descriptor).await?.into(),
+            given: receive(syscalls::receive_descriptor).await?.into(),
+            current: receive(syscalls::receive_descriptor).await?.into(),
+        };
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 
@@ -186,10 +187,6 @@ impl SessionMemory {
         given.set_nonblocking(true)?;
         let current = rustix::fs::memfd_create(c"session-memory", MemfdFlags::CLOEXEC)?.into();
         Ok(SessionMemory { taken, given, current })
-    }
-
-    fn from_descriptors([taken, given, current]: [OwnedFd; 3]) -> SessionMemory {
-        SessionMemory { taken: taken.into(), given: given.into(), current: current.into() }
     }
 
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {

@@ -7,6 +7,7 @@
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
 //! parts of texts, [`error_text`] puts errors into plain words, and [`work_settings`] is how a session works.
 
+pub mod bounded_read;
 pub mod hash;
 pub mod ids;
 pub mod error_text;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -107,13 +108,17 @@ impl fmt::Display for CommandExit {
 }
 
 /// The signals that can be sent to a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Signal {
     /// The signal of control-C.
+    #[serde(alias = "SIGINT", alias = "INT")]
     Int,
     /// A request to end.
+    #[serde(alias = "SIGTERM", alias = "TERM")]
     Term,
     /// An immediate end.
+    #[serde(alias = "SIGKILL", alias = "KILL")]
     Kill,
 }
 

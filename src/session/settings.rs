@@ -39,11 +39,7 @@ fn model(host: &SessionHost, current: &str) -> ConfigOption {
     }
     let choices =
         names.into_iter().map(|name| ConfigChoice { value: name.clone(), name, description: None });
-    ConfigOption {
-        id: ConfigOptionId::Model,
-        current: current.to_owned(),
-        choices: choices.collect(),
-    }
+    option(ConfigOptionId::Model, current, choices)
 }
 
 fn effort(current: ReasoningEffort) -> ConfigOption {
@@ -61,11 +57,7 @@ fn effort(current: ReasoningEffort) -> ConfigOption {
         description: (effort == ReasoningEffort::Default)
             .then(|| "Chosen by the provider".to_owned()),
     });
-    ConfigOption {
-        id: ConfigOptionId::Effort,
-        current: current.id().to_owned(),
-        choices: choices.collect(),
-    }
+    option(ConfigOptionId::Effort, current.id(), choices)
 }
 
 fn mode(current: Mode, most: Mode, can_confine: bool) -> ConfigOption {
@@ -75,11 +67,15 @@ fn mode(current: Mode, most: Mode, can_confine: bool) -> ConfigOption {
         name: mode.name().to_owned(),
         description: Some(mode.description(can_confine).to_owned()),
     });
-    ConfigOption {
-        id: ConfigOptionId::Mode,
-        current: current.id().to_owned(),
-        choices: choices.collect(),
-    }
+    option(ConfigOptionId::Mode, current.id(), choices)
+}
+
+fn option(
+    id: ConfigOptionId,
+    current: &str,
+    choices: impl Iterator<Item = ConfigChoice>,
+) -> ConfigOption {
+    ConfigOption { id, current: current.to_owned(), choices: choices.collect() }
 }
 
 /// The error for an invalid value of a setting.

@@ -45,24 +45,14 @@ pub(super) struct ExecOutput {
     #[serde(default)]
     input: Option<String>,
     #[serde(default)]
-    signal: Option<SignalName>,
+    #[schemars(with = "Option<String>", extend("enum" = ["int", "term", "kill"]))]
+    signal: Option<Signal>,
     /// The job is not confined; set by [`Tool::plan`].
     #[serde(skip)]
     is_unconfined: bool,
     /// The job has more access than the sandbox gives; set by [`Tool::plan`].
     #[serde(skip)]
     has_extra_access: bool,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum SignalName {
-    #[serde(alias = "SIGINT", alias = "INT")]
-    Int,
-    #[serde(alias = "SIGTERM", alias = "TERM")]
-    Term,
-    #[serde(alias = "SIGKILL", alias = "KILL")]
-    Kill,
 }
 
 impl ExecOutput {
@@ -157,12 +147,7 @@ impl Tool for ExecOutput {
             }
         }
         if let Some(signal) = self.signal {
-            job.send_signal(match signal {
-                SignalName::Int => Signal::Int,
-                SignalName::Term => Signal::Term,
-                SignalName::Kill => Signal::Kill,
-            })
-            .await;
+            job.send_signal(signal).await;
         }
         wait(&job, &self, ctx).await;
         let mut outcome = report(&job, self.signal.is_some());

@@ -29,7 +29,8 @@ use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, 
 pub(super) struct Memory {
     action: NoteAction,
     #[serde(default)]
-    scope: NoteScope,
+    #[schemars(with = "Option<String>", extend("enum" = ["project", "user"]))]
+    scope: NoteOwner,
     /// a-z, 0-9 and hyphens
     #[serde(alias = "key")]
     name: Option<String>,
@@ -46,14 +47,6 @@ enum NoteAction {
     Write,
     Append,
     Delete,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum NoteScope {
-    #[default]
-    Project,
-    User,
 }
 
 /// The text before and after; `after` is `None` if the note is deleted.
@@ -73,11 +66,7 @@ impl Memory {
     }
 
     fn folder(&self, env: &ToolEnv) -> Option<NoteFolder> {
-        let scope = match self.scope {
-            NoteScope::Project => NoteOwner::Project,
-            NoteScope::User => NoteOwner::User,
-        };
-        note_folders(env).into_iter().find(|folder| folder.scope == scope)
+        note_folders(env).into_iter().find(|folder| folder.scope == self.scope)
     }
 
     fn check_name(&self) -> Result<&str, ToolRefusal> {

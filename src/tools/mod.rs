@@ -384,10 +384,6 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
         T::HAS_CARD.then(|| CallView::new(T::PENDING_TITLE, T::KIND))
     }
 
-    fn kind(&self) -> Option<ToolKind> {
-        T::HAS_CARD.then_some(T::KIND)
-    }
-
     fn shown_arguments(&self) -> &'static [ShownArgument] {
         T::SHOWN_ARGUMENTS
     }

@@ -182,16 +182,11 @@ fn view(args: &ReadFile, targets: &[ResolvedPath], roots: &Roots) -> CallView {
 /// The result of reading a path.
 enum ReadResult {
     Lines(Excerpt),
-    Outline {
-        lines: usize,
-        bytes: usize,
-        text: String,
-    },
+    /// An outline, or a folder with its entries.
+    Text(String),
     /// The lines of the text of a document, and what it is.
     Document(Excerpt, String),
     Binary(BinaryFile),
-    /// With its entries.
-    Folder(String),
     Failed(FileError),
 }
 
@@ -213,7 +208,9 @@ async fn find<'a>(
         }
         Err(FileError::Binary(_)) => binary(target, window, pages, ctx).await,
         Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
-            Ok(tree) => Ok(ReadResult::Folder(list_dir::show(&tree))),
+            Ok(tree) => {
+                Ok(ReadResult::Text(format!("[Folder: {name}]\n{}", list_dir::show(&tree))))
+            }
             Err(why) => Err(why),
         },
         Err(error) => Err(error),
@@ -315,12 +312,7 @@ impl ReadReport {
                 let header = format!("{name} | {about}");
                 show_lines(&mut self.text, &header, &excerpt, false, room);
             }
-            ReadResult::Outline { lines, bytes, text } => {
-                show_outline(&mut self.text, name, lines, bytes, &text);
-            }
-            ReadResult::Folder(entries) => {
-                self.text.push_str(&format!("[Folder: {name}]\n{entries}"));
-            }
+            ReadResult::Text(text) => self.text.push_str(&text),
             ReadResult::Binary(binary) => self.add_binary(name, target, &binary, ctx).await,
             ReadResult::Failed(error) => self.fail(name, target, &error, ctx).await,
         }
@@ -393,20 +385,15 @@ fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ReadResul
     let is_ranged = window.start.is_some() || window.end.is_some();
     let is_large = text.len() > OUTLINE_BYTES && !is_ranged;
     if let Some(outline) = is_large.then(|| outline(name, &text)).flatten() {
-        let lines = text.lines().count();
-        return ReadResult::Outline { lines, bytes: text.len(), text: outline };
+        return ReadResult::Text(format!(
+            "[File: {name} | Lines: {}]\n[The file has {}, so this is its outline. The outline is \
+             a successful response: do not repeat the call. Read the lines you need with \
+             start_line and end_line, or use grep.]\n{outline}",
+            text.lines().count(),
+            format_bytes(text.len() as u64)
+        ));
     }
     ReadResult::Lines(Excerpt::of(&text, window))
-}
-
-/// Appends an outline under its header.
-fn show_outline(text: &mut String, name: &str, lines: usize, bytes: usize, outline: &str) {
-    text.push_str(&format!(
-        "[File: {name} | Lines: {lines}]\n[The file has {}, so this is its outline. The outline is \
-         a successful response: do not repeat the call. Read the lines you need with start_line \
-         and end_line, or use grep.]\n{outline}",
-        format_bytes(bytes as u64)
-    ));
 }
 
 /// Appends a header and as many lines as fit into `room` bytes.

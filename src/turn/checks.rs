@@ -143,8 +143,7 @@ impl Turn {
             let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, finding);
             let read = self.cancel.run_until_cancelled(bounded).await;
             let found = read.and_then(Result::ok).and_then(Result::ok).unwrap_or_default();
-            self.record_words(FOUND_CHECKS, &found);
-            found
+            self.record_words(FOUND_CHECKS, found)
         };
         found.retain(|check| !self.conversation.told.dropped_checks().contains(&check.command));
         found.truncate(MAX_CHECKS.saturating_sub(configured.len()));
@@ -204,8 +203,7 @@ impl Turn {
         // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
         self.checks.is_due |= self.conversation.env.shared.checkpoint.take_changes();
-        let answer = self.history.messages.last().and_then(|message| message.as_assistant());
-        let is_done = answer.is_some_and(|answer| answer.calls.is_empty());
+        let is_done = self.final_answer().is_some();
         let has_any = self.checks.all.as_ref().is_some_and(|all| !all.is_empty());
         self.checks.is_due && has_any && is_done && !self.cancel.is_cancelled()
     }

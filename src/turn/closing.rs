@@ -14,7 +14,7 @@ use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::ProofWord;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::within_context;
+use turnwright_types::message::{AssistantMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::PlanStatus;
 use turnwright_undo::{ChangeScope, DiffLimits, TurnChanges, turn_changes};
@@ -56,8 +56,7 @@ impl Turn {
             Some(words) => words,
             None => {
                 let found = self.closing_words().await;
-                self.record_words(CLOSING, &found);
-                found
+                self.record_words(CLOSING, found)
             }
         };
         let step = self.say_words(words)?;
@@ -68,15 +67,8 @@ impl Turn {
     /// Asks the model about commands that would end with its answer, and returns the step with which it may wait for
     /// them; `None` if there are none.
     fn mention_running_commands(&mut self) -> Option<TurnStep> {
-        let words = match self.recorded_words(RUNNING) {
-            Some(words) => words,
-            None => {
-                let found = self.running_words();
-                self.record_words(RUNNING, &found);
-                found
-            }
-        };
-        self.say_words(words)
+        let recorded = self.recorded_words(RUNNING);
+        self.say_words(recorded.unwrap_or_else(|| self.record_words(RUNNING, self.running_words())))
     }
 
     /// The words, at most once in a session, about commands that would end with it. A command whose output the model
@@ -112,11 +104,13 @@ impl Turn {
         Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default())
     }
 
-    pub(super) fn record_words<T: Default + PartialEq + Serialize>(&self, key: &str, words: &T) {
-        if *words != T::default() {
+    /// Records words, or other facts, for a replay, and returns them.
+    pub(super) fn record_words<T: Default + PartialEq + Serialize>(&self, key: &str, kept: T) -> T {
+        if kept != T::default() {
             let answers = &self.conversation.env.shared.process.outside;
-            answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(words));
+            answers.record_answer(AnswerKind::View, key, &self.place(), &|| json!(kept));
         }
+        kept
     }
 
     fn place(&self) -> Value {
@@ -186,11 +180,14 @@ impl Turn {
     /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
     /// Alone, a question is no way out.
     pub(super) fn says_done(&self) -> bool {
-        let last = self.history.messages.last().and_then(|message| message.as_assistant());
         let is_alone = self.conversation.work.alone;
-        last.is_some_and(|answer| {
-            answer.calls.is_empty() && (is_alone || !ends_with_question(&answer.text))
-        })
+        self.final_answer().is_some_and(|answer| is_alone || !ends_with_question(&answer.text))
+    }
+
+    /// The last message, if it is an answer without calls.
+    pub(super) fn final_answer(&self) -> Option<&AssistantMessage> {
+        let last = self.history.messages.last().and_then(|message| message.as_assistant());
+        last.filter(|answer| answer.calls.is_empty())
     }
 
     fn ask_for_proof(

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::cache_guard::CacheGuard;
-use super::calls::admission_queue::AdmissionQueue;
+use super::calls::AdmissionQueue;
 use super::calls::runner::CallRunner;
 use super::note_offers::NoteOffer;
 use super::prompt::project_context::ToldFolders;

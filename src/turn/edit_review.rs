@@ -29,8 +29,7 @@ impl Turn {
             Some(words) => words,
             None => {
                 let found = self.review_words().await.unwrap_or_default();
-                self.record_words(REVIEW, &found);
-                found
+                self.record_words(REVIEW, found)
             }
         };
         self.say_words(words)

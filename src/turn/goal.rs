@@ -307,9 +307,8 @@ impl Turn {
 
     /// The last message, if it is an answer of the model without calls.
     fn last_answer(&self) -> Option<&AssistantMessage> {
-        let last = self.history.messages.last().and_then(|message| message.as_assistant());
         // A note of ours about the end of the turn has no identifier.
-        last.filter(|answer| answer.calls.is_empty() && !answer.id.as_str().is_empty())
+        self.final_answer().filter(|answer| !answer.id.as_str().is_empty())
     }
 
     /// Waits for the commands that the turn has left in the background, each once.

@@ -65,8 +65,7 @@ impl Turn {
         if self.cancel.is_cancelled() {
             return None;
         }
-        let last = self.history.messages.last().and_then(|message| message.as_assistant());
-        let answer = last.filter(|answer| answer.calls.is_empty())?.text.clone();
+        let answer = self.final_answer()?.text.clone();
         let kind = env.helper.as_ref().map_or("", |helper| helper.kind.as_str());
         let fields = json!({
             "stop_hook_active": self.hook_stops > 0,

@@ -91,8 +91,7 @@ impl Turn {
         let looking = self.cancel.run_until_cancelled(Box::pin(self.look_up(signs)));
         let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, looking).await;
         let found = bounded.ok().flatten().flatten();
-        self.record_words(NOTE_OFFER, &found);
-        found
+        self.record_words(NOTE_OFFER, found)
     }
 
     /// Chooses the first one that is not in the notes and was not offered before.

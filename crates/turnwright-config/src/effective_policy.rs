@@ -111,8 +111,12 @@ impl EffectivePolicy {
 }
 
 impl ProjectFile {
-    fn of_settings(text: String, is_trusted: bool, requests: Vec<String>) -> ProjectFile {
-        let name = PROJECT_FILE;
+    fn new(
+        name: &'static str,
+        text: String,
+        is_trusted: bool,
+        requests: Vec<String>,
+    ) -> ProjectFile {
         ProjectFile { name, text, is_trusted, requests, full_requests: Vec::new() }
     }
 
@@ -159,7 +163,7 @@ pub fn resolve_policy_with(
         requests.extend(add_checks(&mut checks, &project.checks, is_trusted));
         let home = settings.config.home();
         requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
-        project_files.push(ProjectFile::of_settings(text, is_trusted, requests));
+        project_files.push(ProjectFile::new(PROJECT_FILE, text, is_trusted, requests));
     }
     let (files, servers, language_servers) = find_servers(settings, trust, folder, &mut layers);
     project_files.extend(files);

@@ -264,12 +264,7 @@ impl Config {
     /// A key file. `~` is the home folder; a relative path is relative to the user's file.
     fn key_file(&self, name: &str) -> PathBuf {
         let folder = self.user_file_path().parent().unwrap_or(Path::new(""));
-        register_secret_file(&match name.strip_prefix("~/") {
-            Some(rest) => {
-                environment::home().map_or_else(|| folder.join(name), |home| home.join(rest))
-            }
-            None => folder.join(name),
-        })
+        register_secret_file(&folder.join(with_home(name.into())))
     }
 
     fn read_key_file(&self, name: &str) -> Result<Secret, ConfigError> {

@@ -1,7 +1,7 @@
 //! The service that searches the web: the one that `[web]` names, with its key.
 
 use crate::environment::variable_name;
-use crate::wrong_values::unexpected;
+use crate::wrong_values::unexpected_word;
 use crate::{KeyOrigin, Logins, ProviderKey, SettingsSnapshot, preset};
 use turnwright_workspace::web::search::{SearchService, search_names};
 
@@ -37,8 +37,7 @@ impl SettingsSnapshot<'_> {
 }
 
 pub(crate) fn wrong_search(key: &str, name: &str) -> Option<String> {
-    let known = search_names();
-    unexpected(key, name, known.contains(&name), &format!("one of {}", known.join(", ")))
+    unexpected_word(key, name, &search_names())
 }
 
 #[cfg(test)]

@@ -109,13 +109,12 @@ pub(crate) fn wrong_tools(key: &str, word: &str) -> Option<String> {
     unexpected_word(key, word, &ToolChoice::NAMES)
 }
 
-fn unexpected_word(key: &str, word: &str, known: &[&str]) -> Option<String> {
+pub(crate) fn unexpected_word(key: &str, word: &str, known: &[&str]) -> Option<String> {
     unexpected(key, word, known.contains(&word), &format!("one of {}", known.join(", ")))
 }
 
 pub(crate) fn wrong_lsp(key: &str, word: &str) -> Option<String> {
-    let known = LspMode::ALL.map(LspMode::id).join(", ");
-    unexpected(key, word, LspMode::parse(word).is_some(), &format!("one of {known}"))
+    unexpected_word(key, word, &LspMode::ALL.map(LspMode::id))
 }
 
 pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {

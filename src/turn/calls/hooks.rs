@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::admission_queue::AdmissionTicket;
+use super::AdmissionTicket;
 use super::runner::{CallRunner, PendingCall, cancelled};
 use crate::tools::{AnyTool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_hooks::{

@@ -24,13 +24,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::edit_errors::EditedFiles;
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::hooks::{HookedCall, add_verdict};
 use super::records::{RecordedCall, abridged_arguments};
 use super::stopping::{unless_cancelled, wait_for_outcome};
+use super::{AdmissionQueue, AdmissionTicket};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
 };

@@ -78,8 +78,7 @@ impl HelperFiles {
             requests.extend(helper.map(|helper| format!("the helper `{helper}`")));
         }
         if !requests.is_empty() {
-            let full_requests = Vec::new();
-            self.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+            self.files.push(ProjectFile::new(name, text, is_trusted, requests));
         }
     }
 

@@ -45,13 +45,7 @@ pub(super) fn find(
         let name = escape_hidden_line(text::first_chars(&server.name, MAX_SHOWN_CHARS));
         format!("the language server {} (`{line}`)", escape_markdown(&name))
     });
-    let file = ProjectFile {
-        name: LANGUAGE_FILE,
-        text: content,
-        is_trusted,
-        requests: requests.collect(),
-        full_requests: Vec::new(),
-    };
+    let file = ProjectFile::new(LANGUAGE_FILE, content, is_trusted, requests.collect());
     (Some(file), if is_trusted { servers } else { Vec::new() })
 }
 
@@ -78,12 +72,9 @@ pub fn language_trust(
             && find_program(server, &environment).is_some()
     });
     let requests: Vec<_> = suitable.map(|server| server.name.clone()).collect();
-    (!requests.is_empty()).then(|| ProjectFile {
-        name: LANGUAGE_TRUST,
-        text: TRUSTED.to_owned(),
-        is_trusted: trusts_language_servers(trust, folder),
-        requests,
-        full_requests: Vec::new(),
+    (!requests.is_empty()).then(|| {
+        let is_trusted = trusts_language_servers(trust, folder);
+        ProjectFile::new(LANGUAGE_TRUST, TRUSTED.to_owned(), is_trusted, requests)
     })
 }
 

@@ -207,10 +207,7 @@ impl Probe<'_> {
             .map_or(CallLeak::None, |observed| evaluate::leak(observed, &request.tools));
         if leak == CallLeak::Readable && self.model.nudges_leaked_calls() {
             // The next reply shows whether this helps.
-            self.model.record_quirks(QuirkPatch {
-                leaked: Some(LeakedCallHandling::Parse),
-                ..QuirkPatch::NONE
-            });
+            self.model.record_quirks(QuirkPatch::NONE.leaked(LeakedCallHandling::Parse));
             observed = self.ask(&request).await;
         } else if leak == CallLeak::Readable {
             leak = CallLeak::Unreadable;
@@ -247,9 +244,7 @@ impl Probe<'_> {
             return self.skip(&["images"], "disabled in the settings");
         }
         // Assume that images are accepted, otherwise the image would not be sent.
-        let trial =
-            self.model.with_trial_quirks(QuirkPatch { images: Some(true), ..QuirkPatch::NONE });
-        let Some(trial) = trial else {
+        let Some(trial) = self.model.with_trial_quirks(QuirkPatch::NONE.images(true)) else {
             return self.skip(&["images"], "can't be tried with this model");
         };
         let observed =
@@ -274,10 +269,7 @@ impl Probe<'_> {
         let low = self.accepts_effort(ReasoningEffort::Low).await;
         let none = self.accepts_effort(ReasoningEffort::None).await;
         if low == Some(false) {
-            self.model.record_quirks(QuirkPatch {
-                effort: Some(EffortDialect::None),
-                ..QuirkPatch::NONE
-            });
+            self.model.record_quirks(QuirkPatch::NONE.effort(EffortDialect::None));
         }
         self.report(evaluate::reasoning(&self.reasoning));
         self.report(evaluate::effort(low, none));

@@ -141,7 +141,7 @@ impl LearnedQuirks {
             && self.are_images_assumed()
         {
             // A refusal in unknown words. Otherwise the image would fail every later request too.
-            patches.push(QuirkPatch { images: Some(false), ..QuirkPatch::NONE });
+            patches.push(QuirkPatch::NONE.images(false));
         }
         let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
         if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
@@ -262,7 +262,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["not a chat model"],
             &["chatcompletion operation does not work"],
         ],
-        |_, _| QuirkPatch { responses: Some(true), ..NONE },
+        |_, _| NONE.responses(true),
     ),
     // An account that may not have the answer in pieces, or a server that cannot stream calls.
     rule_for_500(
@@ -275,22 +275,19 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["tools with stream"],
             &["tools", "while streaming"],
         ],
-        |_, _| QuirkPatch { stream: Some(false), ..NONE },
+        |_, _| NONE.stream(false),
     ),
-    rule(&[&["stream_options"], &["include_usage"]], |_, _| QuirkPatch {
-        stream_options: Some(false),
-        ..NONE
-    }),
+    rule(&[&["stream_options"], &["include_usage"]], |_, _| NONE.stream_options(false)),
     rule(&[&["max_completion_tokens"], &["max_tokens"]], |_, quirks| {
         let other = match quirks.limit {
             OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
             OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxTokens,
         };
-        QuirkPatch { limit: Some(other), ..NONE }
+        NONE.limit(other)
     }),
     rule_for_500(
         &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
-        |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
+        |_, _| NONE.role(SystemRole::System),
     ),
     // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
     rule(
@@ -301,42 +298,30 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["prompt caching"],
             &["prompt_cache_key"],
         ],
-        |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
+        |_, _| NONE.cache(CacheHint::Auto),
     ),
-    rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| QuirkPatch {
-        summary: Some(false),
-        ..NONE
-    }),
-    rule(&[&["encrypted_content"], &["encrypted content"]], |_, _| QuirkPatch {
-        encrypted: Some(false),
-        ..NONE
-    }),
+    rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| NONE.summary(false)),
+    rule(&[&["encrypted_content"], &["encrypted content"]], |_, _| NONE.encrypted(false)),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
-    rule(&[&["reasoning_split"]], |_, _| QuirkPatch { reasoning_split: Some(false), ..NONE }),
+    rule(&[&["reasoning_split"]], |_, _| NONE.reasoning_split(false)),
     rule(&[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]], |_, _| {
-        QuirkPatch { effort: Some(EffortDialect::None), ..NONE }
+        NONE.effort(EffortDialect::None)
     }),
-    rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| QuirkPatch {
-        details: Some(false),
-        ..NONE
-    }),
+    rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| NONE.details(false)),
     rule(&[&["reasoning_content"], &["messages", "reasoning"]], |message, _| {
         let is_missing = is_about_missing_field(message);
         let echo = if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never };
-        QuirkPatch { echo: Some(echo), ..NONE }
+        NONE.echo(echo)
     }),
-    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| QuirkPatch {
-        echo: Some(ReasoningEcho::Never),
-        details: Some(false),
-        ..NONE
+    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| {
+        NONE.echo(ReasoningEcho::Never).details(false)
     }),
-    rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| QuirkPatch {
-        effort: Some(EffortDialect::None),
-        ..NONE
+    rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| {
+        NONE.effort(EffortDialect::None)
     }),
-    rule_for_500(&[&["thought_signature"]], |_, _| QuirkPatch { signature: Some(true), ..NONE }),
+    rule_for_500(&[&["thought_signature"]], |_, _| NONE.signature(true)),
     rule_for_500(&[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]], |_, _| {
-        QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE }
+        NONE.ids(CallIdFormat::Nine)
     }),
     rule(
         &[
@@ -346,7 +331,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["tool_calls", "id", "maximum length"],
             &["tool_call_id", "maximum length"],
         ],
-        |_, _| QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE },
+        |_, _| NONE.ids(CallIdFormat::Safe),
     ),
     rule_for_500(
         &[
@@ -355,7 +340,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["roles must alternate"],
             &["after a tool message", "assistant"],
         ],
-        |_, _| QuirkPatch { bridge: Some(true), ..NONE },
+        |_, _| NONE.bridge(true),
     ),
     // No phrase that may be about a single image: the lesson applies to all later requests.
     rule_for_500(
@@ -378,18 +363,11 @@ const LEARNING_RULES: &[LearningRule] = &[
         ],
         |_, quirks| {
             // Images in tool results are dropped first.
-            if quirks.tool_images {
-                QuirkPatch { tool_images: Some(false), ..NONE }
-            } else {
-                QuirkPatch { images: Some(false), ..NONE }
-            }
+            if quirks.tool_images { NONE.tool_images(false) } else { NONE.images(false) }
         },
     ),
-    rule_for_500(&[&["input_audio"], &["audio", "not support"]], |_, _| QuirkPatch {
-        audio: Some(false),
-        ..NONE
-    }),
-    rule(&[&["tool_stream"]], |_, _| QuirkPatch { tool_stream: Some(false), ..NONE }),
+    rule_for_500(&[&["input_audio"], &["audio", "not support"]], |_, _| NONE.audio(false)),
+    rule(&[&["tool_stream"]], |_, _| NONE.tool_stream(false)),
     // C.4 #12: some servers require text next to calls, some reject it.
     rule_for_500(
         &[
@@ -408,15 +386,12 @@ const LEARNING_RULES: &[LearningRule] = &[
                 EmptyContent::Empty => EmptyContent::Null,
                 EmptyContent::Null => EmptyContent::Null,
             };
-            QuirkPatch { wordless: Some(other), ..NONE }
+            NONE.wordless(other)
         },
     ),
     // Content parts are only sent for images, audio and markers of the cache.
-    rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| QuirkPatch {
-        images: Some(false),
-        audio: Some(false),
-        tool_images: Some(false),
-        ..NONE
+    rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| {
+        NONE.images(false).audio(false).tool_images(false)
     }),
     rule(
         &[

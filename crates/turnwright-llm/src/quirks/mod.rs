@@ -38,6 +38,14 @@ macro_rules! define_quirks {
 
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
 
+            $(
+                /// The same patch with this value.
+                #[must_use]
+                pub const fn $name(self, value: $type) -> QuirkPatch {
+                    QuirkPatch { $name: Some(value), ..self }
+                }
+            )*
+
             /// Merges two patches; `later` takes precedence.
             #[must_use]
             pub fn merge(self, later: QuirkPatch) -> QuirkPatch {

@@ -7,27 +7,32 @@ use super::{
 };
 use turnwright_types::text;
 
-/// A row applies if the host ends with `host` and the model's name contains one of `model` as a
-/// whole word. A text there is one word, or a list with one a line.
+/// A row applies at hosts that end with one of `hosts`, or at all if there are none, to models whose name
+/// contains one of `models` as a whole word, or to all if there are none. A text there is one word, or a
+/// list with one a line.
 struct TableRow {
-    host: &'static str,
-    model: &'static [&'static str],
+    hosts: &'static [&'static str],
+    models: &'static [&'static str],
     patch: QuirkPatch,
 }
 
-const fn model_row(model: &'static [&'static str], patch: QuirkPatch) -> TableRow {
-    TableRow { host: "", model, patch }
-}
-
-const fn host_row(host: &'static str, patch: QuirkPatch) -> TableRow {
-    TableRow { host, model: &[], patch }
+const fn row(
+    hosts: &'static [&'static str],
+    models: &'static [&'static str],
+    patch: QuirkPatch,
+) -> TableRow {
+    TableRow { hosts, models, patch }
 }
 
 impl TableRow {
+    fn is_at(&self, host: &str) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|domain| is_host(host, domain))
+    }
+
     /// Returns true if the row applies to a model with this name, in lower case.
     fn is_for(&self, name: &str) -> bool {
-        let mut words = self.model.iter().copied().flat_map(text::list_entries);
-        self.model.is_empty() || words.any(|word| has_word(name, word))
+        let mut words = self.models.iter().copied().flat_map(text::list_entries);
+        self.models.is_empty() || words.any(|word| has_word(name, word))
     }
 }
 
@@ -36,44 +41,30 @@ const NONE: QuirkPatch = QuirkPatch::NONE;
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
     // request and is remembered.
-    model_row(
-        &[include_str!("table/models_without_images.txt")],
-        QuirkPatch { images: Some(false), ..NONE },
-    ),
+    row(&[], &[include_str!("table/models_without_images.txt")], NONE.images(false)),
     // Families with image input, where a model of the same name may have none. Audio input is rarer.
-    model_row(
-        &[include_str!("table/models_with_images.txt")],
-        QuirkPatch { images: Some(true), ..NONE },
-    ),
-    model_row(&["o1-mini", "o3-mini"], QuirkPatch { images: Some(false), ..NONE }),
-    model_row(
+    row(&[], &[include_str!("table/models_with_images.txt")], NONE.images(true)),
+    row(&[], &["o1-mini", "o3-mini"], NONE.images(false)),
+    row(
+        &[],
         &["gpt-4o-audio", "gpt-audio", "gemini", "qwen-omni", "voxtral", "phi-4-multimodal"],
-        QuirkPatch { audio: Some(true), ..NONE },
+        NONE.audio(true),
     ),
     // OpenAI's reasoning models, wherever they are served under these names (C.4 #2).
-    model_row(
+    row(
+        &[],
         &["gpt-5", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
-        QuirkPatch {
-            limit: Some(OutputLimitField::MaxCompletionTokens),
-            effort: Some(EffortDialect::ReasoningEffort),
-            ..NONE
-        },
+        NONE.limit(OutputLimitField::MaxCompletionTokens).effort(EffortDialect::ReasoningEffort),
     ),
     // Trained to edit with patches.
-    model_row(&["gpt-5", "codex"], QuirkPatch { patches: Some(true), ..NONE }),
-    model_row(&["o1-mini", "o1-preview"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
-    model_row(&["gpt-5-chat"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
-    model_row(&["gpt-oss"], QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE }),
+    row(&[], &["gpt-5", "codex"], NONE.patches(true)),
+    row(&[], &["o1-mini", "o1-preview"], NONE.effort(EffortDialect::None)),
+    row(&[], &["gpt-5-chat"], NONE.effort(EffortDialect::None)),
+    row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
     // These answer 400 unless the reasoning is sent back with each reply (C.3 #8, #9).
-    model_row(
-        &["deepseek"],
-        QuirkPatch {
-            echo: Some(ReasoningEcho::Always),
-            effort: Some(EffortDialect::Thinking),
-            ..NONE
-        },
-    ),
-    model_row(
+    row(&[], &["deepseek"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
+    row(
+        &[],
         &["kimi", "moonshot"],
         QuirkPatch {
             echo: Some(ReasoningEcho::Always),
@@ -83,21 +74,12 @@ const ROWS: &[TableRow] = &[
         },
     ),
     // Variants without reasoning accept the field nevertheless.
-    model_row(
-        &["moonshot-v1"],
-        QuirkPatch { effort: Some(EffortDialect::None), ids: Some(CallIdFormat::Verbatim), ..NONE },
-    ),
+    row(&[], &["moonshot-v1"], NONE.effort(EffortDialect::None).ids(CallIdFormat::Verbatim)),
     // C.3 #10.
-    model_row(
-        &["glm"],
-        QuirkPatch {
-            echo: Some(ReasoningEcho::Always),
-            effort: Some(EffortDialect::ThinkingKept),
-            ..NONE
-        },
-    ),
+    row(&[], &["glm"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::ThinkingKept)),
     // C.3 #6, #7.
-    model_row(
+    row(
+        &[],
         &["minimax"],
         QuirkPatch {
             echo: Some(ReasoningEcho::Inline),
@@ -108,30 +90,30 @@ const ROWS: &[TableRow] = &[
         },
     ),
     // vLLM and SGLang pass this on to the chat template; other servers ignore it (C.4 #4).
-    model_row(&["qwen3"], QuirkPatch { effort: Some(EffortDialect::TemplateThinking), ..NONE }),
-    model_row(&["qwen3-coder"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
+    row(&[], &["qwen3"], NONE.effort(EffortDialect::TemplateThinking)),
+    row(&[], &["qwen3-coder"], NONE.effort(EffortDialect::None)),
     // Their chat templates emit the opening tag themselves (C.3 #6).
-    model_row(
+    row(
+        &[],
         &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
-        QuirkPatch { think: Some(ThinkTags::Implicit), ..NONE },
+        NONE.think(ThinkTags::Implicit),
     ),
     // Only what is marked is cached, behind any gateway (C.4 #23).
-    model_row(
+    row(
+        &[],
         &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
-        QuirkPatch { cache: Some(CacheHint::Marks), ..NONE },
+        NONE.cache(CacheHint::Marks),
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
     // and named after it.
-    model_row(
+    row(
+        &[],
         &[include_str!("table/models_with_leaked_calls.txt")],
-        QuirkPatch {
-            leaked: Some(LeakedCallHandling::Parse),
-            cache: Some(CacheHint::Auto),
-            ..NONE
-        },
+        NONE.leaked(LeakedCallHandling::Parse).cache(CacheHint::Auto),
     ),
     // C.2 #9, C.3 #12, C.4 #14.
-    model_row(
+    row(
+        &[],
         &[
             "mistral",
             "magistral",
@@ -151,15 +133,13 @@ const ROWS: &[TableRow] = &[
         },
     ),
     // C.3 #11.
-    model_row(
-        &["gemini"],
-        QuirkPatch { signature: Some(true), ids: Some(CallIdFormat::Verbatim), ..NONE },
-    ),
+    row(&[], &["gemini"], NONE.signature(true).ids(CallIdFormat::Verbatim)),
     // C.2 #10.
-    model_row(&["claude"], QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE }),
+    row(&[], &["claude"], NONE.ids(CallIdFormat::Safe)),
     // Hosts.
-    host_row(
-        "api.openai.com",
+    row(
+        &["api.openai.com"],
+        &[],
         QuirkPatch {
             limit: Some(OutputLimitField::MaxCompletionTokens),
             ids: Some(CallIdFormat::Safe),
@@ -167,48 +147,62 @@ const ROWS: &[TableRow] = &[
             ..NONE
         },
     ),
-    host_row("openai.azure.com", AZURE),
-    host_row("cognitiveservices.azure.com", AZURE),
-    host_row("services.ai.azure.com", AZURE),
-    host_row(
-        "openrouter.ai",
+    row(
+        &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"],
+        &[],
         QuirkPatch {
-            effort: Some(EffortDialect::Reasoning),
-            echo: Some(ReasoningEcho::Same),
-            reasoning_split: Some(false),
+            limit: Some(OutputLimitField::MaxCompletionTokens),
+            ids: Some(CallIdFormat::Safe),
+            key: Some(KeyHeader::ApiKey),
             ..NONE
         },
     ),
+    row(
+        &["openrouter.ai"],
+        &[],
+        NONE.effort(EffortDialect::Reasoning).echo(ReasoningEcho::Same).reasoning_split(false),
+    ),
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
-    TableRow {
-        host: "openrouter.ai",
-        model: &["deepseek", "kimi", "moonshotai", "glm"],
-        patch: QuirkPatch { echo: Some(ReasoningEcho::Always), ..NONE },
-    },
-    TableRow {
-        host: "openrouter.ai",
-        model: &["claude"],
-        patch: QuirkPatch { cache: Some(CacheHint::Marks), ..NONE },
-    },
-    host_row("api.deepseek.com", QuirkPatch { limit: Some(OutputLimitField::MaxTokens), ..NONE }),
-    host_row("dashscope.aliyuncs.com", DASHSCOPE),
-    host_row("dashscope-intl.aliyuncs.com", DASHSCOPE),
-    host_row("dashscope-us.aliyuncs.com", DASHSCOPE),
-    host_row("modelscope.cn", DASHSCOPE),
-    host_row("z.ai", QuirkPatch { tool_stream: Some(true), ..NONE }),
-    host_row("bigmodel.cn", QuirkPatch { tool_stream: Some(true), ..NONE }),
-    host_row("api.groq.com", QuirkPatch { effort: Some(EffortDialect::None), ..STRICT }),
-    TableRow {
-        host: "api.groq.com",
-        model: &["gpt-oss"],
-        patch: QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
-    },
-    host_row("api.cerebras.ai", STRICT),
-    host_row("api.mistral.ai", STRICT),
-    host_row("api.together.xyz", TOGETHER),
-    host_row("api.together.ai", TOGETHER),
-    host_row(
-        "api.fireworks.ai",
+    row(
+        &["openrouter.ai"],
+        &["deepseek", "kimi", "moonshotai", "glm"],
+        NONE.echo(ReasoningEcho::Always),
+    ),
+    row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),
+    row(&["api.deepseek.com"], &[], NONE.limit(OutputLimitField::MaxTokens)),
+    row(
+        &[
+            "dashscope.aliyuncs.com",
+            "dashscope-intl.aliyuncs.com",
+            "dashscope-us.aliyuncs.com",
+            "modelscope.cn",
+        ],
+        &[],
+        NONE.effort(EffortDialect::EnableThinking).echo(ReasoningEcho::Never),
+    ),
+    row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
+    // These reject every unknown field (C.3 #12, C.4 #20).
+    row(
+        &["api.groq.com", "api.cerebras.ai", "api.mistral.ai"],
+        &[],
+        QuirkPatch {
+            echo: Some(ReasoningEcho::Never),
+            details: Some(false),
+            reasoning_split: Some(false),
+            wordless: Some(EmptyContent::Empty),
+            ..NONE
+        },
+    ),
+    row(&["api.groq.com"], &[], NONE.effort(EffortDialect::None)),
+    row(&["api.groq.com"], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
+    row(
+        &["api.together.xyz", "api.together.ai"],
+        &[],
+        NONE.effort(EffortDialect::ReasoningEnabled).reasoning_split(false),
+    ),
+    row(
+        &["api.fireworks.ai"],
+        &[],
         QuirkPatch {
             effort: Some(EffortDialect::ReasoningEffort),
             echo: Some(ReasoningEcho::Same),
@@ -217,56 +211,15 @@ const ROWS: &[TableRow] = &[
         },
     ),
     // C.4 #3: support varies by model, and changes.
-    host_row("api.x.ai", QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
-    TableRow {
-        host: "api.x.ai",
-        model: &["grok-3-mini"],
-        patch: QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
-    },
-    host_row(
-        "generativelanguage.googleapis.com",
-        QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
-    ),
+    row(&["api.x.ai"], &[], NONE.effort(EffortDialect::None)),
+    row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
+    row(&["generativelanguage.googleapis.com"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
     // Copilot has markers of its own, which only its own clients send.
-    host_row("githubcopilot.com", QuirkPatch { cache: Some(CacheHint::Auto), ..NONE }),
+    row(&["githubcopilot.com"], &[], NONE.cache(CacheHint::Auto)),
     // Its API for OpenAI's clients has no cache (C.4 #21).
-    host_row(
-        "api.anthropic.com",
-        QuirkPatch { ids: Some(CallIdFormat::Safe), cache: Some(CacheHint::Auto), ..NONE },
-    ),
-    host_row(
-        "integrate.api.nvidia.com",
-        QuirkPatch { effort: Some(EffortDialect::TemplateThinking), ..NONE },
-    ),
+    row(&["api.anthropic.com"], &[], NONE.ids(CallIdFormat::Safe).cache(CacheHint::Auto)),
+    row(&["integrate.api.nvidia.com"], &[], NONE.effort(EffortDialect::TemplateThinking)),
 ];
-
-const AZURE: QuirkPatch = QuirkPatch {
-    limit: Some(OutputLimitField::MaxCompletionTokens),
-    ids: Some(CallIdFormat::Safe),
-    key: Some(KeyHeader::ApiKey),
-    ..NONE
-};
-
-const DASHSCOPE: QuirkPatch = QuirkPatch {
-    effort: Some(EffortDialect::EnableThinking),
-    echo: Some(ReasoningEcho::Never),
-    ..NONE
-};
-
-/// Rejects every unknown field (C.3 #12, C.4 #20).
-const STRICT: QuirkPatch = QuirkPatch {
-    echo: Some(ReasoningEcho::Never),
-    details: Some(false),
-    reasoning_split: Some(false),
-    wordless: Some(EmptyContent::Empty),
-    ..NONE
-};
-
-const TOGETHER: QuirkPatch = QuirkPatch {
-    effort: Some(EffortDialect::ReasoningEnabled),
-    reasoning_split: Some(false),
-    ..NONE
-};
 
 /// The merged rows for a model at a host.
 pub(super) fn find(host: &str, model: &str) -> QuirkPatch {
@@ -274,14 +227,13 @@ pub(super) fn find(host: &str, model: &str) -> QuirkPatch {
     let host = lower_host.split(':').next().unwrap_or_default();
     let model = model.to_ascii_lowercase();
     ROWS.iter()
-        .filter(|row| is_host(host, row.host) && row.is_for(&model))
+        .filter(|row| row.is_at(host) && row.is_for(&model))
         .fold(QuirkPatch::NONE, |patch, row| patch.merge(row.patch))
 }
 
 /// True if `host` is the domain or a subdomain of it.
 fn is_host(host: &str, domain: &str) -> bool {
-    domain.is_empty()
-        || host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// True if the name contains `word` at the start of a word: `o1` matches `openai/o1-pro` but not

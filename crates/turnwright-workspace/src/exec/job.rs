@@ -109,12 +109,16 @@ impl fmt::Display for CommandExit {
 
 /// The signals that can be sent to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Signal {
     /// The signal of control-C.
+    #[serde(alias = "SIGINT", alias = "INT")]
     Int,
     /// A request to end.
+    #[serde(alias = "SIGTERM", alias = "TERM")]
     Term,
     /// An immediate end.
+    #[serde(alias = "SIGKILL", alias = "KILL")]
     Kill,
 }
 

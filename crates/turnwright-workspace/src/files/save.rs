@@ -75,7 +75,7 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
 }
 
 fn read_whole(file: &File, metadata: &Metadata) -> Result<Vec<u8>, FileError> {
-    read_at_most(file, READ_LIMIT)?.ok_or_else(|| FileError::TooLarge(metadata.len()))
+    read_at_most(file, READ_LIMIT)?.ok_or(FileError::TooLarge(metadata.len()))
 }
 
 impl WritePrecondition {

@@ -7,6 +7,8 @@ mod secrets;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
 use crate::files::{FileHead, read_head};
 use crate::skills::hyphenated;
 use turnwright_types::effect::escape_hidden_line;
@@ -34,8 +36,10 @@ const MAX_INDEX_BYTES: usize = 4 * 1024;
 const MAX_ENTRIES: usize = 10_000;
 
 /// Whom notes belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NoteOwner {
+    #[default]
     Project,
     /// The user, for all projects.
     User,

@@ -15,7 +15,7 @@ use super::{
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
+    CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
@@ -23,6 +23,10 @@ use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
+
+/// Why a file that may hold secrets is not replaced.
+const UNREAD: &str = "is not empty, and you have not read it: secrets would be lost. Nothing was written. Use \
+                      edit_file, or `mode` append, or first read_file, which asks the user.";
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -107,10 +111,15 @@ impl Tool for WriteFile {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };
-        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode)
-            && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
-        {
-            return Err(edit_common::stale_message(&self.path, text, &regions).into());
+        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode) {
+            if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
+                return Err(edit_common::stale_message(&self.path, text, &regions).into());
+            }
+            // Of files elsewhere it is not told before the user is asked whether they exist.
+            let may_tell = target.scope == PathScope::Workspace && !text.text.is_empty();
+            if may_tell && edit_common::is_unread(&ctx.env, target, text).await {
+                return Err(format!("{} {UNREAD}", self.path).into());
+            }
         }
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();

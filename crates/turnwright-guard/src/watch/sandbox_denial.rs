@@ -5,14 +5,16 @@
 mod out_of_reach;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_proxy::HostReport;
-use turnwright_sandbox::{Refusal, RefusedCall};
+use turnwright_sandbox::{Refusal, RefusedCall, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 use turnwright_workspace::exec::JobEnd;
+use turnwright_workspace::files::Roots;
 
 use super::CommandWatch;
 use out_of_reach::{
@@ -55,6 +57,13 @@ impl ReachedLimit {
 }
 
 impl CommandWatch {
+    /// The files in these folders that a profile hides.
+    pub(super) fn hidden_in(roots: &Roots, profile: Option<&SandboxProfile>) -> BTreeSet<PathBuf> {
+        let hidden = profile.into_iter().flat_map(|profile| &profile.hidden);
+        let inside = hidden.filter(|path| roots.folders().any(|root| path.starts_with(root)));
+        inside.cloned().collect()
+    }
+
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
     /// sandbox lets it do. Blocks, because it looks at paths that the output names.
     pub(super) fn reached_limit(
@@ -80,6 +89,9 @@ impl CommandWatch {
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
+        if let Some(limit) = self.hidden_files(output) {
+            return Some(limit);
+        }
         let read_only: Vec<_> =
             self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
         let complaint = if is_success { complaint_of_git(output) } else { output };

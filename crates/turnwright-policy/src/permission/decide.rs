@@ -231,15 +231,18 @@ impl Decider<'_> {
 
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
         let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. });
-        let is_deletion = matches!(effect, Effect::Delete(_));
         let is_redirect = self.runs_command && matches!(effect, Effect::Write(_));
         let default = match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Full => (Verdict::Allow, Reason::Mode),
             _ if !is_inside => (Verdict::Ask, Reason::OutsideWorkspace),
+            // What it overwrites there cannot be restored.
+            _ if is_redirect && is_secret_path(&target.path) && target.path.exists() => {
+                (Verdict::Ask, Reason::SecretPath)
+            }
             Mode::Auto => (Verdict::Allow, Reason::Mode),
             // A deletion cannot be undone by editing, so auto-edit mode asks.
-            Mode::AutoEdit if !is_deletion => (Verdict::Allow, Reason::Mode),
+            Mode::AutoEdit if matches!(effect, Effect::Write(_)) => (Verdict::Allow, Reason::Mode),
             // The command could write there by itself.
             _ if is_redirect && self.command_mode == Mode::Auto => {
                 allowed_for_session(ALL_COMMANDS)

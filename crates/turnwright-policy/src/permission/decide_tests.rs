@@ -573,6 +573,27 @@ fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
 }
 
 #[test]
+fn a_redirect_over_a_file_with_secrets_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join(".env")).unwrap();
+    let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+    for (name, expected) in
+        [(".env", Verdict::Ask), (".env.local", Verdict::Allow), ("a", Verdict::Allow)]
+    {
+        let target = ResolvedPath { path: folder.path().join(name), scope: PathScope::Workspace };
+        let mut tried = effects("exec echo x");
+        tried.push(Effect::Write(target));
+        for mode in [Mode::AutoEdit, Mode::Auto] {
+            let decision = decide(&policy, mode, &Grants::default(), &tried);
+            assert_eq!(decision.verdict(), expected, "{mode:?}, {name}: {decision:?}");
+            // A change by `write_file` can be restored.
+            let decision = decide(&policy, mode, &Grants::default(), &tried[1..]);
+            assert_eq!(decision.verdict(), Verdict::Allow, "{mode:?}, {name}: {decision:?}");
+        }
+    }
+}
+
+#[test]
 fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
     let exposed =
         PolicyRules { can_confine: true, protected_exposed: || true, ..PolicyRules::default() };

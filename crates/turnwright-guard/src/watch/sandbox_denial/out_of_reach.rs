@@ -1,9 +1,13 @@
 //! Describes what a failed command has missed because the sandbox hides it or its environment lacks it: keys and logins
-//! of the user, variables that may hold secrets, and sockets of other programs. The command's output says so.
+//! of the user, variables that may hold secrets, and sockets of other programs. The command's output says so. Hidden
+//! files of the project are also told of a command that succeeds: they may look empty to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
+use crate::restricted_files::reads_unnamed_beside_edits;
+use crate::watch::CommandWatch;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::shell_script::Script;
@@ -11,12 +15,45 @@ use turnwright_types::text;
 use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::real_path;
 
-use super::{MAX_LINES, ReachedLimit, SEARCHED_BYTES};
+use super::{MAX_LINES, MAX_NAMED, ReachedLimit, SEARCHED_BYTES};
 
 /// Messages of programs that have found no login, in lower case, behind the names of these programs.
 const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
 /// Programs that run a program of a package.
 const RUNNERS: [&str; 3] = ["bunx", "npx", "uvx"];
+
+impl CommandWatch {
+    /// Names the hidden files that the output is about: a line, or a part of it before a colon, ends with the name. The
+    /// first command that may have met others is told all.
+    pub(super) fn hidden_files(&self, output: &str) -> Option<ReachedLimit> {
+        let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
+        let words: Vec<_> = lines
+            .flat_map(|line| line.split(": "))
+            .filter_map(|part| part.split_whitespace().next_back())
+            .map(|word| word.trim_matches(['\'', '"']).trim_start_matches("./"))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let is_reader = reads_unnamed_beside_edits(&self.script);
+        // Of other commands that only read, such as `git status`, the output has names and no content.
+        let mut told: Vec<_> =
+            self.hidden.iter().filter(|_| is_reader || self.has_snapshot).collect();
+        told.retain(|path| words.iter().any(|word| path.ends_with(word)));
+        if told.is_empty() && is_reader && !self.hidden.is_empty() {
+            let is_told = self.has_told_hidden.swap(true, Ordering::Relaxed);
+            told.extend(self.hidden.iter().filter(|_| !is_told));
+        }
+        let names: Vec<_> =
+            told.iter().map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
+        let what = format!("hidden from this command: {}", text::join_first(&names, MAX_NAMED));
+        (!names.is_empty()).then(|| ReachedLimit {
+            for_model: format!(
+                "[sandbox: {what}. What looks empty need not be so: do not write it anew. To read it, name it in a \
+                 call; the user is asked.]"
+            ),
+            for_user: format!("[sandbox: {what}]"),
+        })
+    }
+}
 
 /// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
 const FAILED_SIGNATURES: &[&str] = &[
@@ -146,7 +183,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::watch::CommandWatch;
     use turnwright_policy::shell;
     use turnwright_types::shell_script::ShellDialect;
 
@@ -229,6 +265,55 @@ mod tests {
         }
         let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
         assert!(missing_variable(&long).is_none());
+    }
+
+    #[test]
+    fn a_hidden_file_is_named_where_the_output_is_about_it() {
+        let watch = CommandWatch {
+            hidden: ["/ws/.env", "/ws/sub/.env.local"].map(PathBuf::from).into(),
+            has_snapshot: true,
+            ..CommandWatch::default()
+        };
+        for (output, expected) in [
+            ("0 ./.env\n4 ./.env.example\n", ": /ws/.env]"),
+            ("./.env: empty\nsub/.env.local: ASCII text\n", ": /ws/.env, /ws/sub/.env.local]"),
+            ("grep: /ws/sub/.env.local: Permission denied\n", ": /ws/sub/.env.local]"),
+            ("PermissionError: [Errno 13] Permission denied: '.env'", ": /ws/.env]"),
+            ("a.js:1:load(\".env\")\n.env is loaded\n", ""),
+            (".env.example\n.\n./\n/\n\n: \nenv\n../.env\n", ""),
+            ("", ""),
+        ] {
+            for is_success in [true, false] {
+                let limit = watch.reached_limit(output, is_success, None);
+                let told = limit.map(|limit| limit.for_user).unwrap_or_default();
+                assert!(told.ends_with(expected), "{output}: {told}");
+                assert_eq!(told.is_empty(), expected.is_empty(), "{output}: {told}");
+            }
+        }
+        let reads = CommandWatch { has_snapshot: false, ..watch };
+        assert!(reads.reached_limit("?? .env\n", true, None).is_none());
+    }
+
+    #[test]
+    fn the_first_command_that_may_have_met_hidden_files_is_told_all() {
+        let told = Arc::default();
+        for (line, hidden, expected) in [
+            ("git log", Some("/ws/.env"), false),
+            ("cat a", Some("/ws/.env"), false),
+            ("grep -rs x .", None, false),
+            ("grep -rs x .", Some("/ws/.env"), true),
+            ("find . -type f -exec cat {} +", Some("/ws/.env"), false),
+        ] {
+            let watch = CommandWatch {
+                script: Arc::new(shell::parse(line, ShellDialect::Bash)),
+                hidden: hidden.map(PathBuf::from).into_iter().collect(),
+                has_told_hidden: Arc::clone(&told),
+                ..CommandWatch::default()
+            };
+            let limit = watch.reached_limit("", true, None);
+            assert_eq!(limit.is_some(), expected, "{line}: {limit:?}");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains("do not write it anew")));
+        }
     }
 
     #[cfg(unix)]

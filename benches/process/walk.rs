@@ -10,7 +10,8 @@ use crate::model::Model;
 use crate::servers::{open, servers};
 
 /// Settings such as most users have.
-const SETTINGS: &str = "mode = 'ask'\n[permissions]\nallow = ['exec(npm test *)']\ndeny = ['read(.env)']\n";
+const SETTINGS: &str =
+    "mode = 'ask'\n[permissions]\nallow = ['exec(npm test *)']\ndeny = ['read(.env)']\n";
 
 /// A session that is opened and not used. The pause is long enough for what runs in the background.
 pub(crate) fn start() -> io::Result<()> {

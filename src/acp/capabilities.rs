@@ -51,7 +51,7 @@ pub(super) struct ClientCaps {
     pub(super) suggestions: bool,
     /// The client shows skills as a kind of command of their own (R-SKILL-1).
     pub(super) skills: bool,
-    /// The client shows the answers to a question by their names, so that there may be two of a kind.
+    /// The client shows the answers to a question by their names, so there may be two of the same kind.
     pub(super) names_answers: bool,
 }
 
@@ -67,8 +67,8 @@ pub(super) enum LoginSupport {
     Meta,
 }
 
-/// The names of clients that ask for a kind of answer and send the last one of it. The second one gives no name in most
-/// of its versions.
+/// The names of clients that show only the kinds of answers, and send the last answer of the chosen kind. Most versions
+/// of avante.nvim give no name at all.
 const LAST_OF_A_KIND: [&str; 2] = ["CodeCompanion.nvim", "avante.nvim"];
 
 /// Reads the client's capabilities from the parameters of `initialize`.

@@ -152,7 +152,7 @@ impl Client for AcpClient {
         mut request: PermissionRequest,
     ) -> BoxFuture<'_, PermissionAnswer> {
         if !self.caps.names_answers {
-            // It would be sent in place of the narrower one of its kind.
+            // Such a client may send a wide answer in place of the narrow one of the same kind.
             request.choices.retain(|choice| {
                 !matches!(
                     choice.kind,

@@ -38,7 +38,7 @@ const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The code of the error for a line that is not JSON.
 const NOT_JSON: i32 = -32_700;
-/// Told if the first line comes from a person and not from a client.
+/// Printed if the first line seems to come from a person and not from a client.
 const ADVICE: &str = "turnwright speaks the Agent Client Protocol on stdin; to ask something in a \
                       terminal, use `turnwright run \"…\"`.";
 

@@ -69,7 +69,11 @@ fn login(
     let login = find_login(config, server)?;
     let runtime = turnwright_terminal::runtime().map_err(|error| error.to_string())?;
     runtime.block_on(log_in(&login, client_id, scopes, callback, |address: &str| {
-        super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
+        super::write_stdout(&format!(
+            "Open this URL in your browser:\n\n{address}\n\nIf the browser is on another machine, it ends at an \
+             address that it cannot open: run `curl 'ADDRESS'` here, in another terminal.\n"
+        ))
+        .ok();
     }))?;
     Ok(format!("Logged in to {server}."))
 }

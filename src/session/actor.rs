@@ -440,11 +440,12 @@ impl SessionActor {
         }
     }
 
-    /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
-    /// the servers offer now.
+    /// The commands for the client's menu: the built-in ones that the user has not replaced, those that files
+    /// bring, and the prompts that the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(SessionServers::commands);
         let mut menu = commands::all();
+        menu.retain(|command| self.commands.in_place_of(&command.name).is_none());
         menu.extend(self.commands.for_menu(&menu));
         let theirs: Vec<_> =
             theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();

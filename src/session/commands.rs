@@ -213,8 +213,9 @@ pub(super) fn is_words(part: &PromptPart) -> bool {
     matches!(part, PromptPart::Text(text) if !text.trim().is_empty())
 }
 
-/// The text of a prompt that may be a command. Editors cut it at each file that is mentioned in it: a file or picture
-/// behind a blank is such a mention, and the text behind that goes on with a blank. Anything else is attached.
+/// The text of a prompt that may be a command. Editors split the text at each file that it mentions. A file or picture
+/// behind a blank counts as mentioned, and the text goes on behind it if that begins with a blank. Anything else is an
+/// attachment.
 pub(super) fn typed_text(prompt: &UserMessage) -> String {
     let mut typed = String::new();
     let mut goes_on = true;
@@ -238,7 +239,7 @@ pub(super) fn typed_text(prompt: &UserMessage) -> String {
     typed
 }
 
-/// Returns false for a built-in command that takes no words: what is behind it can only be attached.
+/// Returns false for a built-in command that takes no words: a file behind it can only be an attachment.
 fn takes_words(typed: &str) -> bool {
     find(typed).is_none_or(|(command, _)| !matches!(command.argument, Refused))
 }

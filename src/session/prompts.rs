@@ -87,8 +87,8 @@ impl SessionActor {
         }
     }
 
-    /// The work that a prompt asks for. A built-in command keeps its name, then come those that files
-    /// bring, and then the prompts of servers.
+    /// The work that a prompt asks for. A built-in command keeps its name, unless it is a mere prompt in whose
+    /// place the user has another one; then come those that files bring, and then the prompts of servers.
     fn prompt_work(
         &mut self,
         prompt: UserMessage,
@@ -101,7 +101,9 @@ impl SessionActor {
         let parsed = custom::parse(&typed);
         let known = parsed.and_then(|(name, _)| self.commands.find(name));
         if let Some((command, words)) = commands::find(&typed) {
-            if let (Some((name, _)), Some(_)) = (parsed, known) {
+            if let (Some((name, _)), Some(_)) = (parsed, known)
+                && self.commands.in_place_of(name).is_none()
+            {
                 self.conversation.notify_once(format!(
                     "`/{name}` is a built-in command. To run the command or skill of that name in your \
                      files, give it another name."
@@ -182,6 +184,10 @@ impl SessionActor {
         let turn = async move {
             let loading = async {
                 let text = match text {
+                    Some(ours @ CommandText::BuiltIn(_)) => {
+                        commands.rescan(&conversation.env).await;
+                        commands.in_place_of(&name).or(Some(ours))
+                    }
                     Some(text) => Some(text),
                     None => {
                         commands.rescan(&conversation.env).await;

@@ -237,7 +237,8 @@ impl HelperSet {
         self.catalogue.clone()
     }
 
-    /// The type with this name, which may have capitals and blanks, or be that of the general one in other agents.
+    /// The type with this name. It may be written with capitals and blanks, or be `general-purpose`, as other agents
+    /// call the general type.
     ///
     /// # Errors
     /// The known names, if it is none of them.

@@ -52,6 +52,11 @@ const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To dis
 const NO_HOSTS: &str = "Nothing was run: here the network can be opened only as a whole, or by the user's settings. Call \
                         again with \"escalate\": \"network\"; the user is asked.";
 
+/// Commands that change nothing but the shell that runs them, and what the model is told of a line that ends with one.
+const SHELL_CHANGES: [&str; 5] = ["cd", "pushd", "export", "source", "."];
+const FORGOTTEN: &str =
+    "[The next command has a shell of its own, in the working folder: use workdir, or one line.]";
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -276,6 +281,10 @@ impl Tool for Exec {
             return Ok(outcome);
         };
         let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
+        let last = self.script().commands.last().map(SimpleCommand::program);
+        if outcome.ok && last.is_some_and(|last| SHELL_CHANGES.contains(&last)) {
+            outcome.add_line(FORGOTTEN);
+        }
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);

@@ -134,6 +134,7 @@ fn report(
         text.push_str(&format!("Similar names: {near}\n"));
     }
     text.push_str(others);
+    text.push_str(&search_common::other_folders_note(target, roots));
     let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }

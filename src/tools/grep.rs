@@ -179,6 +179,7 @@ fn report(
     text.push_str(others);
     text.push_str(&notes_after(found));
     text.push_str(&garbled_note(found, target, roots));
+    text.push_str(&search_common::other_folders_note(target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {

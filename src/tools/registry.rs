@@ -52,7 +52,7 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
         "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
          runinterminal",
     ),
-    // Who may run commands may read their output.
+    // A helper that may run commands may read their output.
     ("exec_output", "exec bash shell"),
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),
@@ -103,7 +103,7 @@ const SMALL_MODEL_BILLIONS: f64 = 9.0;
 const WEB_SEARCH: &str = "web_search";
 /// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
-/// The tools by which a helper must not edit, either, if it is denied those that other agents have for it.
+/// The tools for edits that other agents do not have. A helper that is denied `Edit` or `Write` does not get them.
 const OTHER_EDITS: [&str; 4] = ["apply_patch", "delete_path", "move_path", "rename_symbol"];
 
 /// The facts that decide which tools are advertised to the model, and in which words.

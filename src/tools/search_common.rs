@@ -274,6 +274,15 @@ pub(super) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -
     text
 }
 
+/// The note about the session's other folders, which a search of the working folder does not see.
+pub(super) fn other_folders_note(target: &ResolvedPath, roots: &Roots) -> String {
+    let own = roots.real_cwd();
+    let others = roots.folders().filter(|folder| target.path == own && !folder.starts_with(own));
+    let names: Vec<_> =
+        others.map(|folder| escape_hidden_line(&folder.to_string_lossy())).collect();
+    if names.is_empty() { String::new() } else { format!("[not searched: {}]\n", names.join(", ")) }
+}
+
 /// The view of a search before it runs.
 pub(super) fn search_view(what: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let elsewhere = targets.iter().filter(|target| roots.display_path(target) != ".");

@@ -22,7 +22,7 @@ use turnwright_workspace::edit::line_changes::LineCounts;
 
 /// The name under which a recording keeps the words at the end of a turn.
 const CLOSING: &str = "closing check";
-/// The same for the words about commands that still run.
+/// The same for the words about commands that are still running.
 const RUNNING: &str = "running commands";
 /// The most bytes of the user's words that are quoted.
 const MAX_QUOTED_BYTES: usize = 400;
@@ -65,7 +65,8 @@ impl Turn {
         Some(step)
     }
 
-    /// Returns the step with which the model waits for its commands, if they would end with its answer.
+    /// Asks the model about commands that would end with its answer, and returns the step with which it may wait for
+    /// them; `None` if there are none.
     fn mention_running_commands(&mut self) -> Option<TurnStep> {
         let words = match self.recorded_words(RUNNING) {
             Some(words) => words,
@@ -78,8 +79,8 @@ impl Turn {
         self.say_words(words)
     }
 
-    /// The words, once a session, about commands that would end with it and that the model has not looked at again, as
-    /// it does with a server that it needs.
+    /// The words, at most once in a session, about commands that would end with it. A command whose output the model
+    /// has asked for is left out: it knows that this one still runs.
     fn running_words(&self) -> ClosingWords {
         // The last answer of a helper is its result.
         let is_last = self.conversation.work.one_turn && !self.is_helper();

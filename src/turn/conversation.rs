@@ -151,7 +151,7 @@ impl Conversation {
         self.client().update(Update::Notice(text));
     }
 
-    /// Shows a notice to the user that the session has not shown yet.
+    /// Shows a notice to the user, unless the session has shown the same one before.
     pub(crate) fn notify_once(&self, text: String) {
         if self.told.context.lock().shown_notices.insert(text.clone()) {
             self.notify(text);

@@ -144,7 +144,7 @@ impl Turn {
         }
     }
 
-    /// Tells the model its goal again if a summary has taken the place of what it was told, and it may still work.
+    /// Tells the model its goal again if a summary has replaced the message with the goal, and the work goes on.
     pub(super) fn repeat_goal(&mut self) {
         let Some(goal) = &self.goal else { return };
         let task = within_context(&redacted(&goal.task));

@@ -33,6 +33,9 @@ use turnwright_types::text;
 
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
+/// Added to the answer of a helper that the user has refused something.
+const REJECTED: &str =
+    "[The user rejected a call of this helper. Do not repeat it or work around it.]";
 /// The least time between two updates of a card.
 const CARD_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -48,7 +51,7 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
-        // After the only turn nobody would be told its answer, and it would be ended.
+        // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
         // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_helper_session(&task, &ctx.call);
@@ -152,9 +155,15 @@ impl Conversation {
             Ok(stop) => Ok(*stop),
             Err(error) => Err(error_chain(error)),
         };
+        let rejection = ToolRefusal::rejected().for_model;
+        let mut results = finished.history.messages.iter().filter_map(|message| message.as_tool());
+        let was_rejected = results.any(|result| result.text.starts_with(&rejection));
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;
+            if was_rejected {
+                text::add_line(text, REJECTED);
+            }
         }
         client.end(end, result.as_deref().ok());
         let mut outcome = outcome(result, calls, tokens, &session);

@@ -200,6 +200,22 @@ fn a_command_runs_in_the_project_or_in_workdir() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are those of sh")]
+fn a_line_that_changes_only_its_own_shell_is_said_to_be_forgotten() {
+    for (command, is_told) in [
+        ("cd sub", true),
+        ("ls; export A=1", true),
+        (". ./sub/settings", true),
+        ("cd sub && ls", false),
+        ("cd none", false),
+    ] {
+        let builder = TestAgent::builder().file("sub/settings", "A=1\n");
+        let (_, result) = run(builder, command);
+        assert_eq!(result.contains("has a shell of its own"), is_told, "{command}: {result}");
+    }
+}
+
+#[test]
 fn a_command_does_not_inherit_secrets() {
     let secrets = [
         ("GITHUB_TOKEN", "value-1-of-a-secret"),

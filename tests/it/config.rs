@@ -490,7 +490,7 @@ fn a_home_that_is_not_absolute_puts_nothing_into_the_current_folder() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn settings_that_are_mounted_by_themselves_can_be_changed() {
+fn a_settings_file_that_is_a_mount_of_its_own_can_be_changed() {
     if !crate::store::can_mount() {
         return;
     }

@@ -25,10 +25,12 @@ struct AuthState {
     valid: usize,
     /// The lifetime of a token in seconds.
     lifetime: u64,
-    /// Whether the server refuses to renew tokens.
-    refuses_renewal: bool,
+    /// The error with which the server refuses to renew tokens.
+    renewal_error: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
+    /// True if the server has no metadata.
+    is_silent: bool,
     /// True if whoever takes no stream of events is redirected to a manual.
     shows_manual: bool,
     /// Fields that the metadata of the server has besides, or in place of, the usual ones.
@@ -52,6 +54,9 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
         let takes_events =
             request.header("accept").is_some_and(|types| types.contains("event-stream"));
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
+            ("GET", path) if auth.is_silent && path.starts_with("/.well-known/") => {
+                answer(stream, "404 Not Found", "", "");
+            }
             ("GET", path) if auth.is_moved && path.starts_with("/.well-known/") => {
                 answer(stream, "301 Moved Permanently", &format!("location: /moved{path}\r\n"), "");
             }
@@ -119,12 +124,14 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
             field("code") == "code-1" && base64_url(hash.as_ref()) == auth.challenge
         }
         "refresh_token" => {
-            !auth.refuses_renewal && field("refresh_token") == format!("refresh-{}", auth.tokens)
+            auth.renewal_error.is_none()
+                && field("refresh_token") == format!("refresh-{}", auth.tokens)
         }
         _ => false,
     };
     if !is_good {
-        let body = json!({ "error": "invalid_grant" }).to_string();
+        let error = auth.renewal_error.unwrap_or("invalid_grant");
+        let body = json!({ "error": error }).to_string();
         return answer(stream, "400 Bad Request", "content-type: application/json\r\n", &body);
     }
     auth.tokens += 1;
@@ -335,16 +342,44 @@ fn m_43_a_token_of_less_than_a_minute_is_not_renewed_for_each_request() {
 
 #[test]
 fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
+    for error in ["invalid_grant", "invalid_client", "invalid_request", "unauthorized_client"] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(0);
+        log_in(home.path(), &stub, &auth);
+        auth.lock().unwrap().renewal_error = Some(error);
+        let mut agent = calling(&stub, home.path()).start();
+        agent.turn("go");
+        assert!(client_log(&agent).contains("turnwright mcp login"), "{}", client_log(&agent));
+        auth.lock().unwrap().lifetime = 3600;
+        log_in(home.path(), &stub, &auth);
+        stub.wait_for("the list of tools", |it| it.method() == "tools/list");
+    }
+}
+
+/// Its server could be another one than the authorization server.
+#[test]
+fn a_login_is_not_renewed_at_a_server_that_has_no_metadata_any_more() {
     let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(0);
     log_in(home.path(), &stub, &auth);
-    auth.lock().unwrap().refuses_renewal = true;
+    auth.lock().unwrap().is_silent = true;
     let mut agent = calling(&stub, home.path()).start();
     agent.turn("go");
-    assert!(client_log(&agent).contains("turnwright mcp login"), "{}", client_log(&agent));
-    auth.lock().unwrap().lifetime = 3600;
-    log_in(home.path(), &stub, &auth);
-    stub.wait_for("the list of tools", |it| it.method() == "tools/list");
+    let log = client_log(&agent);
+    assert!(log.contains("its login could not be renewed"), "{log}");
+    assert_eq!(stub.requests().iter().filter(|request| request.path == "/token").count(), 1);
+}
+
+#[test]
+fn a_login_says_how_to_complete_it_in_a_browser_on_another_machine() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, _) = server(0);
+    let mut child = turnwright(home.path(), &["mcp", "login", &stub.url()]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_told = lines.any(|line| line.contains("on another machine") && line.contains("curl"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_told);
 }
 
 #[test]
@@ -527,6 +562,42 @@ fn the_metadata_of_a_server_may_be_at_another_address_of_it() {
         let moved = format!("/moved/.well-known/{name}");
         assert!(requests.iter().any(|request| request.path.starts_with(&moved)), "{name}");
     }
+}
+
+/// As the servers of Atlassian, Slack and Entra do.
+#[test]
+fn an_authorization_server_may_name_another_issuer_if_the_code_stays_with_the_login() {
+    for issuer in [json!("https://issuer.example"), json!(null)] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(0);
+        auth.lock().unwrap().metadata = vec![("issuer", issuer)];
+        // A response that another server has sent, which the metadata name.
+        let login = PendingLogin::start(home.path(), &stub.url());
+        let state = login.parameter("state");
+        let named = ("iss", "https://issuer.example");
+        let page = login.redirect(&[("code", "code-1"), ("state", &state), named]);
+        assert!(page.starts_with("HTTP/1.1 400"), "{page}");
+        assert!(!end(login.child).0);
+        log_in(home.path(), &stub, &auth);
+        // The login belongs to the address, so that it is not renewed at another one that takes the name.
+        let kept = fs::read_to_string(&logins(home.path())[0]).unwrap();
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        assert_eq!(kept["credentials"]["issuer"], format!("http://{}/", stub.host()));
+        auth.lock().unwrap().lifetime = 3600;
+        // The token has expired already, and its renewal searches again.
+        let mut agent = calling(&stub, home.path()).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(auth.lock().unwrap().tokens, 2);
+    }
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    let elsewhere = json!("https://login.example/authorize");
+    auth.lock().unwrap().metadata =
+        vec![("issuer", json!("https://login.example")), ("authorization_endpoint", elsewhere)];
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("issuer mismatch"), "{stderr}");
+    assert!(output.stdout.is_empty());
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_proxy_that_refuses_the_password_is_not_asked_again() {
     assert!(!log.contains("rying again") && !log.contains("old-password"), "{log}");
 }
 
-/// Does the part of a SOCKS 5 proxy in a connection to a host that is named, and plays that host.
+/// Plays a SOCKS 5 proxy that is asked to connect to a host by its name, and then plays that host.
 fn play_socks(stream: &mut TcpStream) {
     let mut greeting = [0; 3];
     stream.read_exact(&mut greeting).unwrap();

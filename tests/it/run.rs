@@ -412,6 +412,21 @@ fn a_session_goes_on_in_its_folder() {
 }
 
 #[test]
+fn a_run_of_nothing_but_a_command_is_not_the_last_session() {
+    // Nobody watches, so a proof is asked for.
+    let replies = json!([write_file(Path::new("made")), says("Made."), says("Made.")]);
+    let desk = Desk::new(&replies);
+    assert_eq!(desk.run(&["--mode", "auto", "make it"]).status, Some(0));
+    assert!(desk.run(&["/undo"]).stdout.starts_with("Nothing to undo"));
+    let ended = desk.run(&["--session", "last", "/undo"]);
+    assert!(ended.stdout.starts_with("Undone") && !desk.exists("made"), "{}", ended.stdout);
+    desk.run(&["/status"]);
+    let mut redo = subcommand(desk.home.path(), &["redo"]);
+    let ended = process_waits::output(redo.current_dir(&desk.project)).unwrap();
+    assert!(ended.status.success() && desk.exists("made"), "{ended:?}");
+}
+
+#[test]
 fn the_exit_status_says_how_the_turn_has_ended() {
     let finish = |reason: &str| json!([[{ "text": "x" }, { "finish": reason }]]);
     let status =
@@ -541,7 +556,7 @@ fn a_turn_that_is_stopped_because_it_repeats_itself_ends_with_a_status() {
 }
 
 #[test]
-fn a_runner_of_github_obeys_nothing_that_is_shown() {
+fn the_runner_of_github_obeys_no_line_that_is_shown() {
     let desk = Desk::new(&json!([says("::error::x"), says("::error::x")]));
     let ended = Ended::of(
         process_waits::output(desk.command(&["--no-input", "go"]).env("GITHUB_ACTIONS", "true"))

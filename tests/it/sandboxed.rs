@@ -695,6 +695,37 @@ fn what_a_silent_command_prints_into_a_file_holds_no_secret_and_nothing_else_is_
 }
 
 #[test]
+fn a_file_that_a_line_makes_later_or_not_at_all_is_not_there_before() {
+    if !has_sandbox("a_file_that_a_line_makes_later_or_not_at_all_is_not_there_before") {
+        return;
+    }
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("NOT TESTED: without mounts files are made before the line runs");
+    }
+    for (command, printed, made) in [
+        ("test -e new || echo text > new; cat new", "text", Some("new")),
+        ("grep -q none note && echo text > new; ls", "note", None),
+        ("cd sub; echo text > new; cat new", "text", Some("sub/new")),
+        ("cat note; nohup cat note", "plain", None),
+    ] {
+        for mode in ["auto-edit", "auto"] {
+            let builder = TestAgent::builder()
+                .file("note", "plain\n")
+                .file("sub/note", "plain\n")
+                .variable("TURNWRIGHT_MODE", mode);
+            let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+            let mut agent = builder.model(replies).permission("reject_once").start();
+            let result = cards::turn(&mut agent);
+            assert_eq!(cards::questions(&agent), 0, "{mode}, {command}: {result}");
+            assert!(result.contains(printed), "{mode}, {command}: {result}");
+            for file in ["new", "sub/new", "nohup.out"] {
+                assert_eq!(agent.path(file).exists(), made == Some(file), "{mode}, {command}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path() {
     if !has_sandbox("a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path") {
         return;

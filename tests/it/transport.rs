@@ -291,7 +291,7 @@ fn r_tr_11_answers_without_a_request_are_ignored() {
     let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     let answers_without_request = [
         json!({ "jsonrpc": "2.0", "id": 999, "result": yes }),
-        json!({ "jsonrpc": "2.0", "id": "0", "result": yes }),
+        json!({ "jsonrpc": "2.0", "id": "999", "result": yes }),
         json!({ "jsonrpc": "2.0", "id": -1, "result": yes }),
         json!({ "jsonrpc": "2.0", "id": null, "result": yes }),
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "what?" } }),

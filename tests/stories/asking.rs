@@ -255,7 +255,7 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
 }
 
 #[test]
-fn a_client_that_may_answer_by_the_kind_of_an_answer_gets_none_for_all_commands() {
+fn a_client_that_may_send_the_last_answer_of_a_kind_gets_none_for_all_commands() {
     if !turnwright_sandbox::can_confine() {
         return;
     }

@@ -111,7 +111,7 @@ fn a_skill_is_run_by_its_name_and_counts_as_loaded() {
 }
 
 #[test]
-fn a_command_that_has_the_name_of_a_built_in_one_is_said_not_to_be_run() {
+fn the_user_is_told_once_that_a_built_in_command_hides_one_of_the_same_name() {
     let mut agent = with_commands().model(json!([says("One.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(agent.turn("/cost"), "end_turn");
@@ -135,6 +135,27 @@ fn init_and_review_are_prompts_with_what_the_user_adds() {
     assert_eq!(agent.turn("/review the parser"), "end_turn");
     let prompt = last_prompt(&agent, 1);
     assert!(prompt.contains("Review changes") && prompt.contains("The user adds: the parser"));
+}
+
+#[test]
+fn the_users_own_review_takes_the_place_of_ours_and_that_of_a_project_does_not() {
+    let mut agent = TestAgent::builder()
+        .file(".claude/commands/init.md", "Theirs.\n")
+        .own_file("config/prompts/review.md", "Mine: $ARGUMENTS\n")
+        .model(json!([says("One."), says("Two."), says("Three.")]))
+        .start();
+    assert_eq!(agent.turn("/review the parser"), "end_turn");
+    let prompt = last_prompt(&agent, 0);
+    assert!(prompt.contains("Mine: the parser") && !prompt.contains("Review changes"), "{prompt}");
+    assert_eq!(agent.turn("/init"), "end_turn");
+    let prompt = last_prompt(&agent, 1);
+    assert!(prompt.contains("Write an `AGENTS.md`") && !prompt.contains("Theirs."), "{prompt}");
+    assert_eq!(agent.turn("/review"), "end_turn");
+    let told = agent.thoughts();
+    assert!(told.contains("`/init` is a built-in") && !told.contains("`/review` is"), "{told}");
+    let menu = menus(&agent).pop().unwrap();
+    let names: Vec<_> = menu.iter().filter(|command| command["name"] == "review").collect();
+    assert!(matches!(&names[..], [own] if own["description"] == "Mine: $ARGUMENTS"), "{names:?}");
 }
 
 #[test]

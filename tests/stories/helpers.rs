@@ -175,6 +175,24 @@ fn an_answer_for_the_session_covers_the_helper_and_its_session() {
 }
 
 #[test]
+fn the_model_is_told_that_the_user_has_rejected_a_call_of_its_helper() {
+    let write = call("write_file", &json!({ "path": "a", "content": "1" }));
+    let read = call("read_file", &json!({ "path": "a" }));
+    for (step, is_rejected) in [(write, true), (read, false)] {
+        let replies = json!([
+            [agent_call("general", "the task")],
+            says("I leave it."),
+            when("the task", json!([step])),
+            when("the task", says("All is done.")),
+        ]);
+        let mut agent = helpers(replies).file("a", "0\n").permission("reject_once").start();
+        let result = cards::turn(&mut agent);
+        assert!(result.starts_with("All is done."), "{result}");
+        assert_eq!(result.contains("The user rejected a call"), is_rejected, "{result}");
+    }
+}
+
+#[test]
 fn a_cancel_ends_the_helper_with_its_turn() {
     let replies = json!([
         [agent_call("general", "the task"), agent_call("explore", "the other")],

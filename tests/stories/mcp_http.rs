@@ -145,6 +145,38 @@ fn a_server_that_takes_the_protocol_lightly_is_used_all_the_same() {
     assert_eq!(call.header("mcp-protocol-version"), Some("2024-11-05"));
 }
 
+/// Servers with a library that is older than the protocol do so: Java's refuses unknown fields, and Go's names its
+/// versions in the body of an HTTP error.
+#[test]
+fn a_server_that_cannot_read_the_handshake_is_asked_with_less() {
+    for way in ["error", "status", "version"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let params = &request.body["params"];
+            let is_unreadable = match way {
+                "version" => params["protocolVersion"] == "2025-11-25",
+                _ => params["capabilities"]["elicitation"]["form"].is_object(),
+            };
+            match way {
+                _ if !is_unreadable => return false,
+                "error" => {
+                    let error = json!({ "code": -32603, "message": "Unrecognized field \"form\"" });
+                    let id = &request.body["id"];
+                    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                    answer_json(stream, "", &body);
+                }
+                "status" => answer(stream, "400 Bad Request", "", "Invalid message format"),
+                _ => answer(stream, "400 Bad Request", "", "supported: 2025-06-18, 2025-03-26"),
+            }
+            true
+        });
+        let forms = json!({ "elicitation": { "form": {} } });
+        let mut agent = calling(&stub).capabilities(forms).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = call_result(&agent);
+        assert!(result.contains(r#"{"text":"hi"}"#), "{way}: {result}");
+    }
+}
+
 #[test]
 fn m_44_any_success_is_enough_for_a_notification() {
     let table = [
@@ -245,6 +277,29 @@ fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values(
         assert_eq!(answer["error"]["code"], -32602, "{server}: {answer}");
         assert!(!answer.to_string().contains("canary"), "{answer}");
     }
+}
+
+#[test]
+fn headers_of_the_protocol_that_users_copy_from_examples_are_left_out() {
+    let stub = McpHttpStub::good();
+    let headers = [
+        ("Accept", "application/json"),
+        ("content-type", "text/plain"),
+        ("MCP-Protocol-Version", "2024-11-05"),
+    ];
+    let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server_as(stub.server("far", &headers))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
+    let requests = stub.requests();
+    let call = requests.iter().find(|request| request.method() == "tools/call").unwrap();
+    assert_eq!(call.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(call.header("content-type"), Some("application/json"));
+    assert_eq!(call.header("mcp-protocol-version"), Some("2025-11-25"));
 }
 
 #[test]
@@ -478,6 +533,31 @@ fn m_12_a_server_can_announce_on_its_stream_that_its_tools_have_changed() {
         turns += 1;
         agent.offered_tools(turns - 1).contains(&"mcp__far__late".to_owned())
     });
+}
+
+/// Servers need not have the stream, and some refuse it as if the login were missing.
+#[test]
+fn a_server_that_refuses_its_stream_is_used_all_the_same() {
+    for status in ["401 Unauthorized", "403 Forbidden", "400 Bad Request", "500 Oh No"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_stream = request.verb == "GET";
+            if is_stream {
+                answer(stream, status, "", "");
+            }
+            is_stream
+        });
+        let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+        let mut agent = TestAgent::builder()
+            .model(json!([says("one"), call, says("done")]))
+            .permission("allow_once")
+            .server_as(stub.server("far", &[]))
+            .start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        stub.wait_for("the stream", |request| request.verb == "GET");
+        assert_eq!(agent.turn("again"), "end_turn");
+        let result = agent.model_transcript(2).pop().unwrap();
+        assert!(result.contains(r#"{"text":"hi"}"#), "{status}: {result}");
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
 }
 
 #[test]
-fn settings_in_the_root_of_the_repository_are_said_not_to_count_in_a_folder_below() {
+fn the_user_is_told_that_settings_of_the_root_do_not_apply_in_a_folder_below() {
     let rules = "[permissions]\ndeny = ['exec(git push)']\n";
     let mut agent = TestAgent::builder()
         .file(".turnwright/config.toml", rules)

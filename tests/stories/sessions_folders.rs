@@ -2,6 +2,7 @@
 //! belong to the project.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 use turnwright_testing::session_requests::{code, open, result};
 
 use crate::agent::{TestAgent, calls, says};
@@ -80,6 +81,23 @@ fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_
     position(&format!("Another folder of the project: {in_json}"));
     agent.turn("/status");
     assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
+}
+
+#[test]
+fn a_search_names_the_folders_of_the_session_that_it_leaves_out() {
+    let (mut agent, more) = with_more(json!([]));
+    let answer = agent.call("session/new", &folders(&agent, &json!([more])));
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    for (tool, arguments, is_told) in [
+        ("grep", json!({ "pattern": "more" }), true),
+        ("find_files", json!({ "glob": "a.txt" }), true),
+        ("grep", json!({ "pattern": "more", "path": more }), false),
+    ] {
+        agent.model().push(calls(tool, &arguments)).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let found = cards::turn(&mut agent);
+        assert_eq!(found.contains("[not searched: "), is_told, "{found}");
+    }
 }
 
 #[test]

@@ -83,6 +83,23 @@ fn a_small_window_gets_the_tools_that_are_needed_most_and_the_user_is_told_once(
 }
 
 #[test]
+fn a_first_prompt_that_did_not_fit_does_not_stop_those_after_it() {
+    let provider =
+        small(|body| says(if is_summary_request(body) { "A log was sent." } else { "Yes." }));
+    let mut agent = agent(&provider, &[]);
+    let log = "an error in a log\n".repeat(2_000);
+    // It does not fit, however long tokens are.
+    assert!(log.len() as u64 / 8 > WINDOW);
+    assert_eq!(agent.turn(&log), "max_tokens");
+    assert!(agent.text().contains("This prompt alone"), "{}", agent.text());
+    assert_eq!(agent.turn("Only this: an error"), "end_turn");
+    assert!(agent.text().ends_with("Yes."), "{}", agent.text());
+    let requests = provider.chat_requests();
+    let last = requests.last().unwrap().to_string();
+    assert!(last.contains("A log was sent."), "{last}");
+}
+
+#[test]
 fn a_file_that_is_larger_than_the_window_is_read_in_part() {
     let provider = small(read_named_file);
     let lines: Vec<_> = (1..2_000).map(|it| format!("line {it}")).collect();

@@ -193,8 +193,8 @@ pub fn resolve_policy_with(
     }
 }
 
-/// Reads the project's settings; `None` if there are none. A link is followed on this machine, so that the rules
-/// behind it apply, too.
+/// Reads the project's settings; `None` if there are none. A link to another place on this machine is followed, so
+/// that the rules behind it apply, too.
 ///
 /// # Errors
 /// Why the file is not read, as a phrase that follows its name.
@@ -211,7 +211,8 @@ pub(crate) fn read_project_settings(
     })
 }
 
-/// The place of the settings below one of these folders, of which the first is the project, if a link leads there.
+/// Returns where the project's settings really are, relative to one of these folders, if a link leads there. The first
+/// folder is the project.
 fn linked_settings(folders: &[PathBuf]) -> Option<String> {
     let place = real_path(folders.first()?.join(PROJECT_FILE)).ok()?;
     let below = folders.iter().find_map(|folder| place.strip_prefix(folder).ok())?;
@@ -388,7 +389,7 @@ impl PolicyLayers<'_> {
         }
     }
 
-    /// Stands in for a file of rules that cannot be read for this reason.
+    /// Adds rules that ask about everything in place of those in a file that cannot be read. `problem` says why.
     fn ask_about_everything(&mut self, problem: &str, scope: Scope, file: &str) {
         let effect = "Until this is fixed, you are asked about everything";
         self.problems.push(format!("{problem}. {effect}"));
@@ -403,7 +404,8 @@ impl PolicyLayers<'_> {
         self.rules.extend(page.rules());
     }
 
-    /// The text of the project's file and its parsed content. Nobody knows what a file that cannot be read denies.
+    /// The text of the project's file and its parsed content; `None` if there is none, or if it cannot be read. An
+    /// unreadable file may deny something, so everything is asked about then.
     fn project_file(&mut self, folder: &Path, roots: &Roots) -> Option<(String, ProjectSettings)> {
         let problem = match read_project_settings(folder, roots) {
             Ok(None) => return None,

@@ -75,8 +75,8 @@ fn notes(archive: &mut Archive<'_>) -> String {
     text
 }
 
-/// Finds a file of the archive. Some programs write other capitals, backslashes or, as Word Online does, a number at
-/// the end.
+/// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
+/// does, with a number at the end.
 fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
     archive.index_for_name(name).or_else(|| {
         archive.file_names_raw().position(|raw| {

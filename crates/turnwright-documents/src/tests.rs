@@ -385,7 +385,7 @@ fn sheets_and_slides_are_read_in_their_order() {
 }
 
 #[test]
-fn rows_of_a_sheet_are_lines_though_empty_ones_are_left_out_of_the_file() {
+fn empty_rows_that_are_not_in_the_file_of_a_sheet_are_shown_as_lines() {
     let far = format!("{}1\n2\n", "\n".repeat(1_000));
     for (rows, expected) in [
         ("<row r=\"3\"><c><v>1</v></c></row><row><c><v>2</v></c></row>", "\n\n1\n2\n"),
@@ -415,7 +415,7 @@ fn a_formula_is_shown_if_its_result_is_not_stored() {
 }
 
 #[test]
-fn powers_and_fractions_of_a_document_are_no_other_numbers() {
+fn powers_and_fractions_in_a_document_do_not_read_as_other_numbers() {
     let raised = "<w:rPr><w:vertAlign w:val=\"superscript\"/></w:rPr>";
     for (paragraph, expected) in [
         (
@@ -424,7 +424,7 @@ fn powers_and_fractions_of_a_document_are_no_other_numbers() {
             ),
             "10^-9 m",
         ),
-        // That of the mark at the end of the paragraph.
+        // Only the mark at the end of the paragraph is superscript.
         (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
         ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
         (

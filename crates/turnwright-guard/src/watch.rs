@@ -54,7 +54,7 @@ pub use server_watch::{RemoteCallGuard, run_guarded};
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
-/// How long the paths that an output names may be looked at. A disk may never answer.
+/// The longest time for looking at the paths that an output names: a disk may never answer.
 const LOOK_TIME: Duration = Duration::from_secs(10);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;

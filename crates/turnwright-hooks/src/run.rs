@@ -125,12 +125,13 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// Finds the bash that runs command lines. The one that Windows brings starts WSL, where no path of the project means
-/// anything; git brings one that does not. Blocks.
+/// Finds the bash that runs command lines. On Windows, the system's own bash starts WSL, where the paths of the project
+/// mean nothing, so git's is used instead. Blocks.
 fn find_bash(environment: &Environment) -> Option<PathBuf> {
-    let find = |name: &str| find_in_path(Path::new(name), environment.get("PATH"));
-    find("bash").filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
-        let git = find("git").filter(|_| cfg!(windows))?;
+    let path = environment.get("PATH");
+    let bash = find_in_path(Path::new("bash"), path);
+    bash.filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
+        let git = find_in_path(Path::new("git"), path).filter(|_| cfg!(windows))?;
         program_at(&git.parent()?.parent()?.join("bin").join("bash"))
     })
 }

@@ -177,7 +177,7 @@ fn files_meant(word: &str) -> Vec<String> {
 fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut quote = None;
     let mut is_target = false;
-    // The brackets that are open in a target.
+    // The number of brackets that are open in a target.
     let mut open = 0;
     let mut word = String::new();
     let mut command: Vec<String> = Vec::new();
@@ -207,7 +207,7 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
             if !done.is_empty() && !was_target {
                 command.push(done);
             }
-            // A command follows a bracket, and the rest of a target follows `> $(pwd)`.
+            // After an opening bracket comes a command. After `> $(pwd)` the target may go on.
             is_target = !matches!(char, '(' | '`') && (is_target || char == '>');
             if char == '(' && is_in_target {
                 open += 1;

@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind};
 
 use rustls::CertificateError;
 
-/// Small images of containers have no certificates of authorities, so no client for https can be built in them.
-const NO_AUTHORITIES: &str = "this computer has no list of those whom it trusts. Install the package ca-certificates, or \
-     name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
+/// Small container images have no certificates of authorities, so no client for https can be built there.
+const NO_AUTHORITIES: &str = "this computer has no list of trusted certificates. Install the package ca-certificates, \
+     or name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
 
-/// Each attempt with a wrong password may count, until a company locks the account.
+/// After a few attempts with a wrong password, a company may lock the user's account.
 const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
 
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_localhost_and_the_addresses_of_the_loopback_interface_name_this_machine() {
+    fn only_localhost_and_loopback_addresses_name_this_machine() {
         for (url, expected) in [
             ("ws://LOCALHOST:4077/acp", true),
             ("http://127.1/", true),

@@ -11,7 +11,7 @@ static PROXIES: OnceLock<Proxies> = OnceLock::new();
 /// The kinds of proxies that clients can use.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
 
-/// Stands for a proxy that cannot be used.
+/// Takes the place of a proxy that cannot be used, so that connections fail.
 const NO_SUCH_PROXY: &str = "http://unusable-proxy.invalid";
 
 /// The proxies of each scheme and the hosts that need none. The proxies are kept as the variables spell them, which
@@ -109,8 +109,8 @@ pub fn proxy_of(url: &Url) -> Option<String> {
     Some(place.split('/').next()?.to_owned())
 }
 
-/// The proxy in the words of a client. The client connects without a proxy if it cannot use the one that it is given,
-/// so it gets one that does not exist.
+/// The proxy as the client is given it. With one that it cannot use, the client would connect without any, so it gets
+/// one that does not exist instead.
 fn client_proxy(proxy: &str) -> &str {
     let scheme = proxy.split_once("://").map_or("http", |(scheme, _)| scheme);
     let is_known = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));

@@ -8,17 +8,19 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::call::{CallError, ToolResult, call};
 use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::features::JsonObject;
 use crate::server::pool::ServerEnv;
 use crate::server::spec::{ServerSource, ServerSpec, ServerTimeouts, ServerTransport};
-use crate::server::{Server, ServerState, handshake};
+use crate::server::{Server, ServerPhase, ServerState, handshake};
 use crate::transport::Peer;
 use crate::transport::http::login::LoginStore;
 use crate::transport::process::{self, MessageReader};
@@ -28,6 +30,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::update::Update;
+use turnwright_workspace::exec::Environment;
 
 /// A client that answers no question. It keeps the texts of its cards, and `withdrawn` for each withdrawn form.
 #[derive(Default)]
@@ -482,4 +485,24 @@ async fn the_messages_of_a_task_are_shown_shortened_and_at_a_readable_rate() {
     assert!(!methods.contains(&json!("tasks/cancel")), "{methods:?}");
     assert!(texts[0].starts_with("s: xxx") && texts[0].chars().count() <= 304, "{}", texts[0]);
     assert!((5..=25).contains(&texts.len()), "{texts:?}");
+}
+
+/// As after a suspension of the machine, or if the server is started late.
+#[tokio::test(start_paused = true)]
+async fn a_server_over_http_that_is_down_is_looked_for_again() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let (mut spec, env) = spec_and_env();
+    spec.transport = ServerTransport::http(&format!("http://{address}/mcp"), []).unwrap();
+    let environment = Environment::default();
+    let tracker = TaskTracker::new();
+    let server = Server::start(spec, env, environment, CancellationToken::new(), &tracker);
+    let mut watch = server.watch();
+    let down = watch
+        .wait_for(|state| matches!(state.phase, ServerPhase::Failed(_)) && !state.is_restarting);
+    assert!(down.await.is_ok());
+    let listener = socket.listen(1).unwrap();
+    let arrival = tokio::time::timeout(Duration::from_secs(600), listener.accept());
+    assert!(arrival.await.is_ok(), "it is not looked for any more");
 }

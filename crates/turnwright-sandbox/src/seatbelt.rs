@@ -13,7 +13,7 @@ pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
 /// The needs of every program: executing and signalling its own processes, system information, new
 /// terminals, and the services for user names, time zones, certificates and network settings, without which many
-/// programs crash though they use no network. Java asks for the kind of processor by what counts as writing.
+/// programs crash though they use no network. Java reads the kind of processor with a call that counts as writing.
 const BASE_RULES: &str = "\
 (version 1)
 (deny default)
@@ -166,8 +166,8 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     Some(text)
 }
 
-/// Lets a program without the network make sockets in its folders, and connect to those and the ones that the profile
-/// names. Rules for inner paths come last, so whatever is hidden or kept stays so.
+/// Lets a program without the network make sockets in its folders, and connect to those and to the ones that the
+/// profile names. Rules for inner paths come last, so that hidden and read-only paths in these folders stay so.
 fn socket_rules(profile: &SandboxProfile) -> Option<String> {
     if profile.writable.is_empty() && profile.sockets.is_empty() {
         return Some(String::new());
@@ -319,7 +319,7 @@ mod tests {
 
     /// Rust's `system-configuration`, Java and servers that bind all addresses.
     #[test]
-    fn programs_without_a_network_get_what_they_crash_without() {
+    fn programs_without_a_network_get_the_services_they_crash_without() {
         for needed in ["com.apple.SystemConfiguration.configd", "kern.grade_cputype"] {
             assert!(BASE_RULES.contains(needed), "{needed}");
         }

@@ -190,7 +190,8 @@ pub fn undoable_rewind(
     Ok(found.optional()?)
 }
 
-/// The most recently used session in one of these folders.
+/// The most recently used session in one of these folders; one that has had prompts comes before those with nothing but
+/// commands.
 ///
 /// # Errors
 /// If there is none.
@@ -199,15 +200,16 @@ pub fn newest_session_of(
     folders: &[PathBuf],
 ) -> Result<turnwright_types::ids::SessionId, StoreError> {
     let mut find = connection.prepare_cached(
-        "SELECT id, updated_at FROM sessions WHERE cwd = ? ORDER BY updated_at DESC, key DESC \
-         LIMIT 1",
+        "SELECT EXISTS (SELECT 1 FROM turns WHERE session = sessions.key AND kind = 'prompt') AS \
+         has_prompts, updated_at, id FROM sessions WHERE cwd = ? AND helper_of IS NULL ORDER BY \
+         has_prompts DESC, updated_at DESC, key DESC LIMIT 1",
     )?;
-    let mut newest: Option<(i64, String)> = None;
+    let mut newest: Option<(bool, i64, String)> = None;
     for folder in folders {
         let found = find.query_row([super::read::path_to_value(folder)], |row| {
-            Ok((row.get::<_, i64>(1)?, row.get::<_, String>(0)?))
+            Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
         });
         newest = newest.max(found.optional()?);
     }
-    newest.map(|newest| newest.1.into()).ok_or(StoreError::NoSuchSession)
+    newest.map(|newest| newest.2.into()).ok_or(StoreError::NoSuchSession)
 }

@@ -116,15 +116,18 @@ fn title(session: &SessionSummary) -> &str {
 }
 
 /// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
-/// folder, or of any folder if this one has none.
+/// folder, or of any folder if this one has none. One that has had prompts comes before those with
+/// nothing but commands.
 pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
-        let mut own = sessions.iter().filter(|session| !session.is_helper);
-        let first = own.clone().next();
-        let ours = own.find(|session| is_same_folder(&session.row.cwd, &folder));
-        let last = ours.or(first).map(|session| session.row.id.clone());
+        let own = sessions.iter().filter(|session| !session.is_helper);
+        let mut ours =
+            own.clone().filter(|session| is_same_folder(&session.row.cwd, &folder)).peekable();
+        let newest = ours.peek().copied().or_else(|| own.clone().next());
+        let worked = ours.find(|session| session.turns > 0);
+        let last = worked.or(newest).map(|session| session.row.id.clone());
         return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
     }
     let ids = || sessions.iter().map(|session| &session.row.id);

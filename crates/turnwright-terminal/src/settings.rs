@@ -272,10 +272,10 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 #[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
 fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
     use std::os::windows::process::CommandExt;
-    // `code` is a batch file, which only `cmd` finds; at both ends of its line it removes a quote.
+    // `code` is a batch file, which only `cmd` finds. `cmd` removes a quote at both ends of its line.
     let line = format!("\"{editor} \"{}\"\"", path.display());
     let mut command = Command::new("cmd");
-    // Otherwise `code` means a file of the current folder.
+    // Otherwise `code` could mean a file of the current folder.
     command.env("NoDefaultCurrentDirectoryInExePath", "1");
     command.args(["/d", "/s", "/c"]).raw_arg(line).status()
 }

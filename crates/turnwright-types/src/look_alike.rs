@@ -98,8 +98,8 @@ fn can_hide_text(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns a text that may come from anybody without the characters that nobody sees, in which a model could be told
-/// something. A joiner stays behind a character that is no blank and not ASCII: Persian, Hindi and emoji need it.
+/// Returns an untrusted text without its invisible characters, in which instructions to a model could be hidden. A
+/// joiner stays behind a character that is neither a blank nor ASCII: Persian, Hindi and emoji need it.
 pub fn without_invisible(text: &str) -> String {
     let mut seen = String::with_capacity(text.len());
     for char in text.chars() {

@@ -42,7 +42,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
-/// the path is a link to a file, that file is replaced and the link stays. A file that is mounted by itself, as into a
+/// the path is a link to a file, that file is replaced and the link stays. A file that is a mount of its own, as in a
 /// container, cannot be replaced: it is overwritten and keeps its mode.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).ok().filter(|target| target.is_file());
@@ -53,7 +53,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     match replace(file, path) {
-        // The new file stays until the old one is complete, so a crash in between loses nothing.
+        // The temporary file stays until the other one is complete, so a crash in between loses nothing.
         Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
         replaced => replaced.map_err(|failed| failed.error),
     }

@@ -23,9 +23,9 @@ pub struct Check {
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Script {
-    /// The simple commands, in order. One that may run in several folders, because a `cd` before it may
-    /// have failed, is there once for each of them. If the line is ambiguous, everything that could be
-    /// found at any depth.
+    /// The simple commands, in order. A command that may run in several folders, because a `cd` before it
+    /// may have failed, is there once for each of them. If the line is ambiguous, these are all commands
+    /// that could be found at any depth.
     pub commands: Vec<SimpleCommand>,
     /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
     /// does.
@@ -48,6 +48,8 @@ pub struct SimpleCommand {
     pub is_in_home: bool,
     /// The files that the shell opens for it.
     pub redirects: Vec<Redirect>,
+    /// True if it opens them only after another command of the line, or perhaps not at all.
+    pub opens_later: bool,
     /// The wrappers that were taken off, outermost first.
     pub wrappers: Vec<String>,
     /// True if it gets further arguments that are unknown, because `xargs` runs it.

@@ -99,7 +99,7 @@ pub fn join_first(texts: &[String], most: usize) -> String {
     }
 }
 
-/// A number with its noun, whose plural has an `s` more.
+/// A number with its noun, whose plural is made with `s`: `1 rule`, `2 rules`.
 pub fn counted(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

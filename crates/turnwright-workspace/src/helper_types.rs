@@ -31,7 +31,7 @@ impl HelperType {
     pub fn parse(stem: &str, text: &str) -> Result<HelperType, &'static str> {
         let (head, body) = front_matter::split(text);
         let name = slug(head.name.as_deref().unwrap_or(stem))
-            .ok_or("has no letters of a-z or digits in its name")?;
+            .ok_or("has no letter a-z and no digit in its name")?;
         let given = head.description.ok_or("has no description")?;
         let list = head.tools.unwrap_or_default();
         let (named, mut denied_tools) = tool_names(&list);
@@ -56,8 +56,8 @@ impl HelperType {
     }
 }
 
-/// The names in a list that is separated by commas or written with brackets or dashes, and those that a map turns off
-/// (`write: false`). What a map turns on is on anyway. A pattern belongs to its name: `Bash(git *)`.
+/// The names in a list, written with commas, brackets or dashes, and the names that a map turns off (`write: false`).
+/// The tools that a map turns on are on anyway. A pattern belongs to its name: `Bash(git *)`.
 fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
     let plain = list.replace(['"', '\''], "");
     let mut depth = 0_usize;

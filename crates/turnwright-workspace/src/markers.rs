@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The most targets of a makefile that are looked at for another one, and how far from the first one.
+/// The most targets of a makefile that are looked at because another one needs them, and the most levels of these.
 const MAX_NEEDED: usize = 16;
 const MAX_DEPTH: usize = 2;
 
@@ -74,10 +74,10 @@ const SCRIPTS: [(&str, Purpose); 5] =
 /// Options with which a linter changes files, or a runner of tests waits for changes and never ends.
 const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect --fix --watch \
                              --watchAll --write";
-/// The ends of scripts that are named after such an option.
+/// The ends of the names of scripts that use such an option.
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
-/// Programs with their words that do the same, unless one of the last words keeps them from it. A profile of isort has
-/// the name of `black`.
+/// Programs that do the same with the second word (with any words, if it is empty), unless one of the words in the
+/// third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
     ("black", "", "--check --diff --profile"),
     ("cargo", "fmt", "--check"),
@@ -118,8 +118,8 @@ const LOCK_FILES: [(&str, &str); 13] = [
     ("mix.lock", "mix"),
 ];
 
-/// The lock files of a project, each with its package manager: those of the folder, or else of the nearest one above it
-/// in its repository, as the packages of a workspace share one. Blocks.
+/// The lock files of a project, each with its package manager: those in the folder, or else in the nearest folder above
+/// it within its repository, because the packages of a workspace share one. Blocks.
 pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
     let top = folder.ancestors().find(|place| place.join(".git").exists()).unwrap_or(folder);
     let mut places = folder.ancestors().take_while(|place| place.starts_with(top));
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_script_that_changes_files_or_never_ends_is_no_check() {
-        for (script, is_one) in [
+        for (script, is_check) in [
             ("eslint .", true),
             ("eslint . --fix", false),
             (r#"eslint \"{src,test}/**/*.ts\" --fix"#, false),
@@ -400,7 +400,7 @@ mod tests {
         ] {
             let manifest = format!(r#"{{"scripts":{{"lint":"{script}"}}}}"#);
             let found = commands_in(&[("package.json", &manifest)], &["npm"]);
-            assert_eq!(!found.is_empty(), is_one, "{script}: {found:?}");
+            assert_eq!(!found.is_empty(), is_check, "{script}: {found:?}");
         }
         let scripts = r#"{"scripts":{"lint":["@php vendor/bin/pint"],"test":["pint --test"]}}"#;
         let found = commands_in(&[("composer.json", scripts)], &["composer"]);

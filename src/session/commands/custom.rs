@@ -67,6 +67,15 @@ impl CustomCommands {
         skill.map(|skill| CommandText::Skills(vec![skill]))
     }
 
+    /// The user's own command in place of one of our prompts. No other built-in command is replaced.
+    pub(in crate::session) fn in_place_of(&self, name: &str) -> Option<CommandText> {
+        let is_ours = PROMPTS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+        let found = if is_ours { self.find(name) } else { None };
+        found.filter(|found| {
+            matches!(found, CommandText::File(command) if !command.is_of_project())
+        })
+    }
+
     /// The skills that a prompt invokes, if there are any.
     pub(in crate::session) fn invoked(&self, prompt: &UserMessage) -> Option<CommandText> {
         let known = self.known.get();
@@ -113,6 +122,9 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
     let exact = all.iter().find(|item| name_of(item) == name);
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
+
+/// The built-in commands that are mere prompts.
+const PROMPTS: [&str; 2] = ["init", "review"];
 
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;

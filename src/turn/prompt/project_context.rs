@@ -108,7 +108,7 @@ impl Turn {
             ),
             (
                 CUT,
-                "were cut: those of all files may have 32 KiB. The model is told to read the rest.",
+                "were cut: all files together may have 32 KiB. The model is told to read the rest.",
             ),
         ] {
             let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -185,7 +185,7 @@ fn read_project_context(
     (context, skills)
 }
 
-/// The paths of the files of which this holds.
+/// The paths of the files for which `holds` is true, as they can be shown.
 fn names_of(files: &[Instructions], holds: fn(&Instructions) -> bool) -> Vec<String> {
     let found = files.iter().filter(|file| holds(file));
     found.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect()

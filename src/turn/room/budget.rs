@@ -63,9 +63,9 @@ impl WindowBudget {
     }
 }
 
-/// The window that remains if a server has refused a request of `sent` tokens because it adds the longest answer to it.
-/// The server names `used` tokens, with the answer or without. `None` if the request itself may have been too long, or
-/// enough is kept free for the answer anyway.
+/// The window that remains for requests if a server has refused one of `sent` tokens because it counts `max_output` as
+/// a part of it. `used` is the number of tokens in the server's message, with `max_output` or without. `None` if the
+/// request itself may have been too long, or if enough is kept free for the answer anyway.
 pub(super) fn window_beside_answer(
     window: u64,
     max_output: Option<u64>,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_longer_than_what_is_kept_free_takes_room_of_the_request() {
+    fn a_server_that_counts_a_long_answer_leaves_a_smaller_window() {
         let table = [
             (200_000, Some(64_000), 140_000, None, Some(136_000)),
             (200_000, Some(64_000), 140_000, Some(145_000), Some(136_000)),

@@ -41,11 +41,11 @@ const MAX_ATTEMPTS: u32 = 3;
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// A summary that reaches the limit of an answer is asked for again with this part of the words.
+/// If a summary was cut off, the limit of its words is divided by this, and it is asked for again.
 const SHORTER: u64 = 3;
-/// The end of a summary that has reached it.
+/// Ends a summary that was cut off.
 const SUMMARY_WAS_CUT: &str = "\n[The summary was cut off here.]";
-/// A shorter text before calls is no summary, but tells what the model is about to do.
+/// A shorter text before calls is no summary: it only says what the model is about to do.
 const MIN_BYTES_BEFORE_CALLS: usize = 400;
 /// The newest messages, whose results are left out last.
 const NEWEST: usize = 8;
@@ -141,7 +141,7 @@ impl Compactor<'_> {
         let is_only_prompt = old == 1 && self.prompt == Some(0);
         let is_worth_it = old > 1
             || old == 1
-                && !handoff::is_compacted(&self.history.messages)
+                && !self.is_spent(reason, is_only_prompt)
                 && (!is_only_prompt || reason == CompactionReason::Overflow);
         if !is_worth_it {
             return CompactionOutcome::Nothing;
@@ -178,6 +178,15 @@ impl Compactor<'_> {
         self.report(&id, notice, after, summary);
         self.tell_hooks(reason, &text).await;
         CompactionOutcome::Done { kept: tail.count }
+    }
+
+    /// Returns true if the first message is a replacement that cannot be made shorter. A prompt that it carries on can,
+    /// once another one waits: perhaps it did not fit into the window.
+    fn is_spent(&self, reason: CompactionReason<'_>, is_only_prompt: bool) -> bool {
+        let first = self.history.messages.first().and_then(|first| first.as_user());
+        let has_prompt = first.is_some_and(|first| handoff::lasting_parts(first).next().is_some());
+        let is_needed = reason != CompactionReason::NearlyFull && !is_only_prompt;
+        handoff::is_compacted(&self.history.messages) && !(has_prompt && is_needed)
     }
 
     /// Returns true if hooks want the conversation to stay as it is, and it can.

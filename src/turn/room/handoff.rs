@@ -151,8 +151,8 @@ pub(in crate::turn) fn replacement(
     UserMessage::new(parts)
 }
 
-/// Returns what goes on as it is of a prompt that waits for its answer: what the user has written or attached, and the
-/// text of the command that it runs.
+/// Returns the parts of a waiting prompt that stay unchanged beside a summary: what the user has written or attached,
+/// and the text of the command that the prompt runs.
 pub(super) fn lasting_parts(prompt: &UserMessage) -> impl Iterator<Item = &PromptPart> {
     prompt.parts.iter().filter(|part| match part {
         PromptPart::Context(text) => text.starts_with(COMMAND_HEAD),
@@ -160,7 +160,7 @@ pub(super) fn lasting_parts(prompt: &UserMessage) -> impl Iterator<Item = &Promp
     })
 }
 
-/// The same with as many pictures and recordings as have this weight.
+/// The same, with pictures and recordings up to this weight; notes take the place of the others.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
     let kept = lasting_parts(prompt).map(|part| {
         let Some(note) = left_out_note(part) else { return part.clone() };
@@ -425,7 +425,7 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
         .collect()
 }
 
-/// The newest failed results that the model no longer gets, and no later call of the same tool has made good.
+/// The newest failed results that the model no longer gets, and that no later call of the same tool has made good.
 fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a ToolMessage> {
     let newest = old.iter().rev().filter_map(|message| message.as_tool()).take(NEWEST_RESULTS);
     // A result that comes after counts instead of those of the same tool before.

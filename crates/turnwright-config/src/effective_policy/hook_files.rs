@@ -251,8 +251,8 @@ pub fn hook_offer(settings: &SettingsSnapshot<'_>, project: &Path) -> Option<Str
     )
 }
 
-/// Returns a notice about settings and hooks in the root of the repository, which count only in a session of that
-/// folder. The home folder and those above it are no project. Blocks.
+/// Returns a notice about settings and hooks in the root of the repository, which apply only to sessions in that
+/// folder. The home folder and the folders above it are never taken for a project. Blocks.
 pub fn settings_above(
     settings: &SettingsSnapshot<'_>,
     project: &Path,

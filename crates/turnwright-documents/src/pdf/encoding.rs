@@ -89,8 +89,9 @@ impl Encoding {
         let base = own.unwrap_or(name);
         self.texts.extend((0..=u8::MAX).map(|code| (u32::from(code), predefined(base, code))));
         if base.is_empty() {
-            let facts = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
-            let program = content(facts.and_then(|facts| facts.get_deref(b"FontFile", document)));
+            let descriptor = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict);
+            let program =
+                content(descriptor.and_then(|dict| dict.get_deref(b"FontFile", document)));
             let text = String::from_utf8_lossy(&program).replace('/', " ");
             let words: Vec<_> = text.split_whitespace().collect();
             for window in words.windows(4) {
@@ -122,7 +123,8 @@ impl Encoding {
         }
     }
 
-    /// Decodes a string. U+FFFD stands for a character that cannot be known, or for a string of such a font.
+    /// Decodes a string. U+FFFD stands for an unknown character, or for the whole string if the font says nothing about
+    /// its characters.
     pub(super) fn decode(&self, bytes: &[u8]) -> String {
         if let Some(charset) = self.charset {
             return charset.decode_without_bom_handling(bytes).0.into_owned();
@@ -148,7 +150,7 @@ fn predefined(encoding: &[u8], code: u8) -> String {
     text.replace('\u{a0}', " ").replace('\u{ad}', "-").replace(char::is_control, "")
 }
 
-/// Returns the text of a glyph by the rules of the Adobe Glyph List: a period begins the name of a variant, and `_`
+/// Returns the text of a glyph by the rules of the Adobe Glyph List: the name of a variant follows a period, and `_`
 /// joins the letters of a ligature.
 fn glyph_text(name: &[u8]) -> Option<String> {
     let letters = str::from_utf8(name).ok()?.split('.').next()?.split('_');
@@ -179,7 +181,7 @@ fn content(object: lopdf::Result<&Object>) -> Vec<u8> {
     content.unwrap_or_default()
 }
 
-/// Decodes a text of a map to Unicode, and counts up its last character. Some programs write a letter as one byte.
+/// Decodes a text of a map to Unicode and adds `step` to its last character. Some programs write a letter as one byte.
 fn utf16(text: &[u8], step: u32) -> String {
     let text = &text[..text.len().min(MAX_CODE_TEXT)];
     let padded = [&[0][..text.len() % 2], text].concat();
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_glyph_is_in_the_list_or_has_the_code() {
+    fn the_name_of_a_glyph_is_in_the_list_or_contains_its_code() {
         for (name, expected) in [
             ("eacute", Some("é")),
             ("space", Some(" ")),

@@ -175,8 +175,8 @@ fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
     })
 }
 
-/// The line in which git says what it could not write, whatever its status: a pipe hides it, `git push -u` has pushed
-/// all the same, and `git checkout` has switched to the branch, where the file counts as changed.
+/// The line in which git says what it could not write. Its exit status does not matter: a pipe hides it, `git push -u`
+/// has pushed all the same, and `git checkout` has switched to the branch, where the file then counts as changed.
 fn complaint_of_git(output: &str) -> &str {
     text::suffix(output, SEARCHED_BYTES)
         .lines()

@@ -123,7 +123,7 @@ pub(crate) fn classify(
 /// Returns the kind of error that the text describes, if the status does not contradict it.
 fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind> {
     let may_be = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
-    // LiteLLM calls the one a violation of the content policy, Bedrock the other a lack of access.
+    // LiteLLM calls the first a violation of the content policy, Bedrock the second a lack of access.
     if has_any(text, &["invalid_encrypted_content", "did not allow prompt caching"]) {
         return Some(ErrorKind::BadRequest);
     }

@@ -141,7 +141,7 @@ const UNREADABLE_REPLY: [&str; 5] = [
     "tool_use_failed",
 ];
 
-/// Messages that quote what the model has written, whatever that is about: llama.cpp, Ollama.
+/// The beginnings of messages that quote what the model has written: llama.cpp, Ollama.
 const QUOTED_REPLY: [&str; 2] = ["failed to parse input at pos", "error parsing tool call"];
 
 /// Why the server could not be reached, and what to check.
@@ -177,8 +177,8 @@ pub(crate) fn has_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
 
-/// Returns true if the text of a failure, in lower case, quotes what the model has written. A refusal quotes the
-/// conversation at most.
+/// Returns true if the text of a failure, in lower case, quotes what the model has just written. A refusal of a request
+/// (4xx) can only quote the conversation.
 fn quotes_reply(text: &str, status: Option<u16>) -> bool {
     status.is_none_or(|code| code >= 500) && has_any(text, &QUOTED_REPLY)
 }

@@ -426,7 +426,7 @@ fn server_failures_are_recognised() {
 
 /// Ollama and llama.cpp quote the call that they cannot parse, such as one that writes code for errors.
 #[test]
-fn what_the_model_has_written_is_no_message_of_the_server() {
+fn the_kind_of_an_error_does_not_depend_on_the_words_of_the_model_in_it() {
     for written in [
         "if code == 'context_length_exceeded' or 'rate_limit' in text:",
         "raise Error('Error code: 401 - invalid_api_key')",

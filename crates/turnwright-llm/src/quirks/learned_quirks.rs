@@ -46,7 +46,7 @@ pub(crate) struct LearnedQuirks {
     /// verified by a successful request, so they are limited.
     stream_patches_left: AtomicU32,
     /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
-    /// read that of others, so the next process asks for it again.
+    /// well read the reasoning of other conversations, so the next process asks for it again.
     has_unreadable_reasoning: AtomicBool,
 }
 
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_could_not_be_read_is_no_lesson_for_the_next_process() {
+    fn reasoning_that_could_not_be_read_once_is_asked_for_by_the_next_process() {
         for (message, encrypted) in [
             (
                 "The encrypted content gAAA could not be verified. Reason: Encrypted content could \
@@ -707,7 +707,7 @@ mod tests {
 
     /// litellm#17479, litellm PR#39210, rig#1673.
     #[test]
-    fn a_server_that_takes_no_list_or_no_marker_of_the_cache_gets_none() {
+    fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {
         let marked = Quirks {
             cache: CacheHint::Marks,
             effort: EffortDialect::ReasoningEffort,

@@ -227,7 +227,7 @@ const ROWS: &[TableRow] = &[
         "generativelanguage.googleapis.com",
         QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     ),
-    // It has markers of its own, which only its own clients send.
+    // Copilot has markers of its own, which only its own clients send.
     host_row("githubcopilot.com", QuirkPatch { cache: Some(CacheHint::Auto), ..NONE }),
     // Its API for OpenAI's clients has no cache (C.4 #21).
     host_row(

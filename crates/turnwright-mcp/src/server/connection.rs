@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ServerTask;
 use super::handshake::{self, HandshakeError, NEWEST_VERSION};
-use super::spec::ServerTransport;
+use super::spec::{ServerSpec, ServerTransport};
 use crate::call::server_requests::ServerMessageHandler;
 use crate::transport::http::channel::HttpChannel;
 use crate::transport::http::{self, DELETE_TIMEOUT, HttpConnection};
@@ -324,7 +324,10 @@ async fn connect(
         Ok(None) => process.ended().await.into(),
         Ok(Some(Err(error))) => match (refusal(&error), &error) {
             (Some(why), _) => ConnectFailure::Refused(why),
-            (None, HandshakeError::Peer(_)) => process.ended().await.into(),
+            (None, HandshakeError::Peer(_)) => {
+                let has_sandbox = server.env.profile.is_some();
+                (process.ended().await + container_hint(&server.spec, has_sandbox)).into()
+            }
             (None, _) => process.with_stderr(no_server(&error)).into(),
         },
         Err(why) => process.with_stderr(why).into(),
@@ -333,6 +336,18 @@ async fn connect(
     close_pipes(tasks).await;
     process.stop(server.spec.downloader().is_some()).await;
     Err(failure)
+}
+
+/// Added to the failure of a server that `docker` or `podman` should have started, which only asks whether the daemon
+/// is running.
+fn container_hint(spec: &ServerSpec, has_sandbox: bool) -> &'static str {
+    match spec.downloader() {
+        Some("docker" | "podman") if has_sandbox && spec.is_confined_program() => {
+            ". In the sandbox it cannot reach the daemon: `sandbox = false` in the server's settings runs \
+             it outside"
+        }
+        _ => "",
+    }
 }
 
 fn no_server(error: &HandshakeError) -> String {
@@ -369,6 +384,30 @@ mod tests {
     use turnwright_rpc::RpcError;
 
     use super::*;
+    use crate::server::spec::ServerSource;
+
+    #[test]
+    fn a_container_that_fails_in_the_sandbox_is_said_to_reach_no_daemon() {
+        // Each row: the program, and whether there is a sandbox, whether it is used, and whether there is a hint.
+        let table = [
+            ("/usr/bin/docker", true, true, true),
+            ("podman", true, true, true),
+            ("docker", false, true, false),
+            ("docker", true, false, false),
+            ("npx", true, true, false),
+        ];
+        for (command, has_sandbox, is_enabled, expected) in table {
+            let transport = ServerTransport::Stdio {
+                command: command.into(),
+                arguments: Vec::new(),
+                environment: Vec::new(),
+            };
+            let mut spec = ServerSpec::new("s", ServerSource::User, transport);
+            spec.sandbox.is_enabled = is_enabled;
+            let hint = container_hint(&spec, has_sandbox);
+            assert_eq!(hint.contains("sandbox = false"), expected, "{command}");
+        }
+    }
 
     #[test]
     fn a_refused_handshake_is_told_apart_from_a_broken_server() {

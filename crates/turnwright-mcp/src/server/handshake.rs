@@ -17,6 +17,11 @@ const KNOWN_VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE_VERSION, NEWEST_VERSION];
 /// The error code of a server that does not know the version.
 const UNSUPPORTED_VERSION: i32 = -32022;
+/// The error codes of a server that may not understand a request: not JSON, no valid request, wrong parameters, or an
+/// internal error.
+const UNREADABLE: [i32; 4] = [-32700, -32600, -32602, -32603];
+/// The beginning of the error if the HTTP server itself refuses a request, without an answer in the protocol.
+const BAD_REQUEST: &str = "HTTP 400";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 /// The extension with which a server may answer a call with a task.
 const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -115,12 +120,17 @@ pub(crate) fn client_context(handler: &ServerMessageHandler, has_tasks: bool) ->
 }
 
 /// Begins with the handshake. A server that refuses the proposed version, although it should answer with its own,
-/// is asked once more with the newest that it names.
+/// is asked once more with the newest that it names. A server that seems unable to read the request is asked without
+/// the capabilities that older libraries do not know.
 pub(crate) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
-    let result = match propose(peer, HANDSHAKE_VERSION).await {
-        Err(PeerError::ErrorResponse(error)) => match named_version(&error) {
-            Some(version) => propose(peer, version).await?,
-            None => return Err(PeerError::ErrorResponse(error).into()),
+    let capabilities = capabilities(peer.handler());
+    let result = match propose(peer, HANDSHAKE_VERSION, &capabilities).await {
+        Err(error) => match named_version(&error) {
+            Some(version) => propose(peer, version, &capabilities).await?,
+            None if capabilities != json!({ "roots": {} }) && is_unreadable(&error) => {
+                propose(peer, HANDSHAKE_VERSION, &json!({ "roots": {} })).await?
+            }
+            None => return Err(error.into()),
         },
         result => result?,
     };
@@ -129,10 +139,19 @@ pub(crate) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
     Ok(peer.notify("notifications/initialized").await?)
 }
 
-async fn propose(peer: &Peer, version: &str) -> Response {
+/// Returns true if the server may have refused the request because it cannot read it.
+fn is_unreadable(error: &PeerError) -> bool {
+    match error {
+        PeerError::ErrorResponse(error) => UNREADABLE.contains(&error.code),
+        PeerError::Transport(why) => why.starts_with(BAD_REQUEST),
+        _ => false,
+    }
+}
+
+async fn propose(peer: &Peer, version: &str, capabilities: &Value) -> Response {
     let params = JsonObject::from_iter([
         ("protocolVersion".to_owned(), version.into()),
-        ("capabilities".to_owned(), capabilities(peer.handler())),
+        ("capabilities".to_owned(), capabilities.clone()),
         ("clientInfo".to_owned(), client_info()),
     ]);
     match peer.channel() {
@@ -142,12 +161,16 @@ async fn propose(peer: &Peer, version: &str) -> Response {
 }
 
 /// The newest version with a handshake, other than the proposed one, that a refusal names.
-fn named_version(error: &RpcError) -> Option<&'static str> {
-    let theirs = supported_versions(error);
+fn named_version(error: &PeerError) -> Option<&'static str> {
+    let (words, theirs) = match error {
+        PeerError::ErrorResponse(error) => (&error.message, supported_versions(error)),
+        PeerError::Transport(why) if why.starts_with(BAD_REQUEST) => (why, Vec::new()),
+        _ => return None,
+    };
     let older = KNOWN_VERSIONS.into_iter().filter(|version| *version < HANDSHAKE_VERSION);
-    older.rev().find(|&version| {
-        error.message.contains(version) || theirs.iter().any(|named| named == version)
-    })
+    older
+        .rev()
+        .find(|&version| words.contains(version) || theirs.iter().any(|named| named == version))
 }
 
 /// Reads the result of `initialize`.

@@ -34,6 +34,9 @@ use turnwright_workspace::exec::{Environment, ProgramActivity};
 const MAX_RESTARTS: u32 = 3;
 /// The delay before the first restart; it doubles each time.
 const RESTART_DELAY: Duration = Duration::from_millis(250);
+/// The delay before the first of the later attempts to reach a server over HTTP, which may come back, and how many times
+/// it doubles: a session may be left alone for days.
+const HTTP_RETRY_DELAY: (Duration, u32) = (Duration::from_secs(30), 3);
 /// A server that has run this long counts as working: its failures are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// How often to check whether the user has logged in.
@@ -306,8 +309,16 @@ impl ServerTask {
                     failures = 0;
                     true
                 }
-                ConnectionEnd::Failed(_) => {
-                    self.wait_before_restart(is_down, &mut failures, &stop).await
+                ConnectionEnd::Failed(failure) => {
+                    let delay = match (&failure, &self.spec.transport) {
+                        _ if !is_down => Some(RESTART_DELAY * (1 << failures.saturating_sub(1))),
+                        (ConnectFailure::Failed(_), ServerTransport::Http { .. }) => {
+                            let (first, doublings) = HTTP_RETRY_DELAY;
+                            Some(first * (1 << (failures - MAX_RESTARTS - 1).min(doublings)))
+                        }
+                        _ => None,
+                    };
+                    self.wait_before_restart(delay, &mut failures, &stop).await
                 }
             };
             if !continues {
@@ -342,19 +353,19 @@ impl ServerTask {
         });
     }
 
-    /// Waits before the next attempt; if `is_down`, until the user requests a restart. Returns false if
+    /// Waits for this delay before the next attempt, or until the user requests a restart. Returns false if
     /// the server is stopped meanwhile.
     async fn wait_before_restart(
         &self,
-        is_down: bool,
+        delay: Option<Duration>,
         failures: &mut u32,
         stop: &CancellationToken,
     ) -> bool {
         let pause = async {
-            if is_down {
-                std::future::pending::<()>().await;
+            match delay {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
             }
-            tokio::time::sleep(RESTART_DELAY * (1 << failures.saturating_sub(1))).await;
         };
         tokio::select! {
             () = stop.cancelled() => return false,

@@ -18,7 +18,7 @@ use turnwright_types::effect::{
 };
 
 /// Decides about the effects of a call. Each effect, and each simple command of a command line,
-/// gets its own finding. A command that may run in several folders has one for each different ruling.
+/// gets its own finding. A command that may run in several folders gets one for each different ruling.
 pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effect]) -> Decision {
     let mut decider = Decider {
         policy,
@@ -70,8 +70,8 @@ impl Decider<'_> {
         self.findings.push(Finding { effect_index, command_index, path: None, verdict, reason });
     }
 
-    /// Returns true if the last finding says the same of this command in another folder.
-    fn is_added(&self, script: &Script, simple: &SimpleCommand, ruling: &Ruling) -> bool {
+    /// Returns true if the last finding is the same ruling on this command in another folder.
+    fn repeats_last(&self, script: &Script, simple: &SimpleCommand, ruling: &Ruling) -> bool {
         let Some(last) = self.findings.last().filter(|last| {
             last.effect_index == self.effect_index
                 && (last.verdict, &last.reason) == (ruling.0, &ruling.1)
@@ -299,7 +299,7 @@ impl Decider<'_> {
             };
             // In a line that is not understood, the commands that were found can only make it worse.
             let is_worse = script.ambiguity.is_none() || ruling.0 != Verdict::Allow;
-            if is_worse && !self.is_added(&script, simple, &ruling) {
+            if is_worse && !self.repeats_last(&script, simple, &ruling) {
                 self.add(Some(index), ruling);
             }
         }

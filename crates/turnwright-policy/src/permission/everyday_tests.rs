@@ -8,7 +8,8 @@ use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 use turnwright_types::shell_script::ShellDialect;
 
 use super::{
-    Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide,
+    Confinement, Grants, Judgement, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction,
+    Scope, Verdict, decide, judge,
 };
 use crate::shell::{self, LookUp, NamedPlace};
 
@@ -310,6 +311,49 @@ fn without_a_sandbox_a_command_that_gets_unknown_files_is_asked_about() {
     for line in ["find src -name '*.rs' | xargs wc -l", "wc -l $(git ls-files)"] {
         assert_eq!(verdict(line, &root, true), Verdict::Allow, "{line}");
         assert_eq!(verdict(line, &root, false), Verdict::Ask, "{line}");
+    }
+}
+
+#[test]
+fn a_line_of_readers_may_change_the_project_only_to_make_a_file_later_where_edits_are_allowed() {
+    let project = project();
+    let root = fs::canonicalize(project.path()).unwrap();
+    let rule = Rule::parse("edit(/**)", RuleAction::Allow, Scope::User).unwrap();
+    let sound = PolicyRules {
+        rules: vec![rule],
+        can_confine: true,
+        bases: PathBases { roots: vec![root.clone()], home: None },
+        ..PolicyRules::default()
+    };
+    let exposed = PolicyRules { protected_exposed: || true, ..sound.clone() };
+    for (line, makes_later) in [
+        ("ls > a", false),
+        ("ls src | sort > a", false),
+        ("cd src && ls > a", false),
+        ("timeout 9 ls > a", false),
+        ("bash -c 'ls > a'", false),
+        ("ls > a; cat a 2>/dev/null", false),
+        ("test -e a || echo b > a", true),
+        ("cd src; ls > a", true),
+        ("ls; bash -c 'ls > a'", true),
+        ("cat Cargo.toml; nohup ls", true),
+    ] {
+        for (mode, policy, edits) in [
+            (Mode::AutoEdit, &sound, true),
+            (Mode::Auto, &sound, true),
+            (Mode::Ask, &sound, false),
+            (Mode::AutoEdit, &exposed, false),
+        ] {
+            let pass = match judge(policy, mode, &Grants::default(), effects(line, &root)) {
+                Judgement::Allowed(pass) => pass,
+                other => panic!("{line}, {mode:?}: {other:?}"),
+            };
+            let Confinement::Sandboxed { workspace_writable, .. } = pass.confinement() else {
+                panic!("{line}");
+            };
+            assert_eq!(*workspace_writable, edits && makes_later, "{line}, {mode:?}");
+            assert!(pass.runs_only_readers(), "{line}");
+        }
     }
 }
 

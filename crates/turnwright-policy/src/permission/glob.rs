@@ -45,7 +45,7 @@ pub struct Glob {
     ignore_case: bool,
     // In an `Arc`, because rules are cloned into findings. `None` matches every path.
     matcher: Option<Arc<Matcher>>,
-    /// True if the pattern of the project is also one from the root of the file system.
+    /// True if the project's pattern also matches from the root of the file system.
     is_also_from_root: bool,
     /// The same pattern with symlinks in its beginning resolved, from the root of the file system.
     link_targets: Vec<Arc<Matcher>>,
@@ -89,7 +89,7 @@ impl Glob {
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
-        // To everybody else, `/home/me/x` is an absolute path.
+        // Most people write `/home/me/x` for an absolute path.
         let literal_parts = tail.split('/').take(2).filter(|part| !has_wildcard(part)).count();
         let is_also_from_root =
             ignore_case && base == GlobBase::Project && text.starts_with('/') && literal_parts == 2;

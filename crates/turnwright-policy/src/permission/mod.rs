@@ -311,10 +311,27 @@ impl Confinement {
         further.sign |= decision.opens_signing();
         // A command that was allowed because it only reads may write nothing but the files that the shell opens for it,
         // so that a wrong classification does no harm.
-        let only_reads = decision.is_read_only() || decision.runs_only_readers(effects);
+        let only_reads = decision.is_read_only()
+            || decision.runs_only_readers(effects) && !edits_by_redirects(policy, mode, effects);
         let workspace_writable = mode != Mode::Plan && !only_reads;
         Confinement::Sandboxed { workspace_writable, network, extra_writable, further }
     }
+}
+
+/// Returns true if the shell makes a file of the project only while the line runs, or perhaps not at all, and the mode
+/// allows editing all files there. The sandbox could allow that file alone only if it was made before the line runs.
+fn edits_by_redirects(policy: &PolicyRules, mode: Mode, effects: &[Effect]) -> bool {
+    let mut written = effects.iter().filter_map(|effect| match effect {
+        Effect::Write(target) => Some(target.scope),
+        _ => None,
+    });
+    let lines = effects.iter().filter_map(Effect::command);
+    let mut late =
+        lines.flat_map(|line| &line.script.commands).filter(|command| command.opens_later);
+    matches!(mode, Mode::AutoEdit | Mode::Auto)
+        && written.any(|scope| scope == PathScope::Workspace)
+        && late.any(|command| command.redirects.iter().any(|redirect| redirect.is_write))
+        && policy.bounds_commands()
 }
 
 /// The consequence of a decision for a call.

@@ -23,8 +23,8 @@ pub(crate) enum Journal {
     LockFolder,
 }
 
-/// The file systems whose files other machines may change, by the names that Linux has for them. By those in the second
-/// line, containers and virtual machines see folders of their host: shared memory is damaged there without an error.
+/// Linux's names of the file systems whose files other machines may change. Those in the second line show folders of
+/// the host to containers and virtual machines, where shared memory is damaged without an error.
 const NETWORKS: &str = "nfs nfs4 cifs smb3 afs ceph lustre gpfs beegfs fuse.sshfs fuse.glusterfs \
     virtiofs 9p fakeowner fuse.grpcfuse fuse.osxfs vboxsf prl_fs fuse.vmhgfs-fuse fuse.prl_fsd";
 /// A lock folder so old was left by a process that was killed: transactions take milliseconds.
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_a_host_get_no_log_with_shared_memory() {
+    fn folders_of_a_host_get_no_write_ahead_log() {
         for name in ["nfs4", "fuse.glusterfs", "virtiofs", "9p", "fuse.grpcfuse", "fakeowner"] {
             assert!(is_network(name), "{name}");
         }

@@ -175,8 +175,8 @@ impl StoppedCommands {
 
 impl Drop for StoppedCommands {
     fn drop(&mut self) {
-        // The runner reads the outputs apart, and of what has come it takes stderr first: by now it must have taken the
-        // answer from stdout.
+        // The runner reads stdout and stderr separately, and stderr first. It must have taken the answer from stdout
+        // before its commands are on again.
         thread::sleep(RUNNER_LAG);
         say(&format!("::{}::\n", self.word)).ok();
     }

@@ -103,7 +103,7 @@ impl AnswerSource {
         if stdin_is_terminal && let Ok(input) = duplicate_stdin() {
             return Some(AnswerSource(input));
         }
-        // Windows discards what was typed only for a handle that may write.
+        // Windows discards earlier input only through a handle that may write.
         let terminal = File::options().read(true).write(cfg!(windows)).open(TERMINAL);
         terminal.ok().map(AnswerSource)
     }

@@ -406,7 +406,7 @@ pub(super) fn error_end(error: &RpcError) -> TurnEnd {
 }
 
 /// Escapes what JSON leaves as it is: control characters, and what GitHub Actions and Azure Pipelines take for commands
-/// wherever it is in a line of their logs. All of it is only within strings.
+/// wherever it is in a line of their logs. In JSON, all of these occur only within strings.
 fn escape_controls(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 16);
     for char in json.chars() {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn json_in_a_log_has_no_commands_of_a_runner() {
+    fn json_in_a_log_contains_no_commands_for_a_runner() {
         let text = "x ##[add-matcher]a ##vso[task.setvariable variable=b]c # [d] ## e";
         let line = escape_controls(&json!({ "text": text }).to_string());
         assert!(!line.contains("##[") && !line.contains("##vso["), "{line}");

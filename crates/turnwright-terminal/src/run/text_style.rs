@@ -74,7 +74,7 @@ pub(super) struct TerminalTraits {
     pub(super) is_styled: bool,
     /// The cursor can be moved back: `TERM` is not `dumb`, and `ACCESSIBLE` is not set.
     pub(super) moves_cursor: bool,
-    /// GitHub Actions reads stderr, and obeys some lines of both outputs.
+    /// True if GitHub Actions reads stderr, too. It obeys some lines of both outputs.
     pub(super) is_github: bool,
 }
 

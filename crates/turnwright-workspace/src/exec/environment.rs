@@ -23,8 +23,8 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 /// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
-/// Variables that npm sets for a program that it starts, as `npx` has started this one. Each `npm` and `npx` of a
-/// command would take them for the user's settings, and nvm does not work with them.
+/// Variables that npm sets for a program that it starts, such as this one with `npx turnwright`. `npm` and `npx` in
+/// commands would take them for the user's settings, and nvm does not work with them.
 const NPM_NAMES: &str = include_str!("environment/npm_names.txt");
 /// The variable that is set only if npm has set the others. Without it they are the user's.
 const STARTED_BY_NPM: &str = "npm_lifecycle_event";
@@ -81,7 +81,7 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
-    // Otherwise Python ends at the first character that the code page lacks.
+    // Otherwise Python fails at the first character that the code page lacks.
     #[cfg(windows)]
     ("PYTHONIOENCODING", "utf-8"),
     // Otherwise `git` means a `git.exe` of the project.
@@ -107,7 +107,7 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Adds the folders of Homebrew on Apple silicon and on Intel, which editors that the desktop has started lack.
+/// Adds the folders of Homebrew on Apple silicon and on Intel. The `PATH` of editors on the desktop lacks them.
 fn add_homebrew(path: &mut OsString) {
     for folder in ["/opt/homebrew/bin", "/usr/local/bin"] {
         let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
@@ -148,7 +148,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     !is_secret && !changes_meaning && !is_terminal
 }
 
-fn is_of_npm(name: &OsStr) -> bool {
+fn is_set_by_npm(name: &OsStr) -> bool {
     text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
 }
 
@@ -182,7 +182,7 @@ impl Environment {
         let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
         kept.retain(|(name, value)| {
             is_harmless(name, value, secrets)
-                && !(is_started_by_npm && is_of_npm(name))
+                && !(is_started_by_npm && is_set_by_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
         if cfg!(target_os = "macos") {
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn npm_that_has_started_the_agent_sets_nothing_for_commands() {
+    fn commands_get_no_variables_of_the_npm_that_has_started_the_agent() {
         let names = |variables: &[&str]| {
             let given = variables.iter().map(|name| (name.into(), "x".into()));
             let environment = Environment::scrubbed(given, &[]);

@@ -23,7 +23,7 @@ pub fn find_in_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     absolute.find_map(|folder| program_at(&folder.join(name)))
 }
 
-/// Finds the program that this path means; on Windows the end of its name may be missing. Blocks.
+/// Finds the program that this path means. On Windows, the extension may be missing. Blocks.
 pub fn program_at(path: &Path) -> Option<PathBuf> {
     let mut files = ENDS.iter().map(|end| {
         let mut file = path.as_os_str().to_owned();

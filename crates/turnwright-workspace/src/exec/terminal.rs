@@ -38,7 +38,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_LABEL_CHARS: usize = 200;
 /// The punctuation that means nothing to a shell, wherever it stands in a word.
 const PLAIN_PUNCTUATION: &str = "_-./:,@+%";
-/// How far the wide forms of the punctuation of ASCII are behind it in Unicode.
+/// The distance in Unicode from ASCII punctuation to its wide forms.
 const WIDE_FORMS: u32 = 0xfee0;
 /// The size of one input frame.
 const INPUT_CHUNK: usize = 64 * 1024;
@@ -387,13 +387,13 @@ impl RunningCommand for TerminalRun {
     }
 }
 
-/// A command as the name of its terminal: in one line, without hidden characters, and not too long. Some editors have a
-/// shell read it, with or without quotes around it, which would run parts of it outside of the sandbox: so most
-/// punctuation is wide. The raw input of the card has the command as it is.
+/// A command as the name of its terminal: in one line, without hidden characters, and not too long. Some editors pass
+/// it through a shell, with or without quotes around it, which would run parts of it outside of the sandbox. So most
+/// punctuation gets its wide form. The raw input of the card has the exact command.
 fn label(command: &str) -> String {
     let mut name = String::new();
     for char in escape_hidden_line(command.trim()).chars() {
-        // At the start of a word, zsh looks for a program behind it.
+        // If a word begins with `=`, zsh replaces it by the path of the program that follows.
         let is_inner_equals = char == '=' && name.ends_with(char::is_alphanumeric);
         let is_plain = !char.is_ascii_punctuation() || PLAIN_PUNCTUATION.contains(char);
         let wide = char::from_u32(u32::from(char) + WIDE_FORMS).unwrap_or(char);

@@ -122,7 +122,7 @@ async fn quotes_and_percent_signs_reach_the_program_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_name_means_no_program_of_the_project() {
+async fn a_bare_name_never_means_a_program_of_the_project() {
     // The `cmd` of Wine always looks there.
     if Path::new("C:\\windows\\system32\\winecfg.exe").exists() {
         return;

@@ -16,7 +16,7 @@ const MAX_FILES: usize = 64;
 /// How deep the files that instructions import may import others.
 const MAX_IMPORT_DEPTH: usize = 3;
 
-/// The names of instruction files; the first in a folder that is not empty counts. Those in other letters come from
+/// The names of instruction files; the first non-empty one in a folder counts. Names in other letters come from
 /// systems that ignore their case.
 const FILE_NAMES: &[&str] = &[
     "AGENTS.override.md",
@@ -97,7 +97,7 @@ impl InstructionReader {
             let is_empty = head.is_text && head.is_complete && head.text.trim().is_empty();
             (!is_empty).then_some((path, head))
         }) else {
-            // Who has linked instructions from elsewhere must learn that they are not read.
+            // A user who has linked instructions from elsewhere must be told that they are not read.
             let mut linked = files.filter(|path| path.is_symlink() && path.is_file());
             let unread = linked.find(|path| read_head(path, within, 1).is_none());
             self.found.extend(unread.map(|path| Instructions {

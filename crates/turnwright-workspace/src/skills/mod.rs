@@ -81,7 +81,8 @@ impl SkillSet {
         skills.iter().filter(|skill| !skill.is_user_only).map(|skill| skill.name.clone()).collect()
     }
 
-    /// Records that the model has loaded a skill whose text without arguments is this; `false` if it had it before.
+    /// Records that the model has loaded a skill with this text, without arguments. Returns false if it had the same
+    /// text before.
     pub fn mark_loaded(&self, name: &str, text: &str) -> bool {
         let hash = std_hash(text);
         self.0.lock().loaded.insert(name.to_owned(), hash) != Some(hash)
@@ -350,7 +351,7 @@ fn read_skill(
     })
 }
 
-/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if nothing of it can be.
+/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
     Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())

@@ -314,7 +314,7 @@ impl WebFetcher {
     }
 
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
-        // The client has decoded gzip and removed its header. Some servers send `utf-8` or `none`, which say nothing.
+        // The client has decoded gzip and removed its header. Some servers send `utf-8` or `none`, without a meaning.
         if header(&response, CONTENT_ENCODING).is_some_and(|encoding| is_compression(&encoding)) {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }

@@ -92,7 +92,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let sort = match body_kind(&kind) {
         BodyKind::Undeclared => kind_by_content(sample),
-        // Many servers call each file text that they do not know.
+        // Many servers call every file of an unknown kind text.
         BodyKind::Html | BodyKind::Text if is_binary(&decode(sample, &fetched.content_type)) => {
             BodyKind::Opaque
         }
@@ -239,7 +239,7 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     Some(&name[..end])
 }
 
-/// Returns where the word ends that a text contains.
+/// Returns the position in a text where a word that it contains ends.
 fn end_of(word: &[u8], text: &[u8]) -> Option<usize> {
     Some(memmem::find(text, word)? + word.len())
 }
@@ -251,7 +251,7 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that people do not
 /// see.
 fn remove_invisible(text: &str) -> String {
-    // The selectors that say whether an emoji is drawn in colour are not seen, either. They go first, so that none of
+    // The selectors that say whether an emoji is drawn in colour are invisible, too. They go first, so that none of
     // them keeps a joiner within one of our marks.
     without_invisible(&text.replace(['\u{fe0e}', '\u{fe0f}'], ""))
 }

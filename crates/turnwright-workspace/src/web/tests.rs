@@ -198,7 +198,7 @@ async fn bodies_end_at_the_limit_even_if_they_were_compressed() {
 }
 
 #[tokio::test]
-async fn an_encoding_that_is_none_is_no_obstacle() {
+async fn a_content_encoding_that_means_nothing_is_ignored() {
     let (host, _) = serve(|path, stream| {
         let head =
             format!("200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {}", &path[1..]);

@@ -1,6 +1,6 @@
-//! Describes what a failed command has missed because the sandbox hides it or its environment lacks it: keys and logins
-//! of the user, variables that may hold secrets, and sockets of other programs. The command's output says so. Hidden
-//! files of the project are also told of a command that succeeds: they may look empty to it.
+//! Explains what a failed command has missed because the sandbox hides it or its environment lacks it: keys and logins
+//! of the user, variables that may hold secrets, and sockets of other programs. The command's output shows what it was.
+//! Hidden files of the project are also named after a command that succeeds: they may have looked empty to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,8 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
-/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
+/// Explains why git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
+/// `signing` is `None` if the command may not sign, and an error if it may but nothing could be set up to sign for it.
 pub(super) fn failed_signature(
     output: &str,
     signing: Option<&io::Result<()>>,
@@ -87,7 +87,7 @@ pub(super) fn failed_signature(
     }
 }
 
-/// Describes that a program may find no login because the user's are hidden; `None` if the output does not say so, or if
+/// Explains why a program finds no login, although the user may have one; `None` if the output does not say so, or if
 /// the command line runs no such program: a failing test may print the same words.
 pub(super) fn missing_login(output: &str, script: &Script) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
@@ -96,8 +96,8 @@ pub(super) fn missing_login(output: &str, script: &Script) -> Option<ReachedLimi
             end.contains(message) && programs.split(' ').any(|program| runs(script, program))
         })
     });
-    let what = "the user's logins and keyring are out of reach, so a login that is said to be missing or wrong may be \
-                in order";
+    let what = "the user's logins and keyring are out of reach, so a login that is reported as missing or wrong may \
+                be fine";
     is_missing.then(|| ReachedLimit::denied(what, "full"))
 }
 
@@ -109,12 +109,12 @@ fn runs(script: &Script, program: &str) -> bool {
     })
 }
 
-/// Describes that a program on macOS could not confine a part of itself, as SwiftPM does with a manifest, because it is
+/// Explains that a program on macOS could not confine a part of itself, as SwiftPM does with a manifest, because it is
 /// confined already; `None` if the output does not say so.
 pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES);
     end.contains("sandbox_apply: Operation not permitted").then(|| ReachedLimit {
-        for_model: "[sandbox: macOS allows none within another. Call again with the program's own turned off, as in \
+        for_model: "[sandbox: macOS allows none within another. Call again with the program's own sandbox off, as in \
                     `swift build --disable-sandbox` and `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; \
                     the command stays confined.]"
             .to_owned(),
@@ -122,12 +122,12 @@ pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     })
 }
 
-/// The messages of package managers that a file names a variable which is not set, up to its name.
+/// The messages of package managers about a variable in their settings that is not set, up to its name.
 const UNSET_VARIABLES: [&str; 2] =
     ["Failed to replace env in config: ${", "Environment variable not found ("];
 const MAX_VARIABLE_CHARS: usize = 64;
 
-/// Describes that a program misses a variable which commands do not get; `None` if the output does not say so.
+/// Explains that a program misses a variable which commands do not get; `None` if the output does not say so.
 pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES);
     let name = UNSET_VARIABLES.iter().find_map(|before| {
@@ -147,8 +147,8 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     })
 }
 
-/// Describes that a command does not reach a socket of this machine which its output names: many programs then say that
-/// nobody listens there. Blocks.
+/// Explains that the sandbox keeps a command from a socket which its output names: many programs then say that nothing
+/// listens there. Blocks.
 pub(super) fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
     let words = text::suffix(output, SEARCHED_BYTES)
         .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_the_sandbox_hides_is_not_said_to_be_missing() {
+    fn a_login_that_the_sandbox_hides_is_not_taken_for_missing() {
         let gh = "To get started with GitHub CLI, please run:  gh auth login\n";
         for (line, output, is_success, expected) in [
             ("cd a && gh pr view | cat", gh, false, true),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_a_sandbox_of_its_own_is_said_to_need_none() {
+    fn the_model_is_told_to_turn_off_a_sandbox_within_the_sandbox() {
         let output =
             "sandbox-exec: sandbox_apply: Operation not permitted\nerror: 'a': Invalid manifest\n";
         let limit = nested_sandbox(output).unwrap();
@@ -318,7 +318,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_socket_that_commands_do_not_reach_is_not_said_to_be_unused() {
+    fn a_socket_that_commands_do_not_reach_is_named() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = real_path(temporary.path()).unwrap();
         let socket = folder.join("docker.sock");

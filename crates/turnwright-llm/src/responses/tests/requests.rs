@@ -143,6 +143,7 @@ fn reasoning_models_are_asked_for_encrypted_reasoning() {
         ["reasoning.encrypted_content"] {"effort":"low","summary":"auto"}
         ["reasoning.encrypted_content"] {"effort":"medium","summary":"auto"}
         ["reasoning.encrypted_content"] {"effort":"high","summary":"auto"}
+        ["reasoning.encrypted_content"] {"effort":"xhigh","summary":"auto"}
     "#]]
     .assert_eq(&ReasoningEffort::ALL.map(body).concat());
 }

@@ -40,18 +40,17 @@ const MAX_TEXT_CHARS: usize = 300;
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[
-    "accept",
     "connection",
     "content-length",
-    "content-type",
     "host",
     "last-event-id",
     "mcp-method",
     "mcp-name",
-    "mcp-protocol-version",
     "mcp-session-id",
     "transfer-encoding",
 ];
+/// Further headers, which users copy from examples. They are left out, because each request sets them itself.
+const COPIED_HEADERS: [&str; 3] = ["accept", "content-type", "mcp-protocol-version"];
 
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +99,10 @@ impl ServerTransport {
 
 /// Validates and converts headers.
 fn header_map(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
-    headers.iter().map(|(name, value)| header(name, value)).collect()
+    let sent = headers
+        .iter()
+        .filter(|(name, _)| !COPIED_HEADERS.iter().any(|copied| name.eq_ignore_ascii_case(copied)));
+    sent.map(|(name, value)| header(name, value)).collect()
 }
 
 fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), String> {
@@ -194,7 +196,7 @@ impl HttpConnection {
     /// Records what an error means, and removes the URL from it, which may contain a key.
     fn record(&self, error: HttpError) -> HttpError {
         if let Some(mut failure) = self.interpret(&error) {
-            if let ConnectFailure::Failed(why) = &mut failure.reason
+            if let ConnectFailure::Failed(why) | ConnectFailure::Lasting(why) = &mut failure.reason
                 && let Some(proxy) = turnwright_http::proxy_of(&self.url)
             {
                 why.push_str(&format!(" (through the proxy {proxy})"));
@@ -225,7 +227,7 @@ impl HttpConnection {
                      permitted to use it{}",
                     server_explanation(scope.as_deref(), body)
                 );
-                (ConnectFailure::Failed(why), false)
+                (ConnectFailure::Lasting(why), false)
             }
             HttpError::Status { status, .. } if is_trouble(*status) => {
                 let why = format!("it has a problem of its own (HTTP {})", status.as_u16());
@@ -259,7 +261,7 @@ impl HttpConnection {
 
     fn unauthorized(&self) -> ConnectFailure {
         if self.has_key {
-            return ConnectFailure::Failed(
+            return ConnectFailure::Lasting(
                 "it rejects the key in its `Authorization` header (HTTP 401)".to_owned(),
             );
         }
@@ -327,8 +329,7 @@ fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
 }
 
 impl HttpConnection {
-    /// Posts a message with these headers. Renews the login once if its token is refused. Returns the answer, and the
-    /// id of the session that the server has opened.
+    /// Posts a message with these headers. Returns the answer, and the id of the session that the server has opened.
     pub(crate) async fn post(
         &self,
         message: &[u8],
@@ -336,24 +337,14 @@ impl HttpConnection {
         attempt: Attempt,
     ) -> Result<(ReplyBody, Option<HeaderValue>), HttpError> {
         let has_session = headers.contains_key(SESSION_HEADER);
-        let post = |token| {
-            let request = self
-                .client
-                .post(self.url.clone())
-                .body(message.to_vec())
-                .header(CONTENT_TYPE, JSON)
-                .header(ACCEPT, "application/json, text/event-stream");
-            self.send(request, &headers, token)
-        };
+        let request = self
+            .client
+            .post(self.url.clone())
+            .body(message.to_vec())
+            .header(CONTENT_TYPE, JSON)
+            .header(ACCEPT, "application/json, text/event-stream");
         let posting = async {
-            let token = self.token().await?;
-            let mut response = post(token.clone()).await?;
-            if response.status() == StatusCode::UNAUTHORIZED
-                && let Some(refused) = token
-                && let Some(token) = self.renew(&refused).await
-            {
-                response = post(Some(token)).await?;
-            }
+            let response = self.send_renewed(request, &headers).await?;
             read_reply(response, has_session, attempt).await
         };
         posting.await.map_err(|error| self.record(error))
@@ -369,9 +360,8 @@ impl HttpConnection {
             headers.insert("last-event-id", id);
         }
         let getting = async {
-            let token = self.token().await?;
             let request = self.client.get(self.url.clone()).header(ACCEPT, EVENT_STREAM);
-            let response = self.send(request, &headers, token).await?;
+            let response = self.send_renewed(request, &headers).await?;
             if !response.status().is_success() {
                 return Err(status_error(response).await);
             }
@@ -380,7 +370,11 @@ impl HttpConnection {
                 other => Err(unexpected_type(other)),
             }
         };
-        getting.await.map_err(|error| self.record(error))
+        getting.await.map_err(|error| match error {
+            // Servers need not have such a stream, and refuse it in many ways.
+            HttpError::Status { .. } => error,
+            error => self.record(error),
+        })
     }
 
     /// Ends the session.
@@ -398,6 +392,24 @@ impl HttpConnection {
             }
             Err(_) => tracing::debug!("a session was not ended in time"),
         }
+    }
+
+    /// Sends a request, and once more if the token of the login is refused and can be renewed.
+    async fn send_renewed(
+        &self,
+        request: RequestBuilder,
+        headers: &HeaderMap,
+    ) -> Result<Response, HttpError> {
+        let token = self.token().await?;
+        let again = request.try_clone();
+        let response = self.send(request, headers, token.clone()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let (Some(again), Some(refused)) = (again, token)
+            && let Some(token) = self.renew(&refused).await
+        {
+            return self.send(again, headers, Some(token)).await;
+        }
+        Ok(response)
     }
 
     async fn send(

@@ -179,7 +179,10 @@ pub(crate) fn is_lost_session_error(response: &[u8]) -> bool {
 }
 
 /// Reads a body; `None` if it is longer than the limit.
-async fn read_body(mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, HttpError> {
+pub(crate) async fn read_body(
+    mut response: Response,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, HttpError> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(HttpError::Request)? {
         if body.len() + piece.len() > limit {

@@ -212,22 +212,25 @@ fn parse_file(text: &str) -> Result<RuleFile, String> {
 }
 
 impl StoredRules {
-    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, it is unknown what was meant to
-    /// be denied, so the `allow` rules are left out, and everything that may have been denied is asked about.
+    /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, nobody knows what it was meant
+    /// to deny: the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
-        let parse = |entry: &StoredRule| Rule::parse(&entry.rule, entry.action, Scope::Local);
-        let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parse(entry).ok()).collect();
+        let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parsed(entry).ok()).collect();
         if self.problem.is_none() {
             return rules;
         }
         rules.retain(|rule| rule.action != RuleAction::Allow);
         let mut restricting = self.entries.iter().filter(|entry| entry.action != RuleAction::Allow);
-        if self.entries.is_empty() || restricting.any(|entry| parse(entry).is_err()) {
+        if self.entries.is_empty() || restricting.any(|entry| parsed(entry).is_err()) {
             let why = "the rules kept for this project cannot be read";
             rules.extend(fallback_rules(RuleAction::Ask, Scope::Local, why));
         }
         rules
     }
+}
+
+fn parsed(entry: &StoredRule) -> Result<Rule, String> {
+    Rule::parse(&entry.rule, entry.action, Scope::Local)
 }
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
@@ -354,7 +357,7 @@ mod tests {
         ["ask exec", "ask edit", "ask fetch", "ask search", "ask mcp(*)", "ask read"];
 
     #[test]
-    fn a_file_that_is_not_understood_makes_everything_ask_and_is_left_alone() {
+    fn a_file_that_cannot_be_read_makes_everything_ask_and_is_left_alone() {
         let foreign = br#"{ "version": 1, "project": "/else", "rules": [] }"#;
         let cases: [&[u8]; 6] =
             [b"{ \"version\": 1", b"[]", b"", b"\xff", b"{ \"version\": 2, \"x\": 1 }", foreign];

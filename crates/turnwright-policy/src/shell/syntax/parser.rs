@@ -1,6 +1,6 @@
 //! The parser: turns words and operators into simple commands, each with its folder and the files
-//! that the shell opens for it. One that may run in several folders is there once for each of them. The first ambiguity
-//! ends it.
+//! that the shell opens for it. A command that may run in several folders is there once for each of them. The first
+//! ambiguity ends it.
 //!
 //! Wrappers such as `nohup` and `timeout 9` are taken off a command, so that the command that they run is judged. A
 //! wrapper that is not understood exactly is an ambiguity.
@@ -319,8 +319,14 @@ impl PartialCommand {
             words, redirects, stdout_is_file, has_document, has_unknown_args, ..
         } = self;
         let folders = known_folders(&state.folders)?;
-        let mut simple =
-            SimpleCommand { words, redirects, has_unknown_args, ..SimpleCommand::default() };
+        let opens_later = !state.is_at_start;
+        let mut simple = SimpleCommand {
+            words,
+            redirects,
+            opens_later,
+            has_unknown_args,
+            ..SimpleCommand::default()
+        };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
         if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
             return Err(HERE_DOCUMENT);
@@ -337,7 +343,7 @@ impl PartialCommand {
             None => {
                 let mut started = started_by_find(&simple);
                 started.push(simple);
-                // `find` may start hundreds of long ones, and there is a copy of each for each folder.
+                // `find` may start hundreds of long commands, and each is copied for each folder.
                 check_size(&started)?;
                 for command in started {
                     let copies = folders.iter().map(|folder| SimpleCommand {
@@ -375,7 +381,7 @@ fn parse_nested(
     folders: BTreeSet<PathBuf>,
     depth: usize,
 ) -> Result<Vec<SimpleCommand>, Ambiguity> {
-    let SimpleCommand { redirects, wrappers, .. } = outer;
+    let SimpleCommand { redirects, opens_later, wrappers, .. } = outer;
     let folder_count = folders.len();
     let mut inner = parse(line, dialect, folders, depth + 1)?;
     if inner.is_empty() {
@@ -386,6 +392,7 @@ fn parse_nested(
     }
     for simple in &mut inner {
         simple.wrappers.splice(0..0, wrappers.iter().cloned());
+        simple.opens_later |= opens_later;
     }
     Ok(inner)
 }
@@ -422,6 +429,7 @@ fn strip_wrappers(
         if simple.program() == "nohup" && !stdout_is_file {
             // If its output is a terminal, `nohup` writes to a file instead.
             simple.redirects.push(Redirect { path: "nohup.out".into(), is_write: true });
+            simple.opens_later = true;
         }
         simple.has_unknown_args |= simple.program() == "xargs";
         let wrapper = simple.words.drain(..own_word_count).next();

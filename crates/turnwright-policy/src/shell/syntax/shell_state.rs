@@ -128,7 +128,7 @@ pub(in crate::shell) fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
-/// The number of folders in which a command may run and is judged. If there are more, they count as unknown.
+/// The most folders in which one command is judged. If it may run in more, they count as unknown.
 const MAX_FOLDERS: usize = 4;
 
 /// Returns the folders in which a command may run, unless there are none, which means that they are not known.
@@ -153,10 +153,12 @@ pub(super) struct LineState {
     left_folders: Vec<PathBuf>,
     /// The folders in which the current chain of `&&`, `||` and `|` may have begun.
     chain_folders: BTreeSet<PathBuf>,
-    /// Those, and all that a `cd` of the chain leads to: it is not known how far the chain gets.
+    /// `chain_folders`, and all folders that a `cd` of the chain leads to: nobody knows how far the chain gets.
     reached: BTreeSet<PathBuf>,
     /// True if each command of the current chain runs only if all commands before it succeeded.
     only_and: bool,
+    /// True if nothing but a `cd` that succeeds comes before the current commands.
+    pub(super) is_at_start: bool,
 }
 
 impl LineState {
@@ -170,6 +172,7 @@ impl LineState {
             previous: None,
             left_folders: Vec::new(),
             only_and: true,
+            is_at_start: true,
         }
     }
 
@@ -210,7 +213,7 @@ impl LineState {
             _ => return Err(UNKNOWN_FOLDER),
         };
         let targets: Option<BTreeSet<PathBuf>> = found.into_iter().collect();
-        // Of several folders it is not known which one it leaves.
+        // With several folders, nobody knows which of them is left.
         let left = folders.first().filter(|_| folders.len() == 1).cloned();
         if simple.program() == "pushd" {
             match &left {
@@ -225,6 +228,7 @@ impl LineState {
     /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.
     pub(super) fn advance(&mut self, targets: BTreeSet<PathBuf>, end: Terminator) {
         self.reached.extend(targets.iter().cloned());
+        self.is_at_start &= end == Terminator::Pipe || end == Terminator::And && !targets.is_empty();
         if self.only_and && matches!(end, Terminator::And | Terminator::Pipe) {
             if !targets.is_empty() {
                 self.folders = targets;

@@ -15,7 +15,7 @@ use super::{only_attribute, parent, tag_name};
 use turnwright_types::text;
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
-/// The columns of a table in which a cell that covers several is repeated.
+/// A cell that covers several columns or rows of a table is repeated only in so many first columns.
 const MAX_SPANNED_COLUMNS: usize = 24;
 /// The most bytes of a cell that are repeated.
 const MAX_REPEATED_BYTES: usize = 30;
@@ -66,11 +66,11 @@ fn table(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
     format!("\n\n{}\n\n{text}\n\n", before.trim())
 }
 
-/// Writes the rows of a table with a separator line after the first. A cell that covers several places is in each, so
-/// that those after it stay in their columns.
+/// Writes the rows of a table with a separator line after the first. A cell that covers several places is repeated in
+/// each, so that the cells after it stay in their columns.
 fn data_rows(rows: &[Vec<Cell>]) -> String {
     let mut lines = Vec::new();
-    // By column, the first row that the last cell there does not cover, and its text.
+    // For each column: the first row that its latest cell no longer covers, and the text of that cell.
     let mut covered = vec![(0_usize, String::new()); MAX_SPANNED_COLUMNS];
     for (index, row) in rows.iter().enumerate() {
         let mut shown: Vec<String> = Vec::new();

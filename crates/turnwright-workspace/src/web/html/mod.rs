@@ -169,7 +169,7 @@ impl TreeReader {
                     && std::mem::take(&mut self.is_raised)
                     && (first.is_alphanumeric() || "+-−(".contains(first))
                 {
-                    // A power would be another number without it.
+                    // Without this mark, a power would read as another number.
                     append_text(node, "^");
                 }
                 append_text(node, start);
@@ -537,8 +537,9 @@ impl StartTag {
 
     /// The numbers of columns and rows that a cell of a table covers, as an attribute.
     fn spans(&self) -> Option<(&'static str, String)> {
-        let count = |name| self.attribute(name).and_then(|text| text.parse().ok()).unwrap_or(1_u16);
-        let spans = format!("{} {}", count("colspan"), count("rowspan"));
+        let [columns, rows] = ["colspan", "rowspan"]
+            .map(|name| self.attribute(name).and_then(|text| text.parse().ok()).unwrap_or(1_u16));
+        let spans = format!("{columns} {rows}");
         (spans != "1 1").then_some(("span", spans))
     }
 

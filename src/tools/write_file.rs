@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+    is_secret_path,
 };
 use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
@@ -25,8 +26,8 @@ use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
 /// Why a file that may hold secrets is not replaced.
-const UNREAD: &str = "is not empty, and you have not read it: secrets would be lost. Nothing was written. Use \
-                      edit_file, or `mode` append, or first read_file, which asks the user.";
+const UNREAD: &str = "is not empty and you have not read it, so secrets would be lost. Nothing was written. Add lines \
+                      with `mode` append, change some with edit_file, or call read_file first, which asks the user.";
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -115,9 +116,11 @@ impl Tool for WriteFile {
             if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
                 return Err(edit_common::stale_message(&self.path, text, &regions).into());
             }
-            // Of files elsewhere it is not told before the user is asked whether they exist.
-            let may_tell = target.scope == PathScope::Workspace && !text.text.is_empty();
-            if may_tell && edit_common::is_unread(&ctx.env, target, text).await {
+            // The existence of a file elsewhere is not told before the user is asked.
+            let has_secrets = target.scope == PathScope::Workspace
+                && is_secret_path(&target.path)
+                && !text.text.is_empty();
+            if has_secrets && edit_common::is_unread(&ctx.env, target, text).await {
                 return Err(format!("{} {UNREAD}", self.path).into());
             }
         }

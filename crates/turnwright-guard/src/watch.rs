@@ -84,8 +84,8 @@ pub struct ConfinementGuard {
     pub(crate) has_made_caches: AtomicBool,
     /// Set when a command without a sandbox was allowed: changes meanwhile may be its work.
     has_unconfined_command: AtomicBool,
-    /// Set when a command was told all files that were hidden from it.
-    has_told_hidden: Arc<AtomicBool>,
+    /// The hidden files that were named in the result of a command.
+    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// Cancelled when the session is closed.
     stop: CancellationToken,
     tracker: TaskTracker,
@@ -159,7 +159,7 @@ struct CommandWatch {
     writable: Vec<PathBuf>,
     /// Files in the session's folders that are hidden from it.
     hidden: BTreeSet<PathBuf>,
-    has_told_hidden: Arc<AtomicBool>,
+    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
     has_snapshot: bool,
     changes: AllowedChanges,
     is_in_background: AtomicBool,
@@ -469,7 +469,7 @@ impl CommandSite {
             signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             hidden: CommandWatch::hidden_in(&self.roots, profile),
-            has_told_hidden: Arc::clone(&guard.has_told_hidden),
+            told_hidden: Arc::clone(&guard.told_hidden),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
             changes: confinement.changes,

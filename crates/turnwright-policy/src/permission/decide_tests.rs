@@ -7,7 +7,7 @@ use super::{
 };
 use crate::shell;
 use turnwright_types::effect::{
-    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, Uncertainty,
+    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, Uncertainty,
 };
 use turnwright_types::shell_script::ShellDialect;
 
@@ -574,22 +574,23 @@ fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
 
 #[test]
 fn a_redirect_over_a_file_with_secrets_is_asked_about() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::File::create(folder.path().join(".env")).unwrap();
     let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
-    for (name, expected) in
-        [(".env", Verdict::Ask), (".env.local", Verdict::Allow), ("a", Verdict::Allow)]
-    {
-        let target = ResolvedPath { path: folder.path().join(name), scope: PathScope::Workspace };
-        let mut tried = effects("exec echo x");
-        tried.push(Effect::Write(target));
-        for mode in [Mode::AutoEdit, Mode::Auto] {
-            let decision = decide(&policy, mode, &Grants::default(), &tried);
-            assert_eq!(decision.verdict(), expected, "{mode:?}, {name}: {decision:?}");
-            // A change by `write_file` can be restored.
-            let decision = decide(&policy, mode, &Grants::default(), &tried[1..]);
-            assert_eq!(decision.verdict(), Verdict::Allow, "{mode:?}, {name}: {decision:?}");
-        }
+    let target = ResolvedPath { path: "/ws/.env".into(), scope: PathScope::Workspace };
+    for (overwrites, mode, expected) in [
+        (vec![target.clone()], Mode::AutoEdit, Verdict::Ask),
+        (vec![target.clone()], Mode::Auto, Verdict::Ask),
+        (vec![target.clone()], Mode::Full, Verdict::Allow),
+        (Vec::new(), Mode::AutoEdit, Verdict::Allow),
+        (Vec::new(), Mode::Auto, Verdict::Allow),
+    ] {
+        let command =
+            ShellCommand { overwrites, ..shell::command("echo x", "/ws", ShellDialect::Bash) };
+        let tried = [Effect::Exec(Box::new(command)), Effect::Write(target.clone())];
+        let decision = decide(&policy, mode, &Grants::default(), &tried);
+        assert_eq!(decision.verdict(), expected, "{mode:?}: {decision:?}");
+        // A change by `write_file` can be restored.
+        let decision = decide(&policy, mode, &Grants::default(), &tried[1..]);
+        assert_eq!(decision.verdict(), Verdict::Allow, "{mode:?}: {decision:?}");
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use crate::restricted_files::reads_unnamed_beside_edits;
 use crate::watch::CommandWatch;
@@ -15,7 +14,7 @@ use turnwright_types::text;
 use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::real_path;
 
-use super::{MAX_LINES, MAX_NAMED, ReachedLimit, SEARCHED_BYTES};
+use super::{MAX_LINES, MAX_NAMED, ReachedLimit, SEARCHED_BYTES, refused_path};
 
 /// Messages of programs that have found no login, in lower case, behind the names of these programs.
 const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
@@ -23,35 +22,33 @@ const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
 const RUNNERS: [&str; 3] = ["bunx", "npx", "uvx"];
 
 impl CommandWatch {
-    /// Names the hidden files that the output is about: a line, or a part of it before a colon, ends with the name. The
-    /// first command that may have met others is told all.
+    /// Names the hidden files that the command may have come across, or that it complains about; each once in a
+    /// session.
     pub(super) fn hidden_files(&self, output: &str) -> Option<ReachedLimit> {
-        let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
-        let words: Vec<_> = lines
-            .flat_map(|line| line.split(": "))
-            .filter_map(|part| part.split_whitespace().next_back())
-            .map(|word| word.trim_matches(['\'', '"']).trim_start_matches("./"))
-            .filter(|word| !word.is_empty())
-            .collect();
         let is_reader = reads_unnamed_beside_edits(&self.script);
-        // Of other commands that only read, such as `git status`, the output has names and no content.
-        let mut told: Vec<_> =
-            self.hidden.iter().filter(|_| is_reader || self.has_snapshot).collect();
-        told.retain(|path| words.iter().any(|word| path.ends_with(word)));
-        if told.is_empty() && is_reader && !self.hidden.is_empty() {
-            let is_told = self.has_told_hidden.swap(true, Ordering::Relaxed);
-            told.extend(self.hidden.iter().filter(|_| !is_told));
-        }
-        let names: Vec<_> =
-            told.iter().map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
+        let refused = self.refused_hidden_file(output);
+        let mut told = self.told_hidden.lock();
+        let names: Vec<_> = self
+            .hidden
+            .iter()
+            .filter(|path| is_reader || refused == Some(path.as_path()))
+            .filter(|path| told.insert(PathBuf::clone(path)))
+            .map(|path| escape_hidden_line(&path.to_string_lossy()))
+            .collect();
         let what = format!("hidden from this command: {}", text::join_first(&names, MAX_NAMED));
         (!names.is_empty()).then(|| ReachedLimit {
             for_model: format!(
-                "[sandbox: {what}. What looks empty need not be so: do not write it anew. To read it, name it in a \
-                 call; the user is asked.]"
+                "[sandbox: {what}. Such files may look empty or missing to a command: do not create or replace them \
+                 because of that. To read one, name it in a call; the user is asked.]"
             ),
             for_user: format!("[sandbox: {what}]"),
         })
+    }
+
+    /// The hidden file that the command complains about.
+    pub(super) fn refused_hidden_file(&self, output: &str) -> Option<&Path> {
+        let hidden: Vec<_> = self.hidden.iter().map(PathBuf::as_path).collect();
+        refused_path(output, &hidden)
     }
 }
 
@@ -268,51 +265,53 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_file_is_named_where_the_output_is_about_it() {
-        let watch = CommandWatch {
-            hidden: ["/ws/.env", "/ws/sub/.env.local"].map(PathBuf::from).into(),
-            has_snapshot: true,
-            ..CommandWatch::default()
-        };
+    fn a_hidden_file_that_a_command_complains_about_is_named_once() {
         for (output, expected) in [
-            ("0 ./.env\n4 ./.env.example\n", ": /ws/.env]"),
-            ("./.env: empty\nsub/.env.local: ASCII text\n", ": /ws/.env, /ws/sub/.env.local]"),
             ("grep: /ws/sub/.env.local: Permission denied\n", ": /ws/sub/.env.local]"),
             ("PermissionError: [Errno 13] Permission denied: '.env'", ": /ws/.env]"),
-            ("a.js:1:load(\".env\")\n.env is loaded\n", ""),
-            (".env.example\n.\n./\n/\n\n: \nenv\n../.env\n", ""),
+            ("Permission denied: .env.example\n", ""),
+            ("compose.yml:3:    env_file: .env\n", ""),
+            ("a.js:1:load(\".env\")\n./.env\n0 .env\n", ""),
             ("", ""),
         ] {
-            for is_success in [true, false] {
-                let limit = watch.reached_limit(output, is_success, None);
-                let told = limit.map(|limit| limit.for_user).unwrap_or_default();
+            let watch = CommandWatch {
+                hidden: ["/ws/.env", "/ws/sub/.env.local"].map(PathBuf::from).into(),
+                limits: Some("sandbox: no network".to_owned()),
+                ..CommandWatch::default()
+            };
+            let limit = watch.reached_limit(output, false, None);
+            let told = limit.map(|limit| limit.for_user).unwrap_or_default();
+            if !expected.is_empty() {
                 assert!(told.ends_with(expected), "{output}: {told}");
-                assert_eq!(told.is_empty(), expected.is_empty(), "{output}: {told}");
+                // Nor is the network then said to be the reason.
+                assert!(watch.reached_limit(output, false, None).is_none(), "{output}");
             }
+            assert!(expected.is_empty() != told.contains("hidden"), "{output}: {told}");
         }
-        let reads = CommandWatch { has_snapshot: false, ..watch };
-        assert!(reads.reached_limit("?? .env\n", true, None).is_none());
     }
 
     #[test]
     fn the_first_command_that_may_have_met_hidden_files_is_told_all() {
-        let told = Arc::default();
+        let told_hidden = Arc::default();
         for (line, hidden, expected) in [
-            ("git log", Some("/ws/.env"), false),
-            ("cat a", Some("/ws/.env"), false),
-            ("grep -rs x .", None, false),
-            ("grep -rs x .", Some("/ws/.env"), true),
-            ("find . -type f -exec cat {} +", Some("/ws/.env"), false),
+            ("git log", "/ws/.env", ""),
+            ("cat a", "/ws/.env", ""),
+            ("grep -rs x .", "", ""),
+            ("grep -rs x .", "/ws/.env /ws/a.pem", ": /ws/.env, /ws/a.pem]"),
+            ("find . -type f -exec cat {} +", "/ws/.env /ws/a.pem", ""),
+            ("grep -rs x .", "/ws/.env /ws/b.pem", ": /ws/b.pem]"),
         ] {
             let watch = CommandWatch {
                 script: Arc::new(shell::parse(line, ShellDialect::Bash)),
-                hidden: hidden.map(PathBuf::from).into_iter().collect(),
-                has_told_hidden: Arc::clone(&told),
+                hidden: hidden.split_whitespace().map(PathBuf::from).collect(),
+                told_hidden: Arc::clone(&told_hidden),
                 ..CommandWatch::default()
             };
-            let limit = watch.reached_limit("", true, None);
-            assert_eq!(limit.is_some(), expected, "{line}: {limit:?}");
-            assert!(limit.is_none_or(|limit| limit.for_model.contains("do not write it anew")));
+            let limit = watch.reached_limit("compose.yml: env_file: .env\n", true, None);
+            let told = limit.as_ref().map_or("", |limit| limit.for_user.as_str());
+            assert!(told.ends_with(expected), "{line}: {told}");
+            assert_eq!(told.is_empty(), expected.is_empty(), "{line}: {told}");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains("name it in a call")));
         }
     }
 

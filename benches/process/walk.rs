@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io;
+use std::process::Command;
 
 use crate::agent::{Agent, pause, speak_version, workspace};
 use crate::model::Model;
@@ -34,6 +35,10 @@ fn start_once() -> io::Result<()> {
     let folder = workspace()?;
     fs::create_dir(folder.path().join("config"))?;
     fs::write(folder.path().join("config/config.toml"), SETTINGS)?;
+    // Most projects are repositories. Without git this one is none.
+    for arguments in [&["init", "--quiet"][..], &["add", "small.txt"]] {
+        Command::new("git").args(arguments).current_dir(folder.path()).status().ok();
+    }
     let mut agent = Agent::spawn(&model, folder)?;
     agent.initialize()?;
     agent.new_session()?;

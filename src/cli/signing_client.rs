@@ -18,6 +18,7 @@ use turnwright_guard::signing::wire::{
     COMMON_SETTINGS, COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat,
     SigningAnswer, SigningRequest, TOKEN_VARIABLE,
 };
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 
 /// Runs the signing program if this process was started as one.
@@ -99,9 +100,7 @@ fn sign_if_asked(
 }
 
 fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    source.take(MAX_PAYLOAD as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_PAYLOAD { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+    read_at_most(source, MAX_PAYLOAD as u64)?.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
 }
 
 /// Writes the signature of a file beside it, any other to the output.

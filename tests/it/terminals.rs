@@ -369,7 +369,7 @@ fn a_terminal_is_named_after_its_command_and_the_name_is_not_what_runs() {
 
 #[test]
 fn a_process_that_connects_before_the_launcher_cannot_report_for_it() {
-    let report = b"o\x11\0\0\0all tests passed\nx\x03\0\0\0c-0".to_vec();
+    let report = b"o\x11\0\0\0all tests passed\nm\x1b\0\0\0{\"Exit\":[{\"Code\":0},false]}".to_vec();
     let after_a_nonce = [b"0".repeat(32), report.clone()].concat();
     for bytes in [report, after_a_nonce, Vec::new()] {
         let mut editor = Editor::running(Manner::Outrun(bytes), &["echo the real one; exit 3"]);

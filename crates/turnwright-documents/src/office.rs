@@ -2,11 +2,12 @@
 //! the entities of XML, and makes names lower case.
 
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 
 use zip::ZipArchive;
 
 use crate::{MAX_TEXT_BYTES, MAX_UNPACKED_BYTES, OpenedDocument};
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::text;
 use turnwright_workspace::markup::{MarkupEvent, read_markup};
 
@@ -93,13 +94,9 @@ fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
 fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     let index = index_of(archive, name).ok_or_else(|| format!("{name} is missing"))?;
     let file = archive.by_index(index).map_err(|error| format!("{name}: {error}"))?;
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_UNPACKED_BYTES as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("{name}: {error}"))?;
-    if bytes.len() > MAX_UNPACKED_BYTES {
-        return Err(format!("{name} unpacks to more than 64 MiB"));
-    }
-    Ok(bytes)
+    let read = read_at_most(file, MAX_UNPACKED_BYTES as u64);
+    let whole = read.map_err(|error| format!("{name}: {error}"))?;
+    whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.

@@ -21,6 +21,7 @@ use turnwright_policy::shell::{
 use turnwright_types::effect::{
     Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty, is_secret_path,
 };
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::text;
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::{Roots, read_head};
@@ -294,7 +295,7 @@ fn excluded_path(folder: &Path, word: &str) -> Option<PathBuf> {
 }
 
 fn in_folder(folder: &Path, name: &Path) -> PathBuf {
-    repository::normalize_lexically(&folder.join(name))
+    normalize_lexically(&folder.join(name))
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::repository::normalize_lexically;
 use turnwright_policy::shell;
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::shell_script::{ShellDialect, SimpleCommand};
 use turnwright_workspace::files::read_head;
 

@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 10;
 pub(crate) struct ProtectedSnapshot {
     protected: ProtectedPaths,
     /// The git repositories below the protected roots: each `.git`, or the folder that is one.
-    repositories: Arc<BTreeSet<PathBuf>>,
+    pub(crate) repositories: Arc<BTreeSet<PathBuf>>,
     entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Folders with more entries than the scan visits.
     overfull: Vec<PathBuf>,
@@ -260,11 +260,6 @@ impl ProtectedSnapshot {
                 changes.record(path, "removed", done);
             }
         }
-    }
-
-    /// The repositories that are known to it.
-    pub(crate) fn repositories(&self) -> &BTreeSet<PathBuf> {
-        &self.repositories
     }
 
     /// The paths of the snapshot that are no folders.

@@ -7,13 +7,14 @@ mod settings;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::slice;
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell::{self, GitUse, SimpleCommand};
 use turnwright_types::effect::{ShellCommand, Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_workspace::checkpoint::{
     GitSettings, indexed_files, indexed_submodules, read_index_file,
 };
@@ -362,21 +363,6 @@ pub(crate) fn attribute_files(folder: &Path, user: &GitSettings) -> Vec<PathBuf>
         .map(|folder| folder.join("gitattributes"))
         .chain(config.map(|folder| folder.join("attributes")));
     usual.chain(named).chain(own).collect()
-}
-
-/// A path with `.` and `..` resolved by the names alone.
-pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and true if

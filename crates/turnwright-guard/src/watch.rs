@@ -200,16 +200,10 @@ impl ConfinementGuard {
             match PrivateTempFolder::create() {
                 Ok(made) => {
                     let folder = Arc::new(made);
-                    let mut state = self.state.lock();
-                    // If another command was faster, both use its folder.
-                    let unused = if state.temp.is_some() {
-                        Some(folder)
-                    } else {
-                        state.temp.replace(folder)
-                    };
-                    // It is removed from the disk without the lock.
-                    drop(state);
-                    drop(unused);
+                    // If another command was faster, both use its folder. This one is removed from the disk without the
+                    // lock then.
+                    let _made = Arc::clone(&folder);
+                    self.state.lock().temp.get_or_insert(folder);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot create a temporary folder for commands");

@@ -104,13 +104,7 @@ pub(super) fn probe() -> SandboxSupport {
 /// interface from the rest of the network.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
     let has_seatbelt = has_seatbelt();
-    NamespaceSupport {
-        mounts: has_seatbelt,
-        network: has_seatbelt,
-        processes: false,
-        sockets: false,
-        supervision: false,
-    }
+    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, ..NamespaceSupport::default() }
 }
 
 /// No layer was made.

@@ -7,6 +7,7 @@
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
 //! parts of texts, [`error_text`] puts errors into plain words, and [`work_settings`] is how a session works.
 
+pub mod bounded_read;
 pub mod hash;
 pub mod ids;
 pub mod error_text;
@@ -28,5 +29,6 @@ pub mod redact;
 pub mod secret;
 pub mod line_diff;
 pub mod patience;
+pub mod plain_path;
 pub mod private_file;
 pub mod text;

@@ -42,17 +42,20 @@ fn align_numbers(old: &[usize], new: &[usize], deadline: Option<Instant>) -> Vec
 /// among equal lines can be moved to where it is clearest.
 const COMPARED_LINES: usize = 16;
 
+/// The numbers of equal elements at the beginning and at the end. None of these counts for both.
+pub fn common_ends<Element: PartialEq>(old: &[Element], new: &[Element]) -> (usize, usize) {
+    let head = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let ends = old[head..].iter().rev().zip(new[head..].iter().rev());
+    (head, ends.take_while(|(old, new)| old == new).count())
+}
+
 /// The hunks of a unified diff of two texts, with `context` unchanged lines around each change. Empty
 /// if they are equal. After `deadline` the result is coarser.
 pub fn unified_diff(old: &str, new: &str, context: usize, deadline: Option<Instant>) -> String {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     // Comparing lines as numbers costs more than comparing their bytes.
-    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let old_rest = &old[same..];
-    let new_rest = &new[same..];
-    let ends = old_rest.iter().rev().zip(new_rest.iter().rev());
-    let same_end = ends.take_while(|(old, new)| old == new).count();
+    let (same, same_end) = common_ends(&old, &new);
     let margin = COMPARED_LINES.max(context);
     let start = same.saturating_sub(margin);
     let cut = same_end.saturating_sub(margin);

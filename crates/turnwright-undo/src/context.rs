@@ -21,6 +21,7 @@ use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
     Audience, CallOutcome, Durability, Entry, Store, StoreError, TurnKind, read,
 };
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
     escape_hidden_line, shorten_title,
@@ -337,11 +338,8 @@ async fn current_bytes(restore: &RestoreResult) -> Option<Arc<[u8]>> {
         _ => return None,
     }
     let read = spawn_blocking(move || {
-        use std::io::Read;
-        let mut bytes = Vec::new();
         let file = turnwright_workspace::nofollow::open_file(&path).ok()?;
-        file.take(MAX_KEPT_BYTES + 1).read_to_end(&mut bytes).ok()?;
-        (bytes.len() as u64 <= MAX_KEPT_BYTES).then(|| Arc::from(bytes))
+        read_at_most(file, MAX_KEPT_BYTES).ok()?.map(Arc::from)
     });
     read.await.ok().flatten()
 }

@@ -7,6 +7,16 @@ pub mod nofollow;
 mod real_path;
 #[cfg(unix)]
 pub mod remove_tree;
+#[cfg(not(unix))]
+pub mod remove_tree {
+    /// Removes a folder and everything in it, and is not stopped on the way. Blocks.
+    pub fn remove_tree(
+        folder: &std::path::Path,
+        _is_stopped: &impl Fn() -> bool,
+    ) -> std::io::Result<()> {
+        std::fs::remove_dir_all(folder)
+    }
+}
 pub mod search;
 pub mod files;
 pub mod edit;

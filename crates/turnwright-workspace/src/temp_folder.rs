@@ -5,9 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::time::Duration;
-#[cfg(unix)]
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -18,7 +16,6 @@ const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.
 const MIN_AGE: Duration = Duration::from_secs(60);
 /// The longest time for a removal. The rest stays until another process removes it.
-#[cfg(unix)]
 const MAX_REMOVAL: Duration = Duration::from_secs(60);
 
 /// A temporary folder that only its owner can access. It is removed on drop.
@@ -181,16 +178,10 @@ fn remove_abandoned(place: &Path, min_age: Duration) {
     }
 }
 
-#[cfg(unix)]
 fn remove(folder: &Path) -> io::Result<()> {
     // A process that is left could make files for ever.
     let begun = Instant::now();
     crate::remove_tree::remove_tree(folder, &|| begun.elapsed() > MAX_REMOVAL)
-}
-
-#[cfg(not(unix))]
-fn remove(folder: &Path) -> io::Result<()> {
-    fs::remove_dir_all(folder)
 }
 
 fn is_abandoned(folder: &Path, min_age: Duration) -> io::Result<bool> {

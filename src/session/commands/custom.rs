@@ -71,9 +71,8 @@ impl CustomCommands {
     pub(in crate::session) fn in_place_of(&self, name: &str) -> Option<CommandText> {
         let is_ours = PROMPTS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
         let found = if is_ours { self.find(name) } else { None };
-        found.filter(|found| {
-            matches!(found, CommandText::File(command) if !command.is_of_project())
-        })
+        found
+            .filter(|found| matches!(found, CommandText::File(command) if !command.is_of_project()))
     }
 
     /// The skills that a prompt invokes, if there are any.

@@ -128,7 +128,7 @@ impl FileChangeRecorder {
                 CallChanges::default()
             }
             FileChangeRecorder::Edit(edit) => {
-                let written = env.files.take_written(edit.targets());
+                let written = env.files.take_written(&edit.targets);
                 let finding = spawn_blocking(move || edit.changes(&checkpoint, written));
                 finding.await.unwrap_or_default()
             }

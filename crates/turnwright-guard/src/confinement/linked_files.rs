@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{ConfinementBuilder, package_managers};
-use crate::repository;
 use crate::restricted_files::outermost;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, SandboxProfile, publish_layer};
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::{FileId, file_id};
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret::linked_secret_files;
@@ -380,7 +380,7 @@ pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     if !is_recursive || !deletes || has_parent {
         return Vec::new();
     }
-    paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
+    paths.iter().map(|path| normalize_lexically(&folder.join(path))).collect()
 }
 
 /// Returns true if `rm` certainly deletes with this option. With others, such as `--help` and `-i`, it may succeed and

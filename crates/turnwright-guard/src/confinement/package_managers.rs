@@ -10,14 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::ConfinementBuilder;
-use crate::repository;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{Effect, ShellCommand};
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
 use turnwright_types::shell_script::{Script, ShellDialect, SimpleCommand};
 use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache, dialect};
+use turnwright_workspace::remove_tree::remove_tree;
 
 /// Variables that make programs give up at the first failed connection instead of trying again for minutes.
 const NO_RETRIES: &[(&str, &str)] = &[
@@ -160,7 +161,7 @@ pub(crate) fn remove_caches(folder: &Path, is_stopped: &impl Fn() -> bool) -> io
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            remove_folder(&entry.path(), is_stopped)?;
+            remove_tree(&entry.path(), is_stopped)?;
         } else if entry.file_name() != LAST_USE_FILE {
             fs::remove_file(entry.path())?;
         }
@@ -168,16 +169,6 @@ pub(crate) fn remove_caches(folder: &Path, is_stopped: &impl Fn() -> bool) -> io
             return Ok(());
         }
     }
-    fs::remove_dir_all(folder)
-}
-
-#[cfg(unix)]
-fn remove_folder(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
-    turnwright_workspace::remove_tree::remove_tree(folder, is_stopped)
-}
-
-#[cfg(not(unix))]
-fn remove_folder(folder: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
@@ -206,7 +197,7 @@ impl ConfinementBuilder<'_> {
             let Some(folder) = &command.folder else { continue };
             let folder = self.command.workdir.join(folder);
             let words = command.argv().skip(1).chain([".venv"]);
-            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
+            named.extend(words.map(|word| normalize_lexically(&folder.join(word))));
         }
         named
     }

@@ -215,7 +215,7 @@ impl ConfinementBuilder<'_> {
             .chain(set.filter_map(|path| self.real_paths.get(path)));
         let shown_once = tmp.show_once(once);
         let mut shown = tmp.show(usual.chain(lasting));
-        shown.extend(shown_once.places().iter().cloned());
+        shown.extend(shown_once.places.iter().cloned());
         Ok(Some((PrivateTmp { folder: folder.to_path_buf(), shown }, shown_once)))
     }
 

@@ -7,7 +7,7 @@ use crate::repository;
 use crate::restricted_files::outermost;
 use turnwright_policy::shell::Script;
 use turnwright_workspace::RealPaths;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, is_program};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::fixed_places::FixedPlaces;
 
@@ -54,7 +54,7 @@ pub(crate) fn readable(
         let mut targets =
             named.filter_map(|path| trusted_target(&path, real_paths, fixed, writable));
         // A shell passes over files that it cannot run.
-        let program = targets.find(|target| is_program(target));
+        let program = targets.find(|target| is_program(target).unwrap_or(false));
         all.extend(program.into_iter().flat_map(|program| places_of_program(program, home)));
     }
     // Seatbelt knows a file only by its real path.
@@ -93,15 +93,6 @@ fn trusted_target(
         || fixed.is_fixed(path)
         || writable.iter().any(|folder| target.starts_with(folder));
     is_trusted.then_some(target)
-}
-
-fn is_program(path: &Path) -> bool {
-    let Ok(found) = path.metadata() else { return false };
-    #[cfg(unix)]
-    let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
-    #[cfg(not(unix))]
-    let may_run = true;
-    found.is_file() && may_run
 }
 
 /// The places of a program, which `PATH` may have only as a link to another installation.

@@ -13,6 +13,7 @@ use super::ProtectedSnapshot;
 use crate::repository;
 use crate::watch::server_watch::change_time;
 use turnwright_policy::permission::ProtectedPaths;
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::{private_file, text};
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::{FolderNames, nofollow, real_path};
@@ -274,8 +275,7 @@ pub(super) fn read(path: &Path, length: u64) -> Option<Arc<[u8]>> {
     // A parent folder may be a link of the user's. Following it is harmless: the content is only
     // compared and put back.
     let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
-    let mut bytes = Vec::new();
-    file.take(length + 1).read_to_end(&mut bytes).ok()?;
+    let bytes = read_at_most(file, length).ok()??;
     (bytes.len() as u64 == length).then(|| bytes.into())
 }
 

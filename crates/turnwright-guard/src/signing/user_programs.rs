@@ -6,13 +6,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::wire::{MAX_LINE, SignatureFormat};
-use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup};
+use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, is_program};
 use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// The names of these settings, and of those that lead to further files.
@@ -203,12 +202,11 @@ impl UserPrograms {
     /// Returns the program at a path, unless a command may have changed it or a folder on the way to it. Blocks.
     pub(super) fn program(&self, path: &Path) -> Option<PathBuf> {
         let target = self.places.leads_to(path)?;
-        let found = fs::metadata(target).ok()?;
-        let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
+        let can_run = is_program(&target).ok()?;
         // Some programs behave according to the name that they are called by, so the last link is not resolved.
         let folder = self.places.leads_to(path.parent()?)?;
         let name = path.file_name()?;
-        is_program.then(|| folder.join(name))
+        can_run.then(|| folder.join(name))
     }
 
     /// Returns the program that a setting names. Blocks.
@@ -381,7 +379,7 @@ fn is_gpg_setting(name: &OsStr) -> bool {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::Duration;
 
     use tempfile::TempDir;

@@ -125,7 +125,7 @@ impl ProtectedCheck {
     /// Takes away new and changed files that other programs would run or obey, while the command goes on. Returns the
     /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
-        let new = live.find_new(self.snapshot.repositories());
+        let new = live.find_new(&self.snapshot.repositories);
         let AllowedChanges { paths, installs_in, .. } = &self.watch.changes;
         let environments: Vec<_> =
             installs_in.iter().cloned().chain(self.made_environments(&new)).collect();
@@ -233,7 +233,7 @@ impl ProtectedCheck {
 
     /// Checks the repositories that have appeared since the command began.
     fn check_repositories(&self, is_installing: bool) {
-        let known = self.snapshot.repositories();
+        let known = &self.snapshot.repositories;
         let (new, may_be_more) = self.site.tracker.find_new_repositories(known);
         let mut allowed = self.watch.changes.paths.clone();
         let made = self.snapshot.accepted_programs(self.made_environments(&new), is_installing);
@@ -565,7 +565,7 @@ fn is_older(git: &Path, time: SystemTime) -> bool {
 fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
     let changed: BTreeSet<_> = before.check(&[], None)?.paths.into_iter().collect();
     let all = before
-        .repositories()
+        .repositories
         .iter()
         .filter(|git| changed.iter().any(|path| path.starts_with(git)))
         .cloned()

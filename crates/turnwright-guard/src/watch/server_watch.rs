@@ -375,7 +375,7 @@ impl GuardedCall {
         let quarantine = self.site.quarantine_folder();
         let mut found = Vec::new();
         if self.knows_repositories {
-            let (new, _) = self.site.tracker.find_new_repositories(snapshot.repositories());
+            let (new, _) = self.site.tracker.find_new_repositories(&snapshot.repositories);
             let made = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&snapshot)));
             found.extend(made.check_if(&[], Some(&quarantine), &|path| guard.is_own(path)));
         }

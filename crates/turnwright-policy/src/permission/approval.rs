@@ -133,8 +133,8 @@ impl ApprovalRequest {
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
         let command = self.effects.iter().find_map(Effect::command);
         let mut access = command.map(|command| command.extra_access.clone()).unwrap_or_default();
-        access.network |= self.decision.opens_network();
-        access.sign |= self.decision.opens_signing();
+        access.network |= self.decision.has(&Reason::Network);
+        access.sign |= self.decision.has(&Reason::Signing);
         match title_of_access(&access, &policy.bases) {
             Some(access) => format!("[{access}] {title}"),
             None => title,
@@ -201,7 +201,7 @@ impl ApprovalRequest {
         let mut origin = described.unwrap_or_default();
         redact::redact_in_place(&mut origin);
         if lasting.for_project {
-            grants.note_project_rules(lasting.rules(), lasting.exact_effects(), &origin);
+            grants.note_project_rules(lasting.rules(), &lasting.exact, &origin);
         }
     }
 }
@@ -465,7 +465,7 @@ mod tests {
             let effects = [Effect::Exec(Box::new(ShellCommand { has_ssh_remote, ..command }))];
             let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
             assert_eq!(decision.verdict(), expected, "{line}");
-            assert_eq!(decision.opens_network(), expected == Verdict::Ask, "{line}");
+            assert_eq!(decision.has(&Reason::Network), expected == Verdict::Ask, "{line}");
         }
     }
 

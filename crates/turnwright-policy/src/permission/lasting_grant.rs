@@ -26,7 +26,7 @@ pub(super) struct LastingGrant {
     /// effects are in `exact`.
     patterns: Vec<Pattern>,
     /// The effects to allow exactly, for the session.
-    exact: Vec<Effect>,
+    pub(super) exact: Vec<Effect>,
     /// Access beyond the sandbox, for the session.
     access: Vec<AccessGrant>,
     /// The access in words; empty if there is none.
@@ -146,7 +146,7 @@ impl JudgedCall<'_> {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
         !has_network
-            && !self.decision.opens_network()
+            && !self.decision.has(&Reason::Network)
             && shell::fails_offline(&command.script)
             && !self.policy.has_proxy(command)
     }
@@ -177,11 +177,6 @@ impl LastingGrant {
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
         let patterns = self.patterns.iter().cloned();
         patterns.map(|pattern| Rule::new(RuleAction::Allow, pattern, Scope::Local))
-    }
-
-    /// The effects that are allowed exactly.
-    pub(super) fn exact_effects(&self) -> &[Effect] {
-        &self.exact
     }
 
     /// Adds it to the grants of the session.

@@ -155,15 +155,10 @@ impl Decision {
         self.findings.iter().find(|finding| finding.verdict == verdict)
     }
 
-    /// Returns true if a command gets the network that it needs, because the user is asked about that or has allowed it for
-    /// the session.
-    fn opens_network(&self) -> bool {
-        self.findings.iter().any(|finding| finding.reason == Reason::Network)
-    }
-
-    /// Returns true if a command of git may sign although it does not ask for that.
-    fn opens_signing(&self) -> bool {
-        self.findings.iter().any(|finding| finding.reason == Reason::Signing)
+    /// Returns true if a finding has this reason: that a command gets the network that it needs, because the user is
+    /// asked about that or has allowed it for the session, or that git may sign although it does not ask for that.
+    fn has(&self, reason: &Reason) -> bool {
+        self.findings.iter().any(|finding| finding.reason == *reason)
     }
 
     /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
@@ -294,7 +289,7 @@ impl Confinement {
             return Confinement::Unconfined;
         }
         let mut extra_writable = Vec::new();
-        let mut network = decision.opens_network();
+        let mut network = decision.has(&Reason::Network);
         let mut further = ExtraAccess::default();
         for effect in effects {
             match effect {
@@ -308,7 +303,7 @@ impl Confinement {
                 _ => {}
             }
         }
-        further.sign |= decision.opens_signing();
+        further.sign |= decision.has(&Reason::Signing);
         // A command that was allowed because it only reads may write nothing but the files that the shell opens for it,
         // so that a wrong classification does no harm.
         let only_reads = decision.is_read_only()

@@ -2,7 +2,7 @@
 
 use super::{
     AuditEntry, AuditEvent, Decision, Grants, Judgement, Mode, PathBases, PolicyRules,
-    ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide, judge,
+    ProtectedPaths, Reason, Rule, RuleAction, Scope, Verdict, decide, judge,
 };
 use crate::shell;
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
@@ -296,13 +296,13 @@ fn what_needs_the_network_gets_it_from_the_answer_for_the_session_and_access_is_
     let grants = answered(Mode::Ask, ChoiceKind::AllowSession, "npm install", "network");
     for mode in [Mode::Ask, Mode::AutoEdit, Mode::Auto] {
         let decision = decided(mode, &grants, "npm install x", "");
-        assert_eq!((decision.verdict(), decision.opens_network()), (Verdict::Allow, true));
+        assert_eq!((decision.verdict(), decision.has(&Reason::Network)), (Verdict::Allow, true));
     }
     let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "npm install", "network");
     let decision = decided(Mode::Ask, &grants, "make", "network");
     assert_eq!(decision.verdict(), Verdict::Ask, "{decision:?}");
     let decision = decided(Mode::Auto, &grants, "make", "");
-    assert!(!decision.opens_network(), "{decision:?}");
+    assert!(!decision.has(&Reason::Network), "{decision:?}");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn an_answer_about_signing_holds_for_commands_of_git_that_change_something() {
     ] {
         let decision = decided(Mode::Auto, &grants, line, "");
         assert_eq!(decision.verdict(), Verdict::Allow, "{line}");
-        assert_eq!(decision.opens_signing(), signs, "{line}");
+        assert_eq!(decision.has(&Reason::Signing), signs, "{line}");
         assert_eq!(decision.runs_only_readers(&effects(line, "")), only_reads, "{line}");
     }
     assert_eq!(decided(Mode::Plan, &grants, "git commit -m y", "").verdict(), Verdict::Deny);

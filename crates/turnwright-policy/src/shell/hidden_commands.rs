@@ -2,13 +2,14 @@
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
 //! them, too. They allow nothing. Also finds the files and hosts that a command may name.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::args::{Args, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
 use super::{Script, SimpleCommand, classify};
+use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bunx bwrap caffeinate chronic concurrently cpulimit cross-env dbus-run-session \
@@ -203,24 +204,10 @@ fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
     let path = name.strip_prefix("file://").unwrap_or(name);
     let in_home = IN_HOME.iter().find_map(|start| path.strip_prefix(*start));
     let in_folder = IN_FOLDER.iter().find_map(|start| path.strip_prefix(*start));
-    without_dots(&match in_home {
+    normalize_lexically(&match in_home {
         Some(rest) => home.unwrap_or(folder).join(rest),
         None => folder.join(in_folder.unwrap_or(path)),
     })
-}
-
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {

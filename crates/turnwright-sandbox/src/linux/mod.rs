@@ -223,7 +223,7 @@ impl LinuxSandbox {
 
     /// The refusals of the sandbox to the program; `None` if nobody supervises it.
     pub fn refusals(&self) -> Option<Refusals> {
-        let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
+        let supervisor = self.process_namespace.as_ref()?.supervisor.as_ref()?;
         supervisor.refusals().map(Refusals::new).ok()
     }
 
@@ -257,7 +257,7 @@ impl LinuxSandbox {
     fn enter_process_namespace(&self) -> io::Result<()> {
         let Some(namespace) = &self.process_namespace else { return Ok(()) };
         namespace.enter()?;
-        let is_required = namespace.supervisor().is_some();
+        let is_required = namespace.supervisor.is_some();
         mount_proc(self.ruleset.as_fd(), is_required)
     }
 
@@ -266,7 +266,7 @@ impl LinuxSandbox {
     }
 
     fn install_filter(&self) -> io::Result<()> {
-        match self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor) {
+        match self.process_namespace.as_ref().and_then(|namespace| namespace.supervisor.as_ref()) {
             Some(supervisor) => supervisor.install_filter(self.filter),
             None => seccompiler::apply_filter(self.filter).map_err(|error| to_io_error(&error)),
         }
@@ -313,10 +313,6 @@ impl ProcessNamespace {
         kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
         kept.sort_unstable();
         Ok(ProcessNamespace { caller, numbers, kept, supervisor })
-    }
-
-    fn supervisor(&self) -> Option<&SocketSupervisor> {
-        self.supervisor.as_ref()
     }
 
     /// Starts the first process and a second one, in which this returns. The calling process ends.

@@ -294,7 +294,7 @@ impl MountNamespace {
         let is_of_session = self
             .session_network
             .as_ref()
-            .is_some_and(|network| network.memory().attach(SHARED_MEMORY));
+            .is_some_and(|network| network.memory.attach(SHARED_MEMORY));
         if is_of_session && !self.may_change_memory {
             syscalls::make_read_only(SHARED_MEMORY)?;
         }

@@ -435,7 +435,7 @@ fn a_program_takes_no_port_of_the_machine_and_binds_its_own_sockets() {
     let mut bytes = [0; syscalls::MAX_ADDRESS];
     let any = address_bytes("127.0.0.1:0".parse().unwrap(), &mut bytes);
     syscalls::bind(busy.as_fd(), any).unwrap();
-    syscalls::listen(busy.as_fd(), 0).unwrap();
+    rustix::net::listen(&busy, 0).unwrap();
     let busy = TcpListener::from(busy);
     let named = busy.local_addr().unwrap();
     // One that nobody accepts is enough. Others wait.

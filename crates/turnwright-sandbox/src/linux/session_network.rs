@@ -36,7 +36,7 @@ pub struct SessionNetwork {
     network_namespace: OwnedFd,
     /// The user namespace that owns it; `None` if root has made it, who needs none.
     user_namespace: Option<OwnedFd>,
-    memory: SessionMemory,
+    pub(super) memory: SessionMemory,
 }
 
 impl SessionNetwork {
@@ -107,10 +107,11 @@ impl SessionNetwork {
         let network_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = Some(user_namespace).filter(|_| !is_root());
-        let taken = receive(syscalls::receive_descriptor).await?;
-        let given = receive(syscalls::receive_descriptor).await?;
-        let current = receive(syscalls::receive_descriptor).await?;
-        let memory = SessionMemory::from_descriptors([taken, given, current]);
+        let memory = SessionMemory {
+            taken: receive(syscalls::receive_descriptor).await?.into(),
+            given: receive(syscalls::receive_descriptor).await?.into(),
+            current: receive(syscalls::receive_descriptor).await?.into(),
+        };
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 
@@ -132,10 +133,6 @@ impl SessionNetwork {
             return Err(io::Error::other("the network of the session cannot be entered"));
         }
         syscalls::receive_descriptor(receiver.as_fd())
-    }
-
-    pub(super) fn memory(&self) -> &SessionMemory {
-        &self.memory
     }
 
     pub(super) fn has_user_namespace(&self) -> bool {
@@ -190,10 +187,6 @@ impl SessionMemory {
         given.set_nonblocking(true)?;
         let current = rustix::fs::memfd_create(c"session-memory", MemfdFlags::CLOEXEC)?.into();
         Ok(SessionMemory { taken, given, current })
-    }
-
-    fn from_descriptors([taken, given, current]: [OwnedFd; 3]) -> SessionMemory {
-        SessionMemory { taken: taken.into(), given: given.into(), current: current.into() }
     }
 
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {

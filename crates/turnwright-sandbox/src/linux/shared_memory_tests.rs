@@ -41,7 +41,7 @@ fn after_all_mounts_were_held_for_too_long_older_memory_is_not_seen_again() {
     let session = Arc::new(SessionNetwork::create().unwrap());
     let run = |script: &str| run_in(&folders, &folders.profile(), Some(&session), script, |_| ());
     assert_eq!(run("open('/dev/shm/older', 'w').close()"), "");
-    let [taken, given, _] = session.memory().descriptors();
+    let [taken, given, _] = session.memory.descriptors();
     let held: Vec<_> = (0..4).map(|_| syscalls::receive_descriptor(taken).unwrap()).collect();
     assert_eq!(
         run("open('/dev/shm/newer', 'w').close(); print(os.listdir('/dev/shm'))"),

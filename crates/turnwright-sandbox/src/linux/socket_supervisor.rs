@@ -264,7 +264,7 @@ impl SocketSupervisor {
         if let Some(target) = &target {
             call.address = Address::of_descriptor(target)?;
         }
-        let outside = if self.sockets.has_private_network() {
+        let outside = if self.sockets.has_private_network {
             let opened = self.outside_socket(&call, memory.own_network);
             opened.inspect_err(|error| self.note(&call, error_number(error), memory))?
         } else {
@@ -277,7 +277,7 @@ impl SocketSupervisor {
 
     /// Fails for a socket of the machine's network, unless that is the program's.
     fn check_network(&self, socket: BorrowedFd<'_>, own_network: u64) -> io::Result<()> {
-        let is_private = !self.sockets.has_private_network()
+        let is_private = !self.sockets.has_private_network
             || outside_connections::network_of(socket)? != own_network;
         if is_private { Ok(()) } else { Err(access_denied()) }
     }
@@ -367,7 +367,7 @@ impl SocketSupervisor {
         let socket = call.socket.as_fd();
         self.check_network(socket, own_network)?;
         // A client sees the user that made it.
-        call.user.run_as_user(|| syscalls::listen(socket, lower_half(backlog)))?;
+        call.user.run_as_user(|| Ok(rustix::net::listen(socket, lower_half(backlog))?))?;
         Ok(0)
     }
 
@@ -459,7 +459,7 @@ impl SocketSupervisor {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         // The address says nothing for a connected stream, and another one sends nothing.
-        if !is_stream && self.sockets.has_private_network() {
+        if !is_stream && self.sockets.has_private_network {
             self.prepare_to_send(listener, &mut call, own_network)?;
         }
         let sent = syscalls::send_to(call.socket.as_fd(), buffer, flags, call.address.bytes())?;

@@ -1,14 +1,19 @@
-//! Wrappers for system calls that no dependency wraps. All may be called between `fork` and `exec`:
-//! they do not allocate and take no lock.
+//! Wrappers for system calls that no dependency wraps, and for passing descriptors on. All may be called between `fork`
+//! and `exec`: they do not allocate and take no lock.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use libc::{c_char, c_int, c_long, c_uint};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use rustix::process::Pid;
 use seccompiler::sock_filter;
 
@@ -261,55 +266,27 @@ fn owned(descriptor: c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The memory of a control message with one descriptor.
-#[repr(C)]
-struct DescriptorMessage {
-    header: libc::cmsghdr,
-    descriptor: c_int,
-}
-
-/// Calls `transfer` with a message of one byte and a descriptor.
-fn with_descriptor_message<T>(
-    descriptor: RawFd,
-    transfer: impl FnOnce(&mut libc::msghdr) -> T,
-) -> (T, DescriptorMessage) {
-    let mut byte = [0_u8];
-    let mut parts = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
-    // SAFETY: all zeros is a valid value of both.
-    let (mut message, mut control): (libc::msghdr, DescriptorMessage) =
-        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    // SAFETY: takes a number.
-    let length = unsafe { libc::CMSG_LEN(c_uint::BITS / 8) };
-    control.header.cmsg_len = length as _;
-    control.header.cmsg_level = libc::SOL_SOCKET;
-    control.header.cmsg_type = libc::SCM_RIGHTS;
-    control.descriptor = descriptor;
-    message.msg_iov = &raw mut parts;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<DescriptorMessage>() as _;
-    (transfer(&mut message), control)
-}
-
 /// Sends a copy of a descriptor over a socket.
 pub(super) fn send_descriptor(socket: BorrowedFd<'_>, sent: BorrowedFd<'_>) -> io::Result<()> {
-    let (result, _) = with_descriptor_message(sent.as_raw_fd(), |message| {
-        // SAFETY: reads the message and what it points to.
-        check(unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) } as c_long)
-    });
-    result
+    let descriptors = [sent];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Waits for a descriptor to arrive.
 pub(super) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let (received, control) = with_descriptor_message(-1, |message| {
-        // SAFETY: writes no more than the lengths in the message say.
-        check(
-            unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) } as c_long
-        )
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
     });
-    received?;
-    owned(control.descriptor.into()).map_err(|_| io::ErrorKind::UnexpectedEof.into())
+    received.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// The next notification of a filter. `None` if its thread is gone already.
@@ -508,12 +485,6 @@ pub(super) fn watch(
     let epoll = epoll.as_raw_fd();
     // SAFETY: reads the event.
     check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, number, &raw mut event) }.into())
-}
-
-/// Makes a socket accept connections.
-pub(super) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
-    // SAFETY: takes numbers.
-    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into())
 }
 
 extern "C" fn do_nothing(_: c_int) {}

@@ -207,7 +207,7 @@ pub(super) struct OpenSockets {
     /// Folders in which only sockets on a writable mount are open: caches with a private layer, and a private `/tmp`.
     partly_open: Vec<PathBuf>,
     /// True if the program has a private network. Abstract sockets belong to the network that they are in.
-    has_private_network: bool,
+    pub(super) has_private_network: bool,
 }
 
 impl OpenSockets {
@@ -221,10 +221,6 @@ impl OpenSockets {
         let services = open_services(reaches_other_machines);
         open.extend(services.chain([SHARED_MEMORY]).map(PathBuf::from));
         OpenSockets { open, partly_open, has_private_network }
-    }
-
-    pub(super) fn has_private_network(&self) -> bool {
-        self.has_private_network
     }
 
     /// Fails if another program of the user may have an abstract socket. The kernel does not tell whose it is.

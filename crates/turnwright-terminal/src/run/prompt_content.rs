@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use turnwright_config::with_home;
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
@@ -159,12 +160,8 @@ fn is_pipe(_path: &Path) -> bool {
 }
 
 fn read_all(source: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 8 MiB"));
-    }
-    Ok(bytes)
+    read_at_most(source, MAX_BYTES)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::FileTooLarge, "longer than 8 MiB"))
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub struct ExpectedChange<'a> {
 /// The files that a call announced, with their state before it.
 #[derive(Debug)]
 pub struct TrackedEdit {
-    targets: Vec<PathBuf>,
+    /// The paths that the call may have written.
+    pub targets: Vec<PathBuf>,
     deleted: Vec<PathBuf>,
     before: BTreeMap<PathBuf, ObservedState>,
     /// The expected states after the call.
@@ -100,11 +101,6 @@ impl TrackedEdit {
             intent.bytes.extend(found.bytes.clone());
         }
         intent
-    }
-
-    /// The paths that the call may have written.
-    pub fn targets(&self) -> &[PathBuf] {
-        &self.targets
     }
 
     /// Compares the announced files, including those that turn out unchanged. `written` has the

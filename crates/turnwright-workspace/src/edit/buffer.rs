@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::line_changes::LineChange;
-use turnwright_types::line_diff::{DiffOp, align};
+use turnwright_types::line_diff::{DiffOp, align, common_ends};
 
 /// Regions with more pairs of lines than this are not compared line by line.
 const MAX_LINE_PAIRS: usize = 4_000_000;
@@ -278,16 +278,13 @@ pub(super) fn diff_lines_until(
     new: &[&str],
     deadline: Option<Instant>,
 ) -> Vec<DiffOp> {
-    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let old_rest = &old[head..];
-    let new_rest = &new[head..];
-    let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let old_len = old_rest.len() - tail;
-    let new_len = new_rest.len() - tail;
+    let (head, tail) = common_ends(old, new);
+    let old_len = old.len() - head - tail;
+    let new_len = new.len() - head - tail;
     let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: head }];
     if deadline.is_some() || old_len.saturating_mul(new_len) <= MAX_LINE_PAIRS {
-        let old = &old_rest[..old_len];
-        let new = &new_rest[..new_len];
+        let old = &old[head..head + old_len];
+        let new = &new[head..head + new_len];
         let middle = align(old, new, deadline);
         ops.extend(middle.into_iter().map(|op| shift_op(op, head)));
     } else {

@@ -279,7 +279,7 @@ impl ProcessGroup {
         let needs_watchdog =
             !sandbox.as_ref().is_some_and(|sandbox| sandbox.has_process_namespace());
         let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
-        let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
+        let key = watchdog_entry.as_ref().map(|entry| entry.0);
         configure_child(&mut command, key, &mark, sandbox.clone());
         let refusals = sandbox.as_ref().and_then(|sandbox| sandbox.refusals());
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;

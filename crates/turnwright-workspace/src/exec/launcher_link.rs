@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_blocking;
@@ -45,7 +46,7 @@ const SOCKET: &str = "line";
 /// of all other peers.
 pub(super) struct LauncherListener {
     listener: UnixListener,
-    nonce: String,
+    pub(super) nonce: String,
     /// Peers that have not sent the nonce yet; each ends with its connection if the nonce was right.
     peers: FuturesUnordered<BoxFuture<'static, Option<UnixStream>>>,
     folder: PrivateTempFolder,
@@ -71,10 +72,6 @@ impl LauncherListener {
 
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.path().join(SOCKET)
-    }
-
-    pub(super) fn nonce(&self) -> &str {
-        &self.nonce
     }
 
     /// Waits for the launcher, whoever connects before it. Cancel safe.
@@ -119,8 +116,8 @@ fn is_same_user(stream: &UnixStream) -> bool {
 const MAX_FRAME_BYTES: usize = 1024 * 1024;
 const READ_SIZE: usize = 64 * 1024;
 
-/// A message between the agent and the launcher.
-#[derive(Clone, Debug, PartialEq)]
+/// A message between the agent and the launcher: JSON, except for what the command reads and prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum LinkFrame {
     /// To the launcher: what to run.
     Run(Box<LaunchRequest>),
@@ -129,8 +126,10 @@ pub(super) enum LinkFrame {
     /// To the launcher: end the command, which has this long to clean up.
     Stop(Duration),
     /// To the launcher: write this to the command's input.
+    #[serde(skip)]
     Input(Vec<u8>),
     /// From the launcher: the command has printed this.
+    #[serde(skip)]
     Output(Vec<u8>),
     /// From the launcher: what the sandbox has refused to the command.
     Refused(Vec<Refusal>),
@@ -140,7 +139,7 @@ pub(super) enum LinkFrame {
 }
 
 /// The command for the launcher.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct LaunchRequest {
     /// The program and its arguments.
     pub(super) program: Vec<String>,
@@ -148,7 +147,9 @@ pub(super) struct LaunchRequest {
     pub(super) workdir: String,
     /// True if the agent may write to its input; otherwise its stdin is empty.
     pub(super) accepts_input: bool,
-    /// Its confinement; `None` to run it unconfined.
+    /// Its confinement; `None` to run it unconfined. It must be there: without it, it would not be clear that none is
+    /// wanted.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(super) sandbox: Option<SandboxProfile>,
 }
 
@@ -277,28 +278,13 @@ pub(super) async fn receive_network(_: &UnixStream) -> io::Result<Option<Arc<Ses
 }
 
 fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
-    let (number, words, request);
+    let message;
     let (kind, content): (u8, &[u8]) = match frame {
-        LinkFrame::Run(launch) => {
-            request = encode_request(launch);
-            (b'r', &request)
-        }
-        LinkFrame::Signal(Signal::Int) => (b's', b"i"),
-        LinkFrame::Signal(Signal::Term) => (b's', b"t"),
-        LinkFrame::Signal(Signal::Kill) => (b's', b"k"),
-        LinkFrame::Stop(grace) => {
-            number = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX).to_le_bytes();
-            (b'e', &number)
-        }
         LinkFrame::Input(bytes) => (b'i', bytes),
         LinkFrame::Output(bytes) => (b'o', bytes),
-        LinkFrame::Refused(refusals) => {
-            words = json!(refusals).to_string().into_bytes();
-            (b'd', &words)
-        }
-        LinkFrame::Exit(exit, had_leftovers) => {
-            words = encode_exit(exit, *had_leftovers);
-            (b'x', &words)
+        other => {
+            message = json!(other).to_string();
+            (b'm', message.as_bytes())
         }
     };
     bytes.push(kind);
@@ -315,74 +301,14 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
         return Err(invalid_frame());
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
-    let frame = match (kind, content) {
-        (b'r', request) => LinkFrame::Run(Box::new(decode_request(request)?)),
-        (b's', b"i") => LinkFrame::Signal(Signal::Int),
-        (b's', b"t") => LinkFrame::Signal(Signal::Term),
-        (b's', b"k") => LinkFrame::Signal(Signal::Kill),
-        (b'e', _) => {
-            let number = content.try_into().map(u32::from_le_bytes).map_err(|_| invalid_frame())?;
-            LinkFrame::Stop(Duration::from_millis(u64::from(number)))
-        }
-        (b'i', bytes) => LinkFrame::Input(bytes.to_vec()),
-        (b'o', bytes) => LinkFrame::Output(bytes.to_vec()),
-        (b'd', refusals) => LinkFrame::Refused(serde_json::from_slice(refusals)?),
-        (b'x', words) => {
-            let (exit, had_leftovers) = decode_exit(words).ok_or_else(invalid_frame)?;
-            LinkFrame::Exit(exit, had_leftovers)
-        }
+    let frame = match kind {
+        b'i' => LinkFrame::Input(content.to_vec()),
+        b'o' => LinkFrame::Output(content.to_vec()),
+        b'm' => serde_json::from_slice(content)?,
         _ => return Err(invalid_frame()),
     };
     bytes.drain(..5 + length);
     Ok(Some(frame))
-}
-
-fn encode_request(request: &LaunchRequest) -> Vec<u8> {
-    let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
-    let request = json!({ "program": program, "workdir": workdir, "input": accepts_input,
-        "sandbox": sandbox });
-    request.to_string().into_bytes()
-}
-
-/// Reads a request. Every field must be there: without `sandbox` it would not be clear that none is
-/// wanted.
-fn decode_request(request: &[u8]) -> io::Result<LaunchRequest> {
-    let mut fields: Map<String, Value> = serde_json::from_slice(request)?;
-    Ok(LaunchRequest {
-        program: serde_json::from_value(take_field(&mut fields, "program")?)?,
-        workdir: serde_json::from_value(take_field(&mut fields, "workdir")?)?,
-        accepts_input: serde_json::from_value(take_field(&mut fields, "input")?)?,
-        sandbox: serde_json::from_value(take_field(&mut fields, "sandbox")?)?,
-    })
-}
-
-fn take_field(fields: &mut Map<String, Value>, name: &str) -> io::Result<Value> {
-    fields.remove(name).ok_or_else(invalid_frame)
-}
-
-/// Encodes how a command ended and whether processes were left: a letter each, then the details.
-fn encode_exit(exit: &CommandExit, had_leftovers: bool) -> Vec<u8> {
-    let (kind, rest) = match exit {
-        CommandExit::Code(code) => ('c', code.to_string()),
-        CommandExit::Signal(name) => ('k', name.clone()),
-        CommandExit::TerminalClosed => ('h', String::new()),
-        CommandExit::Unknown => ('u', String::new()),
-    };
-    let left = if had_leftovers { '+' } else { '-' };
-    format!("{kind}{left}{rest}").into_bytes()
-}
-
-fn decode_exit(words: &[u8]) -> Option<(CommandExit, bool)> {
-    let [kind, left, rest @ ..] = words else { return None };
-    let rest = std::str::from_utf8(rest).ok()?;
-    let exit = match kind {
-        b'c' => CommandExit::Code(rest.parse().ok()?),
-        b'k' => CommandExit::Signal(rest.to_owned()),
-        b'h' => CommandExit::TerminalClosed,
-        b'u' => CommandExit::Unknown,
-        _ => return None,
-    };
-    Some((exit, *left != b'-'))
 }
 
 fn invalid_frame() -> io::Error {
@@ -415,7 +341,7 @@ mod tests {
 
     async fn accepts_before_the_silent_peer_gives_up() -> bool {
         let mut listener = LauncherListener::bind().await.unwrap();
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         drop(peer(&listener, "").await);
         drop(peer(&listener, &nonce[1..]).await);
         let silent = peer(&listener, "").await;
@@ -436,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn no_forged_client_is_taken_for_the_launcher() {
         let mut listener = LauncherListener::bind().await.unwrap();
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         let parts = (0..NONCE_LENGTH).map(|length| nonce[..length].to_owned());
         let changed = (0..NONCE_LENGTH).map(|at| {
             let mut all = nonce.clone().into_bytes();
@@ -449,7 +375,7 @@ mod tests {
             format!(" {nonce}"),
             format!("\0{nonce}"),
             nonce.chars().rev().collect(),
-            "x\u{4}\0\0\0c-0".to_owned(),
+            "m\u{2}\0\0\0{}".to_owned(),
             format!("o\u{20}\0\0\0{nonce}"),
             "o\u{7f}\u{7f}\u{7f}\u{7f}".repeat(10_000),
         ];
@@ -483,7 +409,7 @@ mod tests {
         for _ in 0..MAX_PEERS {
             silent.push(peer(&listener, "").await);
         }
-        let nonce = listener.nonce().to_owned();
+        let nonce = listener.nonce.clone();
         let _launcher = peer(&listener, &nonce).await;
         let accepted = timeout(NONCE_TIMEOUT * 8, listener.accept()).await;
         assert!(accepted.is_ok(), "the launcher was not accepted");
@@ -532,24 +458,21 @@ mod tests {
 
     #[test]
     fn invalid_frames_are_errors_and_take_no_memory() {
-        for bytes in [
-            &b"x\0\0\0\0"[..],
-            b"o\xff\xff\xff\xff",
-            b"x\x03\0\0\0c-a",
-            b"s\x01\0\0\0z",
-            b"d\x01\0\0\0z",
-            b"r\0\0\0\0",
-            b"r\x01\0\0\0?",
-        ] {
+        for bytes in [&b"x\0\0\0\0"[..], b"o\xff\xff\xff\xff", b"m\0\0\0\0", b"m\x01\0\0\0?"] {
             assert!(decode(&mut bytes.to_vec()).is_err(), "{bytes:?}");
         }
         // A request without a field could mean anything, and above all no sandbox.
-        for request in
-            [r#"{"program":["a"],"input":1,"sandbox":null}"#, r#"{"program":["a"],"input":false}"#]
-        {
-            let length = u32::try_from(request.len()).unwrap().to_le_bytes();
-            let mut frame = [b"r", &length[..], request.as_bytes()].concat();
-            assert!(decode(&mut frame).is_err(), "{request}");
+        for message in [
+            r#"{"Run":{"program":["a"],"workdir":"/","accepts_input":1,"sandbox":null}}"#,
+            r#"{"Run":{"program":["a"],"workdir":"/","accepts_input":false}}"#,
+            r#"{"Run":{"program":["a"],"accepts_input":false,"sandbox":null}}"#,
+            r#"{"Exit":["c-a",false]}"#,
+            r#"{"Signal":"z"}"#,
+            r#"{"Output":[0]}"#,
+        ] {
+            let length = u32::try_from(message.len()).unwrap().to_le_bytes();
+            let mut frame = [b"m", &length[..], message.as_bytes()].concat();
+            assert!(decode(&mut frame).is_err(), "{message}");
         }
         assert_eq!(decode(&mut b"o\x05\0\0\0abc".to_vec()).unwrap(), None);
     }

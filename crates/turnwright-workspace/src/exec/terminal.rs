@@ -154,7 +154,7 @@ impl TerminalRun {
             spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let launcher = [
             (SOCKET_VARIABLE.to_owned(), socket),
-            (NONCE_VARIABLE.to_owned(), listener.nonce().to_owned()),
+            (NONCE_VARIABLE.to_owned(), listener.nonce.clone()),
         ];
         let command = TerminalCommand {
             program,

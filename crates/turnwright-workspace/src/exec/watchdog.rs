@@ -41,17 +41,13 @@ static PIPE: OnceLock<Option<ChildStdin>> = OnceLock::new();
 /// An entry on the watchdog's list. Dropping it removes the entry: the group has ended or was never
 /// started, and its id may be reused.
 #[derive(Debug)]
-pub(super) struct WatchdogEntry(u32);
+pub(super) struct WatchdogEntry(pub(super) u32);
 
 impl WatchdogEntry {
     pub(super) fn new() -> WatchdogEntry {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         PIPE.get_or_init(start_watchdog);
         WatchdogEntry(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(super) fn key(&self) -> u32 {
-        self.0
     }
 }
 

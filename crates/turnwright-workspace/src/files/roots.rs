@@ -9,10 +9,13 @@ use std::ffi::OsStr;
 #[cfg(windows)]
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+#[cfg(windows)]
+use std::path::Component;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
+use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::secret::notice_other_name;
 
 /// A path with more links than this counts as a loop.
@@ -232,14 +235,7 @@ impl Roots {
         if !self.is_described {
             return None;
         }
-        let mut path = PathBuf::new();
-        for part in absolute.components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => drop(path.pop()),
-                part => path.push(part),
-            }
-        }
+        let path = normalize_lexically(absolute);
         self.folders.iter().find_map(|(named, real)| {
             let rest = path.strip_prefix(named).or_else(|_| path.strip_prefix(real)).ok()?;
             Some(if rest.as_os_str().is_empty() { real.clone() } else { real.join(rest) })

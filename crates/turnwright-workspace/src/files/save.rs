@@ -16,6 +16,7 @@ use super::disk::{ensure_regular, run_at};
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
 
@@ -74,12 +75,7 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
 }
 
 fn read_whole(file: &File, metadata: &Metadata) -> Result<Vec<u8>, FileError> {
-    let mut bytes = Vec::new();
-    file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > READ_LIMIT {
-        return Err(FileError::TooLarge(metadata.len()));
-    }
-    Ok(bytes)
+    read_at_most(file, READ_LIMIT)?.ok_or_else(|| FileError::TooLarge(metadata.len()))
 }
 
 impl WritePrecondition {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::text::{FileText, TextSource, lines};
 use turnwright_types::hash::std_hash;
+use turnwright_types::line_diff::common_ends;
 
 const MAX_FILES: usize = 4_096;
 /// How many written texts are remembered until they are taken.
@@ -129,12 +130,9 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
 /// The regions of `new` that differ. The common beginning and end are left out. If the rest has as
 /// many lines on both sides, they are compared one by one; else the whole rest is one region.
 fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let old = &old[head..];
-    let new = &new[head..];
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-    let old = &old[..old.len() - tail];
-    let new = &new[..new.len() - tail];
+    let (head, tail) = common_ends(old, new);
+    let old = &old[head..old.len() - tail];
+    let new = &new[head..new.len() - tail];
     let whole = (head + 1, head + new.len().max(1));
     if old.len() != new.len() {
         return vec![whole];

@@ -59,15 +59,9 @@ impl ShownPlaces {
 /// seen are removed, which blocks.
 #[derive(Debug)]
 pub struct ShownOnce {
-    places: Vec<PathBuf>,
+    pub places: Vec<PathBuf>,
     shown: SharedPlaces,
     folder: Option<PathBuf>,
-}
-
-impl ShownOnce {
-    pub fn places(&self) -> &[PathBuf] {
-        &self.places
-    }
 }
 
 impl Drop for ShownOnce {
@@ -336,7 +330,7 @@ mod tests {
         };
         let first = tmp.show_once([file.path().to_owned(), inner.clone(), "/etc".into()]);
         let second = tmp.show_once([inner.clone()]);
-        assert_eq!(first.places(), [file.path(), &inner]);
+        assert_eq!(first.places, [file.path(), &inner]);
         assert!(tmp.show([]).is_empty());
         fs::File::create(at_own(file.path())).unwrap();
         fs::create_dir(at_own(outer.path())).unwrap();

@@ -215,7 +215,8 @@ impl StoredRules {
     /// The rules for decisions. If the file cannot be read or a rule cannot be parsed, nobody knows what it was meant
     /// to deny: the `allow` rules are left out, and everything that may have been denied is asked about.
     pub fn rules(&self) -> Vec<Rule> {
-        let mut rules: Vec<_> = self.entries.iter().filter_map(|entry| parsed(entry).ok()).collect();
+        let mut rules: Vec<_> =
+            self.entries.iter().filter_map(|entry| parsed(entry).ok()).collect();
         if self.problem.is_none() {
             return rules;
         }

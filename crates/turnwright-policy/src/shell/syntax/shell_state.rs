@@ -228,7 +228,8 @@ impl LineState {
     /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.
     pub(super) fn advance(&mut self, targets: BTreeSet<PathBuf>, end: Terminator) {
         self.reached.extend(targets.iter().cloned());
-        self.is_at_start &= end == Terminator::Pipe || end == Terminator::And && !targets.is_empty();
+        self.is_at_start &=
+            end == Terminator::Pipe || end == Terminator::And && !targets.is_empty();
         if self.only_and && matches!(end, Terminator::And | Terminator::Pipe) {
             if !targets.is_empty() {
                 self.folders = targets;

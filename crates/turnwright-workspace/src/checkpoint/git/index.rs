@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::{FileStat, ObjectId, read_limited};
+use super::{FileStat, ObjectId};
+use turnwright_types::bounded_read::read_at_most;
 
 /// The most bytes of an index, which has about a hundred for each file.
 pub(super) const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
@@ -141,7 +142,7 @@ pub fn read_index_file(path: &Path) -> Option<Vec<u8>> {
     if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {
         return None;
     }
-    read_limited(File::open(path).ok()?, MAX_INDEX_BYTES)
+    read_at_most(File::open(path).ok()?, MAX_INDEX_BYTES).ok()?
 }
 
 /// Returns the paths of the submodules, relative to the top of the working tree. `None` and `hash_bytes` are as for

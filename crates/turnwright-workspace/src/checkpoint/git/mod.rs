@@ -14,7 +14,6 @@ mod tests;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use crate::git_repository::GitRepository;
 use crate::nofollow;
 use pack::DeltaBase;
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::hash::hex;
 
 /// The most bytes of an object, and of each base object that deltas are applied to.
@@ -114,7 +114,7 @@ impl Repository {
         let metadata = opened.metadata().ok()?;
         let index_mtime = mtime(&metadata)?;
         let index_size = metadata.len();
-        let index = index::parse(&read_limited(opened, index::MAX_INDEX_BYTES)?)?;
+        let index = index::parse(&read_at_most(opened, index::MAX_INDEX_BYTES).ok()??)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
             root: root.to_path_buf(),
@@ -261,7 +261,7 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let hex_hash = hex(&hash);
     let (first, rest) = hex_hash.split_at(2);
     let file = open_regular(&folder.join(first).join(rest))?;
-    let bytes = read_limited(file, pack::MAX_LOOSE_BYTES)?;
+    let bytes = read_at_most(file, pack::MAX_LOOSE_BYTES).ok()??;
     Some(ObjectLocation::Loose(pack::parse_loose_blob(&bytes)?))
 }
 
@@ -310,14 +310,8 @@ fn open_regular(path: &Path) -> Option<File> {
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-fn read_limited(file: File, most: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= most).then_some(bytes)
-}
-
 fn read_small(path: &Path) -> Option<String> {
-    let bytes = read_limited(open_regular(path)?, MAX_POINTER_BYTES)?;
+    let bytes = read_at_most(open_regular(path)?, MAX_POINTER_BYTES).ok()??;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use flate2::read::ZlibDecoder;
 
 use super::{MAX_OBJECT_BYTES, ObjectId};
+use turnwright_types::bounded_read::read_at_most;
 
 /// The offset of the object ids in a pack index, after the header and the fan-out table.
 const IDS_OFFSET: u64 = 8 + 256 * 4;
@@ -212,9 +213,7 @@ pub fn parse_loose_blob(compressed: &[u8]) -> Option<Vec<u8>> {
 
 /// Inflates data of at most `most` bytes.
 fn inflate(compressed: impl Read, limit: usize) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ZlibDecoder::new(compressed).take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() <= limit).then_some(bytes)
+    read_at_most(ZlibDecoder::new(compressed), limit as u64).ok()?
 }
 
 #[cfg(test)]

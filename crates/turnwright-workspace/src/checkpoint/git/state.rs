@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::index::{IndexEntry, path_of};
-use super::{ObjectId, Repository, blob_id, open_regular, read_limited, read_small};
+use super::{ObjectId, Repository, blob_id, open_regular, read_small};
 use crate::checkpoint::snapshot::lstat;
+use turnwright_types::bounded_read::read_at_most;
 
 /// The most files that are compared with the index.
 const MAX_COMPARED: usize = 20_000;
@@ -76,7 +77,7 @@ fn is_changed(path: &Path, entry: &IndexEntry) -> bool {
 /// The name that git gives to the content of a file, which for a link is its target.
 fn blob_of(path: &Path) -> Option<ObjectId> {
     let bytes = match open_regular(path) {
-        Some(file) => read_limited(file, MAX_COMPARED_BYTES)?,
+        Some(file) => read_at_most(file, MAX_COMPARED_BYTES).ok()??,
         None => fs::read_link(path).ok()?.into_os_string().into_encoded_bytes(),
     };
     blob_id(&bytes)

@@ -15,7 +15,8 @@ use super::{
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
+    CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+    is_secret_path,
 };
 use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
@@ -23,6 +24,10 @@ use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
+
+/// Why a file that may hold secrets is not replaced.
+const UNREAD: &str = "is not empty and you have not read it, so secrets would be lost. Nothing was written. Add lines \
+                      with `mode` append, change some with edit_file, or call read_file first, which asks the user.";
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -107,10 +112,17 @@ impl Tool for WriteFile {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };
-        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode)
-            && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
-        {
-            return Err(edit_common::stale_message(&self.path, text, &regions).into());
+        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode) {
+            if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
+                return Err(edit_common::stale_message(&self.path, text, &regions).into());
+            }
+            // The existence of a file elsewhere is not told before the user is asked.
+            let has_secrets = target.scope == PathScope::Workspace
+                && is_secret_path(&target.path)
+                && !text.text.is_empty();
+            if has_secrets && edit_common::is_unread(&ctx.env, target, text).await {
+                return Err(format!("{} {UNREAD}", self.path).into());
+            }
         }
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();

@@ -513,6 +513,8 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
         let result = cards::turn(&mut agent);
         assert!(!result.contains("hush-hush"), "{command}: {result}");
         assert_eq!(cards::questions(&agent), 0, "{command}");
+        let is_told = result.contains("[sandbox: hidden from this command: ");
+        assert!(is_told || command == "cat other", "{command}: {result}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
+use turnwright_testing::questions::attempt;
 
 use crate::agent::{TestAgent, calls, says};
 
@@ -57,6 +58,30 @@ fn s4_5_overwrite_is_the_default_and_may_be_given() {
     let arguments = json!({ "path": "a.txt", "content": "", "mode": "overwrite" });
     let (agent, _) = cards::run(TestAgent::builder().file("a.txt", "x"), "write_file", &arguments);
     assert_eq!(agent.read("a.txt"), "");
+}
+
+#[test]
+fn a_file_with_secrets_is_not_replaced_unread() {
+    let mut agent = TestAgent::builder()
+        .file(".env", "KEY=the-secret-0\n")
+        .file("empty.pem", "")
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .permission("allow_once")
+        .start();
+    let (questions, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
+    assert!(questions == 0 && result.contains("secrets would be lost"), "{result}");
+    let more = json!({ "path": ".env", "content": "B=2\n", "mode": "append" });
+    let (questions, result) = attempt(&mut agent, "write_file", &more);
+    assert!(questions == 0 && result.starts_with("Appended to .env"), "{result}");
+    let (_, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
+    assert!(result.contains("secrets would be lost"), "{result}");
+    assert_eq!(agent.read(".env"), "KEY=the-secret-0\nB=2\n");
+    let (_, result) = attempt(&mut agent, "write_file", &write("empty.pem", "x\n"));
+    assert!(result.starts_with("Replaced empty.pem"), "{result}");
+    let (questions, _) = attempt(&mut agent, "read_file", &json!({ "path": ".env" }));
+    assert_eq!(questions, 1);
+    let (_, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
+    assert!(result.starts_with("Replaced .env"), "{result}");
 }
 
 #[test]

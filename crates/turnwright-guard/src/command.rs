@@ -18,7 +18,9 @@ use turnwright_policy::permission::{
 use turnwright_policy::shell::{
     self, Classification, GitContentQuery, GitUse, LookUp, NamedPlace, SimpleCommand,
 };
-use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
+use turnwright_types::effect::{
+    Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty, is_secret_path,
+};
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::text;
 use turnwright_workspace::exec::{Environment, dialect};
@@ -362,7 +364,7 @@ impl LookUp for Disk<'_> {
 }
 
 /// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk, `writes` are
-/// the paths of `escalation`.
+/// the paths of `escalation`. Reads the disk.
 pub fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,
@@ -376,8 +378,23 @@ pub fn effects(
         command.reads.push(workdir.clone());
     }
     command.extra_access = escalation.access(writes);
+    command.overwrites = overwritten_secrets(&command.line, &files);
     let hosts = escalation.hosts.iter().map(|host| Effect::Fetch { host: host.clone() });
     shell::effects_with_files(command, files).into_iter().chain(hosts).collect()
+}
+
+/// The files with secrets that a line's redirects may replace. `files` are those that it names, each with true if a
+/// redirect writes it. Reads the disk.
+fn overwritten_secrets(line: &str, files: &[(ResolvedPath, bool)]) -> Vec<ResolvedPath> {
+    // With nothing but `>>` a redirect only appends.
+    let may_truncate = line.split(">>").any(|part| part.contains('>'));
+    let written = files.iter().filter(|(_, is_write)| may_truncate && *is_write);
+    let secrets = written.map(|(target, _)| target).filter(|target| {
+        target.scope == PathScope::Workspace
+            && is_secret_path(&target.path)
+            && target.path.metadata().is_ok_and(|found| found.len() > 0)
+    });
+    secrets.cloned().collect()
 }
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
@@ -448,6 +465,34 @@ fn may_run_something(file: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_that_may_replace_secrets_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [(".env", "KEY=x\n"), ("empty.pem", ""), ("note", "x\n")] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let workdir = ResolvedPath { path: dir.path().into(), scope: PathScope::Workspace };
+        for (line, name, expected) in [
+            ("echo A=1 > .env", ".env", true),
+            ("echo A=1 >| .env", ".env", true),
+            ("echo A=1 >> .env 2> errors", ".env", true),
+            ("echo A=1 >> .env", ".env", false),
+            ("cat >>.env <<'END'\nA=1\nEND", ".env", false),
+            ("cat .env.example > .env.local", ".env.local", false),
+            ("echo x > empty.pem", "empty.pem", false),
+            ("echo x > note", "note", false),
+        ] {
+            let target = ResolvedPath { path: dir.path().join(name), scope: PathScope::Workspace };
+            for is_write in [true, false] {
+                let command = ShellCommand::new(line, dir.path(), Arc::default());
+                let files = vec![(target.clone(), is_write)];
+                let found = effects(command, &workdir, &Escalation::default(), Vec::new(), files);
+                let overwrites = &found[0].command().unwrap().overwrites;
+                assert_eq!(!overwrites.is_empty(), expected && is_write, "{line}");
+            }
+        }
+    }
 
     #[test]
     fn a_toolchain_given_by_path_is_untrusted() {

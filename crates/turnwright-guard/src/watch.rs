@@ -84,6 +84,8 @@ pub struct ConfinementGuard {
     pub(crate) has_made_caches: AtomicBool,
     /// Set when a command without a sandbox was allowed: changes meanwhile may be its work.
     has_unconfined_command: AtomicBool,
+    /// The hidden files that were named in the result of a command.
+    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// Cancelled when the session is closed.
     stop: CancellationToken,
     tracker: TaskTracker,
@@ -155,6 +157,9 @@ struct CommandWatch {
     signing: Option<io::Result<()>>,
     /// Where it may write.
     writable: Vec<PathBuf>,
+    /// Files in the session's folders that are hidden from it.
+    hidden: BTreeSet<PathBuf>,
+    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
     has_snapshot: bool,
     changes: AllowedChanges,
     is_in_background: AtomicBool,
@@ -457,6 +462,8 @@ impl CommandSite {
             refused_hosts: confinement.refused_hosts,
             signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
+            hidden: CommandWatch::hidden_in(&self.roots, profile),
+            told_hidden: Arc::clone(&guard.told_hidden),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
             changes: confinement.changes,

@@ -125,6 +125,8 @@ pub struct ShellCommand {
     /// Files at and below the paths in its arguments that it would change or move, as far as rules
     /// restrict that. Redirects are effects of their own.
     pub changes: Vec<ResolvedPath>,
+    /// Files of the project that may hold secrets, are not empty, and may be replaced by its redirects.
+    pub overwrites: Vec<ResolvedPath>,
     /// The files that it edits or copies, if it does nothing else but read.
     pub edits: Option<Vec<ResolvedPath>>,
     /// True if it runs git in a repository whose remotes are reached with SSH, and needs them.
@@ -165,6 +167,7 @@ impl ShellCommand {
             extra_access: ExtraAccess::default(),
             reads: Vec::new(),
             changes: Vec::new(),
+            overwrites: Vec::new(),
             edits: None,
             has_ssh_remote: false,
             uncertainty: None,

@@ -5,14 +5,16 @@
 mod out_of_reach;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_proxy::HostReport;
-use turnwright_sandbox::{Refusal, RefusedCall};
+use turnwright_sandbox::{Refusal, RefusedCall, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 use turnwright_workspace::exec::JobEnd;
+use turnwright_workspace::files::Roots;
 
 use super::CommandWatch;
 use out_of_reach::{
@@ -55,6 +57,13 @@ impl ReachedLimit {
 }
 
 impl CommandWatch {
+    /// The files in these folders that a profile hides.
+    pub(super) fn hidden_in(roots: &Roots, profile: Option<&SandboxProfile>) -> BTreeSet<PathBuf> {
+        let hidden = profile.into_iter().flat_map(|profile| &profile.hidden);
+        let inside = hidden.filter(|path| roots.folders().any(|root| path.starts_with(root)));
+        inside.cloned().collect()
+    }
+
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
     /// sandbox lets it do. Blocks, because it looks at paths that the output names.
     pub(super) fn reached_limit(
@@ -70,7 +79,8 @@ impl CommandWatch {
         if denial.is_some() {
             return denial;
         }
-        let is_denial_likely = !is_success && is_likely(output);
+        let is_denial_likely =
+            !is_success && is_likely(output) && self.refused_hidden_file(output).is_none();
         let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
         Some(ReachedLimit {
             for_model: format!("[{limits}. {HOW_TO_ESCALATE}]"),
@@ -80,6 +90,9 @@ impl CommandWatch {
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
+        if let Some(limit) = self.hidden_files(output) {
+            return Some(limit);
+        }
         let read_only: Vec<_> =
             self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
         let complaint = if is_success { complaint_of_git(output) } else { output };
@@ -110,7 +123,8 @@ impl CommandWatch {
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
             .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
             .or_else(|| {
-                let named = unwritable_path(output).filter(|_| !is_success)?;
+                let named = unwritable_path(output)
+                    .filter(|named| !is_success && !self.hidden.contains(Path::new(named)))?;
                 unwritable_place(Path::new(named), &self.writable)
             })
     }
@@ -145,16 +159,19 @@ const GIT_COMPLAINTS: [&str; 5] = [
     "warning: unable to unlink",
 ];
 
-/// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
+/// The path among these, which the sandbox restricts, that a line of the output calls inaccessible: by the end
 /// of its name, or as the folder of a file.
-fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
+fn refused_path<'a>(output: &str, restricted: &[&'a Path]) -> Option<&'a Path> {
+    if restricted.is_empty() {
+        return None;
+    }
     let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
     let mut refused = lines.filter(|line| {
         let line = line.to_lowercase();
         REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
     });
     refused.find_map(|line| {
-        let named = read_only.iter().map(|path| (named_length(line, path), *path));
+        let named = restricted.iter().map(|path| (named_length(line, path), *path));
         // Of several that a line may mean, the outermost.
         let likely = named
             .filter(|(length, _)| *length > 0)

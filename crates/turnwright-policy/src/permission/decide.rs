@@ -25,7 +25,7 @@ pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effe
         mode,
         command_mode: command_mode(policy, mode, grants),
         grants,
-        runs_command: effects.iter().any(|effect| matches!(effect, Effect::Exec(_))),
+        command: effects.iter().find_map(Effect::command),
         findings: Vec::new(),
         effect_index: 0,
     };
@@ -51,8 +51,8 @@ struct Decider<'a> {
     mode: Mode,
     command_mode: Mode,
     grants: &'a Grants,
-    /// True if the call runs a command, so that its other effects are those of the shell.
-    runs_command: bool,
+    /// The command that the call runs. The call's other effects are then those of the shell.
+    command: Option<&'a ShellCommand>,
     findings: Vec<Finding>,
     /// The index of the effect that is being decided about.
     effect_index: usize,
@@ -111,7 +111,7 @@ impl Decider<'_> {
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
             Effect::Fetch { host } => {
-                let is_for_command = self.runs_command;
+                let is_for_command = self.command.is_some();
                 self.request(
                     |rule| rule.matches_host(host) && !(is_for_command && rule.allows_any_host()),
                     effect,
@@ -231,15 +231,18 @@ impl Decider<'_> {
 
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
         let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. });
-        let is_deletion = matches!(effect, Effect::Delete(_));
-        let is_redirect = self.runs_command && matches!(effect, Effect::Write(_));
+        let is_redirect = self.command.is_some() && matches!(effect, Effect::Write(_));
         let default = match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Full => (Verdict::Allow, Reason::Mode),
             _ if !is_inside => (Verdict::Ask, Reason::OutsideWorkspace),
+            // `/undo` keeps no copy of secrets that a command overwrites.
+            _ if self.command.is_some_and(|command| command.overwrites.contains(target)) => {
+                (Verdict::Ask, Reason::SecretPath)
+            }
             Mode::Auto => (Verdict::Allow, Reason::Mode),
             // A deletion cannot be undone by editing, so auto-edit mode asks.
-            Mode::AutoEdit if !is_deletion => (Verdict::Allow, Reason::Mode),
+            Mode::AutoEdit if matches!(effect, Effect::Write(_)) => (Verdict::Allow, Reason::Mode),
             // The command could write there by itself.
             _ if is_redirect && self.command_mode == Mode::Auto => {
                 allowed_for_session(ALL_COMMANDS)

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::shell;
 use turnwright_types::effect::{
-    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, Uncertainty,
+    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, Uncertainty,
 };
 use turnwright_types::shell_script::ShellDialect;
 
@@ -570,6 +570,28 @@ fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
     let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
     assert_eq!(decision.findings.len(), 1, "{decision:?}");
     assert!(decision.is_read_only());
+}
+
+#[test]
+fn a_redirect_over_a_file_with_secrets_is_asked_about() {
+    let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+    let target = ResolvedPath { path: "/ws/.env".into(), scope: PathScope::Workspace };
+    for (overwrites, mode, expected) in [
+        (vec![target.clone()], Mode::AutoEdit, Verdict::Ask),
+        (vec![target.clone()], Mode::Auto, Verdict::Ask),
+        (vec![target.clone()], Mode::Full, Verdict::Allow),
+        (Vec::new(), Mode::AutoEdit, Verdict::Allow),
+        (Vec::new(), Mode::Auto, Verdict::Allow),
+    ] {
+        let command =
+            ShellCommand { overwrites, ..shell::command("echo x", "/ws", ShellDialect::Bash) };
+        let tried = [Effect::Exec(Box::new(command)), Effect::Write(target.clone())];
+        let decision = decide(&policy, mode, &Grants::default(), &tried);
+        assert_eq!(decision.verdict(), expected, "{mode:?}: {decision:?}");
+        // A change by `write_file` can be restored.
+        let decision = decide(&policy, mode, &Grants::default(), &tried[1..]);
+        assert_eq!(decision.verdict(), Verdict::Allow, "{mode:?}: {decision:?}");
+    }
 }
 
 #[test]

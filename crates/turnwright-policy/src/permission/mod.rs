@@ -98,7 +98,7 @@ pub enum Reason {
     Signing,
     /// It changes a file that other programs run or obey. The text says which.
     ProtectedPath(&'static str),
-    /// It reads a file that is likely to hold keys or passwords.
+    /// It reads a file that is likely to hold keys or passwords, or its output overwrites one.
     SecretPath,
     /// It touches a path outside the session's folders.
     OutsideWorkspace,

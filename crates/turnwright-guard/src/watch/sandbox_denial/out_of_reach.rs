@@ -1,9 +1,12 @@
 //! Explains what a failed command has missed because the sandbox hides it or its environment lacks it: keys and logins
 //! of the user, variables that may hold secrets, and sockets of other programs. The command's output shows what it was.
+//! Hidden files of the project are also named after a command that succeeds: they may have looked empty to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::restricted_files::reads_unnamed_beside_edits;
+use crate::watch::CommandWatch;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::shell_script::Script;
@@ -11,12 +14,43 @@ use turnwright_types::text;
 use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::real_path;
 
-use super::{MAX_LINES, ReachedLimit, SEARCHED_BYTES};
+use super::{MAX_LINES, MAX_NAMED, ReachedLimit, SEARCHED_BYTES, refused_path};
 
 /// Messages of programs that have found no login, in lower case, behind the names of these programs.
 const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
 /// Programs that run a program of a package.
 const RUNNERS: [&str; 3] = ["bunx", "npx", "uvx"];
+
+impl CommandWatch {
+    /// Names the hidden files that the command may have come across, or that it complains about; each once in a
+    /// session.
+    pub(super) fn hidden_files(&self, output: &str) -> Option<ReachedLimit> {
+        let is_reader = reads_unnamed_beside_edits(&self.script);
+        let refused = self.refused_hidden_file(output);
+        let mut told = self.told_hidden.lock();
+        let names: Vec<_> = self
+            .hidden
+            .iter()
+            .filter(|path| is_reader || refused == Some(path.as_path()))
+            .filter(|path| told.insert(PathBuf::clone(path)))
+            .map(|path| escape_hidden_line(&path.to_string_lossy()))
+            .collect();
+        let what = format!("hidden from this command: {}", text::join_first(&names, MAX_NAMED));
+        (!names.is_empty()).then(|| ReachedLimit {
+            for_model: format!(
+                "[sandbox: {what}. Such files may look empty or missing to a command: do not create or replace them \
+                 because of that. To read one, name it in a call; the user is asked.]"
+            ),
+            for_user: format!("[sandbox: {what}]"),
+        })
+    }
+
+    /// The hidden file that the command complains about.
+    pub(super) fn refused_hidden_file(&self, output: &str) -> Option<&Path> {
+        let hidden: Vec<_> = self.hidden.iter().map(PathBuf::as_path).collect();
+        refused_path(output, &hidden)
+    }
+}
 
 /// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
 const FAILED_SIGNATURES: &[&str] = &[
@@ -146,7 +180,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::watch::CommandWatch;
     use turnwright_policy::shell;
     use turnwright_types::shell_script::ShellDialect;
 
@@ -229,6 +262,57 @@ mod tests {
         }
         let long = format!("Environment variable not found ({}TOKEN)", "A".repeat(99));
         assert!(missing_variable(&long).is_none());
+    }
+
+    #[test]
+    fn a_hidden_file_that_a_command_complains_about_is_named_once() {
+        for (output, expected) in [
+            ("grep: /ws/sub/.env.local: Permission denied\n", ": /ws/sub/.env.local]"),
+            ("PermissionError: [Errno 13] Permission denied: '.env'", ": /ws/.env]"),
+            ("Permission denied: .env.example\n", ""),
+            ("compose.yml:3:    env_file: .env\n", ""),
+            ("a.js:1:load(\".env\")\n./.env\n0 .env\n", ""),
+            ("", ""),
+        ] {
+            let watch = CommandWatch {
+                hidden: ["/ws/.env", "/ws/sub/.env.local"].map(PathBuf::from).into(),
+                limits: Some("sandbox: no network".to_owned()),
+                ..CommandWatch::default()
+            };
+            let limit = watch.reached_limit(output, false, None);
+            let told = limit.map(|limit| limit.for_user).unwrap_or_default();
+            if !expected.is_empty() {
+                assert!(told.ends_with(expected), "{output}: {told}");
+                // Nor is the network then said to be the reason.
+                assert!(watch.reached_limit(output, false, None).is_none(), "{output}");
+            }
+            assert!(expected.is_empty() != told.contains("hidden"), "{output}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_first_command_that_may_have_met_hidden_files_is_told_all() {
+        let told_hidden = Arc::default();
+        for (line, hidden, expected) in [
+            ("git log", "/ws/.env", ""),
+            ("cat a", "/ws/.env", ""),
+            ("grep -rs x .", "", ""),
+            ("grep -rs x .", "/ws/.env /ws/a.pem", ": /ws/.env, /ws/a.pem]"),
+            ("find . -type f -exec cat {} +", "/ws/.env /ws/a.pem", ""),
+            ("grep -rs x .", "/ws/.env /ws/b.pem", ": /ws/b.pem]"),
+        ] {
+            let watch = CommandWatch {
+                script: Arc::new(shell::parse(line, ShellDialect::Bash)),
+                hidden: hidden.split_whitespace().map(PathBuf::from).collect(),
+                told_hidden: Arc::clone(&told_hidden),
+                ..CommandWatch::default()
+            };
+            let limit = watch.reached_limit("compose.yml: env_file: .env\n", true, None);
+            let told = limit.as_ref().map_or("", |limit| limit.for_user.as_str());
+            assert!(told.ends_with(expected), "{line}: {told}");
+            assert_eq!(told.is_empty(), expected.is_empty(), "{line}: {told}");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains("name it in a call")));
+        }
     }
 
     #[cfg(unix)]

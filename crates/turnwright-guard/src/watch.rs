@@ -84,8 +84,6 @@ pub struct ConfinementGuard {
     pub(crate) has_made_caches: AtomicBool,
     /// Set when a command without a sandbox was allowed: changes meanwhile may be its work.
     has_unconfined_command: AtomicBool,
-    /// The hidden files that were named in the result of a command.
-    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// Cancelled when the session is closed.
     stop: CancellationToken,
     tracker: TaskTracker,
@@ -103,6 +101,8 @@ struct GuardState {
     ignored: IgnoredSearch,
     /// The results of searches for secrets in the session's folders.
     known_folders: KnownFolders,
+    /// The hidden files that a command may have come across.
+    met_hidden: BTreeSet<PathBuf>,
     /// The reports about commands, by their names, until they are told.
     reports: HashMap<String, String>,
     /// The report about changes while servers ran, until it is told.
@@ -159,7 +159,8 @@ struct CommandWatch {
     writable: Vec<PathBuf>,
     /// Files in the session's folders that are hidden from it.
     hidden: BTreeSet<PathBuf>,
-    told_hidden: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// Those that it is the first to come across.
+    newly_hidden: BTreeSet<PathBuf>,
     has_snapshot: bool,
     changes: AllowedChanges,
     is_in_background: AtomicBool,
@@ -448,22 +449,28 @@ impl CommandSite {
             created.map(|service| guard.run_while_running(Arc::clone(job), service.serve()))
         });
         let allowed = confinement.changes.paths.iter().cloned();
-        guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
+        let profile = confinement.profile.as_ref();
+        let command = pass.effects().iter().find_map(Effect::command);
+        let script = command.map(|command| Arc::clone(&command.script)).unwrap_or_default();
+        let hidden = CommandWatch::hidden_in(&self.roots, profile);
+        let newly_hidden = {
+            let mut state = guard.state.lock();
+            state.changes.allow(allowed, LONGEST_COMMAND);
+            state.newly_hidden(&script, &hidden)
+        };
         if let Some(shown) = confinement.shown {
             guard.keep_while_running(Arc::clone(job), shown);
         }
-        let profile = confinement.profile.as_ref();
-        let command = pass.effects().iter().find_map(Effect::command);
         let watch = Arc::new(CommandWatch {
-            script: command.map(|command| Arc::clone(&command.script)).unwrap_or_default(),
+            script,
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
             refused_hosts: confinement.refused_hosts,
             signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
-            hidden: CommandWatch::hidden_in(&self.roots, profile),
-            told_hidden: Arc::clone(&guard.told_hidden),
+            hidden,
+            newly_hidden,
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
             changes: confinement.changes,

@@ -117,12 +117,13 @@ fn launcher(socket: &Path, name: &str) -> Command {
 /// What an agent sends to have a command run without a sandbox.
 fn request(command: &str) -> Vec<u8> {
     let program = ["bash", "-c", command];
-    let request =
-        serde_json::json!({ "program": program, "workdir": "/", "input": false, "sandbox": null });
+    let request = serde_json::json!({ "Run": {
+        "program": program, "workdir": "/", "accepts_input": false, "sandbox": null,
+    } });
     let request = request.to_string();
     let length = u32::try_from(request.len()).unwrap().to_le_bytes();
     // There is no network that it shares with other commands.
-    [b"\0r", &length[..], request.as_bytes()].concat()
+    [b"\0m", &length[..], request.as_bytes()].concat()
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
     let report = process_waits::all_of(agent, &child);
     assert_eq!(process_waits::wait(&mut child).code(), Some(0));
     assert!(
-        report.ends_with(b"x\x03\0\0\0c+0"),
+        report.ends_with(br#"{"Exit":[{"Code":0},true]}"#),
         "the end is not in the {} bytes of the report",
         report.len()
     );

@@ -281,7 +281,7 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
     let run = |profile: &str| {
         let script = "echo x > ../beside/no; echo x > here && echo wrote";
         let profile = format!(
-            "{{ \"program\": {}, \"workdir\": {}, \"input\": false, \"sandbox\": {profile} }}",
+            "{{ \"Run\": {{ \"program\": {}, \"workdir\": {}, \"accepts_input\": false, \"sandbox\": {profile} }} }}",
             serde_json::json!(["sh", "-c", script]),
             serde_json::json!(ground.project),
         );
@@ -291,7 +291,7 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut agent = process_waits::accept(&listener, &child);
         // There is no network that it shares with other commands, and what it is to run.
-        agent.write_all(b"\0r").unwrap();
+        agent.write_all(b"\0m").unwrap();
         agent.write_all(&u32::try_from(profile.len()).unwrap().to_le_bytes()).unwrap();
         agent.write_all(profile.as_bytes()).unwrap();
         let report = process_waits::all_of(agent, &child);

@@ -491,14 +491,7 @@ impl CommandSite {
             None => {
                 watch.checked.cancel();
                 if watch.is_unconfined {
-                    let changes = ChangingCall::begin(guard, [None]);
-                    let ended = Arc::clone(job);
-                    // Dropped at once: if it had to wait for a thread, changes by other commands would count as this
-                    // command's.
-                    guard.tracker.spawn(async move {
-                        ended.wait_for_end().await;
-                        drop(changes);
-                    });
+                    self.expect_changes_until_end(Arc::clone(job));
                 }
             }
         }
@@ -507,6 +500,16 @@ impl CommandSite {
             watches.retain(|job, old| !old.checked.is_cancelled() || reports.contains_key(job));
         }
         watches.insert(job.id().to_owned(), watch);
+    }
+
+    /// Expects changes of protected files until an unconfined command has ended, and not for longer: if this had to
+    /// wait for a thread, changes by other commands would count as this command's.
+    fn expect_changes_until_end(&self, job: Arc<Job>) {
+        let changes = ChangingCall::begin(&self.guard, [None]);
+        self.guard.tracker.spawn(async move {
+            job.wait_for_end().await;
+            drop(changes);
+        });
     }
 
     /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away

@@ -217,14 +217,19 @@ fn text_in_a_command_cannot_imitate_the_explanation_of_the_agent() {
     assert!(!call.to_string().contains('\u{202e}') || call["rawInput"]["command"] == command);
 }
 
+/// Returns true if commands in the sandbox cannot write protected files, without which an answer is for one command.
+fn keeps_protected_files() -> bool {
+    turnwright_sandbox::can_confine() && turnwright_sandbox::namespace_support().mounts
+}
+
 #[test]
 fn interpreters_and_wrappers_are_allowed_for_the_session_only_as_they_are_and_in_the_sandbox() {
-    let can_confine = turnwright_sandbox::can_confine();
+    let can_allow_all = keeps_protected_files();
     let mut agent = TestAgent::builder().start();
     for command in ["python3 -c 1", "nice npm run x", "echo x | xargs npm run y", "sh ./x"] {
         let question = ask_and_answer(&mut agent, runs(command), "reject_once");
         let names = option_names(&question);
-        let expected: &[&str] = if can_confine {
+        let expected: &[&str] = if can_allow_all {
             &[
                 "Allow exactly this command in this session",
                 "Allow all commands in the sandbox in this session",
@@ -238,7 +243,7 @@ fn interpreters_and_wrappers_are_allowed_for_the_session_only_as_they_are_and_in
 
 #[test]
 fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
-    if !turnwright_sandbox::can_confine() {
+    if !keeps_protected_files() {
         return;
     }
     let mut agent = TestAgent::builder().start();
@@ -256,7 +261,7 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
 
 #[test]
 fn a_client_that_may_send_the_last_answer_of_a_kind_gets_none_for_all_commands() {
-    if !turnwright_sandbox::can_confine() {
+    if !keeps_protected_files() {
         return;
     }
     let named = |name: &str| json!({ "name": name, "version": "1.0.0" });

@@ -71,7 +71,8 @@ fn login(
     runtime.block_on(log_in(&login, client_id, scopes, callback, |address: &str| {
         super::write_stdout(&format!(
             "Open this URL in your browser:\n\n{address}\n\nIf the browser is on another machine, it ends at an \
-             address that it cannot open: run `curl 'ADDRESS'` here, in another terminal.\n"
+             address that it cannot open: run `read -r a; curl -g -- \"$a\"` here, in another terminal, and paste \
+             the address.\n"
         ))
         .ok();
     }))?;

@@ -159,7 +159,7 @@ struct CommandWatch {
     writable: Vec<PathBuf>,
     /// Files in the session's folders that are hidden from it.
     hidden: BTreeSet<PathBuf>,
-    /// Those that it is the first to come across.
+    /// Those of them that no earlier command of the session may have come across.
     newly_hidden: BTreeSet<PathBuf>,
     has_snapshot: bool,
     changes: AllowedChanges,

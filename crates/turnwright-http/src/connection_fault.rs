@@ -9,8 +9,8 @@ use rustls::CertificateError;
 const NO_AUTHORITIES: &str = "this computer has no list of trusted certificates. Install the package ca-certificates, \
      or name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
 
-/// After a few attempts with a wrong password, a company may lock the user's account.
-const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
+/// Why a proxy is not tried again: after a few attempts with a wrong password, a company may lock the user's account.
+pub const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
 
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ pub mod sse;
 #[cfg(not(target_os = "linux"))]
 mod trusted_file;
 
-pub use connection_fault::ConnectionFault;
+pub use connection_fault::{ConnectionFault, PROXY_LOGIN};
 pub use proxies::{Proxies, proxy_of, proxy_url, use_proxies};
 #[cfg(not(target_os = "linux"))]
 pub use trusted_file::trust_certificates_in;

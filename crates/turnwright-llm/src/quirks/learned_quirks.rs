@@ -342,6 +342,20 @@ const LEARNING_RULES: &[LearningRule] = &[
         ],
         |_, _| NONE.bridge(true),
     ),
+    // Markers of the cache stand on content parts. This comes before the rules about images and empty content, which
+    // the same refusals match: a lesson that did not help would be kept, too.
+    rule(
+        &[
+            &["content", "string"],
+            &["content", "array"],
+            &["expected", "string"],
+            &["valid string"],
+        ],
+        |message, quirks| {
+            let is_meant = quirks.cache == CacheHint::Marks && !message.contains("null");
+            QuirkPatch { cache: is_meant.then_some(CacheHint::Auto), ..NONE }
+        },
+    ),
     // No phrase that may be about a single image: the lesson applies to all later requests.
     rule_for_500(
         &[
@@ -393,18 +407,6 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| {
         NONE.images(false).audio(false).tool_images(false)
     }),
-    rule(
-        &[
-            &["content", "string"],
-            &["content", "array"],
-            &["expected", "string"],
-            &["valid string"],
-        ],
-        |_, quirks| QuirkPatch {
-            cache: (quirks.cache == CacheHint::Marks).then_some(CacheHint::Auto),
-            ..NONE
-        },
-    ),
 ];
 
 /// True if a message complains that something is missing, and not that it is there.
@@ -697,14 +699,17 @@ mod tests {
             (400, "tool messages must contain string content"),
             (422, "Input should be a valid string (messages.3.tool.content)"),
             (400, "Expected string, received array"),
+            (400, "messages.3.content: Expected string, received array"),
             (400, "#/messages/0/content/1: extraneous key [cachePoint] is not permitted"),
             (400, "Cache point cannot be inserted after reasoning block."),
             (400, "messages.1.content.0.thinking.cache_control: Extra inputs are not permitted"),
             (403, "You invoked an unsupported model or your request did not allow prompt caching."),
         ] {
-            let patches = patches_for_refusal(status, message, &marked, Modalities::default());
-            let first = patches.first().map(|patch| serde_json::to_string(patch).unwrap());
-            assert_eq!(first.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
+            for sent in [Modalities::default(), ALL] {
+                let patches = patches_for_refusal(status, message, &marked, sent);
+                let first = patches.first().map(|patch| serde_json::to_string(patch).unwrap());
+                assert_eq!(first.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
+            }
         }
     }
 

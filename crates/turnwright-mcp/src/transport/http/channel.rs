@@ -298,7 +298,12 @@ impl HttpChannel {
             }
             ReplyBody::Events(events) => {
                 drop(permit);
-                self.follow(peer, *events, Some(id)).await?;
+                let followed = self.follow(peer, *events, Some(id)).await;
+                // The server has begun with the call, so no status means that it has turned it away.
+                followed.map_err(|error| match error {
+                    HttpError::Status { .. } => HttpError::Unexpected(error.to_string()),
+                    error => error,
+                })?;
             }
         }
         Ok(())

@@ -249,9 +249,13 @@ impl ServerLogin {
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
-            let (mut manager, _, is_advertised) = self.discover().await?;
-            // Guessed endpoints must not get a token that another server has issued.
-            if !is_advertised && stored.issuer.is_some() {
+            let (mut manager, server, is_advertised) = self.discover().await?;
+            // While a server does not say who issues its tokens, its own address takes the place of the issuer. Then
+            // its endpoints must not get a token that another server has issued, and the login is kept.
+            let issuer = server.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
+            let is_own = issuer.is_some_and(|issuer| issuer.origin() == self.url.origin());
+            let is_other = !is_advertised || is_own && server.issuer != stored.issuer;
+            if is_other && stored.issuer.is_some() {
                 return Err(AuthError::NoAuthorizationSupport);
             }
             if !manager.initialize_from_store().await? {

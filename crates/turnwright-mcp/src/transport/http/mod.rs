@@ -22,7 +22,7 @@ use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, ReplyBody, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
 };
-use turnwright_http::ConnectionFault;
+use turnwright_http::{ConnectionFault, PROXY_LOGIN};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -228,6 +228,9 @@ impl HttpConnection {
                     server_explanation(scope.as_deref(), body)
                 );
                 (ConnectFailure::Lasting(why), false)
+            }
+            HttpError::Status { status: StatusCode::PROXY_AUTHENTICATION_REQUIRED, .. } => {
+                (ConnectFailure::Lasting(PROXY_LOGIN.to_owned()), false)
             }
             HttpError::Status { status, .. } if is_trouble(*status) => {
                 let why = format!("it has a problem of its own (HTTP {})", status.as_u16());

@@ -21,7 +21,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use turnwright_rpc::Peer;
-use turnwright_types::client::ElicitationModes;
+use turnwright_types::client::{ChoiceKind, ElicitationModes, PermissionRequest};
 
 /// The client's capabilities that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,20 @@ pub(super) struct ClientCaps {
     pub(super) skills: bool,
     /// The client shows the answers to a question by their names, so there may be two of the same kind.
     pub(super) names_answers: bool,
+}
+
+impl ClientCaps {
+    /// Leaves out the wide answers for a client that may send one in place of the narrow one of the same kind.
+    pub(super) fn limit_answers(self, request: &mut PermissionRequest) {
+        if !self.names_answers {
+            request.choices.retain(|choice| {
+                !matches!(
+                    choice.kind,
+                    ChoiceKind::AllowSessionForAll | ChoiceKind::AllowAllCommands
+                )
+            });
+        }
+    }
 }
 
 /// How a client can run `turnwright login` in a terminal.
@@ -90,7 +104,9 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
 /// Returns true if the client is known to show the names of answers. Another order of the answers would not help the
 /// others: the keys of Zed and many clients without a user send the first answer of a kind.
 fn names_answers(params: &Value) -> bool {
-    let name = params.pointer("/clientInfo/name").and_then(Value::as_str);
+    // Version 2 calls it `info`.
+    let places = ["/clientInfo/name", "/info/name"];
+    let name = places.iter().find_map(|place| params.pointer(place)?.as_str());
     name.is_some_and(|name| !LAST_OF_A_KIND.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
@@ -116,7 +132,7 @@ fn newer_caps(params: &Value) -> ClientCaps {
         form: has_object(params, "/capabilities/elicitation/form"),
         url: has_object(params, "/capabilities/elicitation/url"),
     };
-    ClientCaps { login, elicitation, ..ClientCaps::default() }
+    ClientCaps { login, elicitation, names_answers: names_answers(params), ..ClientCaps::default() }
 }
 
 fn has_object(params: &Value, place: &str) -> bool {

@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, ChoiceKind, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome,
-    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand,
-    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError,
+    TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -151,15 +151,7 @@ impl Client for AcpClient {
         &self,
         mut request: PermissionRequest,
     ) -> BoxFuture<'_, PermissionAnswer> {
-        if !self.caps.names_answers {
-            // Such a client may send a wide answer in place of the narrow one of the same kind.
-            request.choices.retain(|choice| {
-                !matches!(
-                    choice.kind,
-                    ChoiceKind::AllowSessionForAll | ChoiceKind::AllowAllCommands
-                )
-            });
-        }
+        self.caps.limit_answers(&mut request);
         let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let params = to_wire::permission_request(self.session.clone(), request);
         Box::pin(async move { self.questions.permission(&params, &offered, || ()).await })

@@ -221,7 +221,9 @@ pub(super) fn typed_text(prompt: &UserMessage) -> String {
     let mut goes_on = true;
     for part in prompt.parts.iter().skip_while(|part| !is_words(part)) {
         match part {
-            PromptPart::Text(text) if goes_on && (typed.is_empty() || text.starts_with(' ')) => {
+            PromptPart::Text(text)
+                if goes_on && (typed.is_empty() || text.starts_with(char::is_whitespace)) =>
+            {
                 typed.push_str(text);
                 goes_on = false;
             }
@@ -411,6 +413,10 @@ mod tests {
             (
                 vec![text("/goal fix "), link("file:///ws/a.rs"), text(" --check make")],
                 "/goal fix /ws/a.rs --check make",
+            ),
+            (
+                vec![text("/goal fix "), link("file:///ws/a.rs"), text("\n--check make")],
+                "/goal fix /ws/a.rs\n--check make",
             ),
             (
                 vec![text("/goal "), file("file:///ws/a%20--turns%202.md")],

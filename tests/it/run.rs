@@ -557,16 +557,19 @@ fn a_turn_that_is_stopped_because_it_repeats_itself_ends_with_a_status() {
 
 #[test]
 fn the_runner_of_github_obeys_no_line_that_is_shown() {
-    let desk = Desk::new(&json!([says("::error::x"), says("::error::x")]));
-    let ended = Ended::of(
-        process_waits::output(desk.command(&["--no-input", "go"]).env("GITHUB_ACTIONS", "true"))
-            .unwrap(),
-    );
-    assert_eq!((ended.status, ended.stdout.trim_end()), (Some(0), "::error::x"));
-    let first = ended.stderr.lines().next().unwrap_or_default();
-    let word = first.strip_prefix("::stop-commands::").unwrap_or_default();
-    assert_eq!(word.len(), 36, "{}", ended.stderr);
-    assert!(ended.stderr.ends_with(&format!("\n::{word}::\n")), "{}", ended.stderr);
+    let desk = Desk::new(&json!([says("::error::x"), says("::error::x"), says("::error::x")]));
+    for arguments in [&["--no-input", "go"][..], &["--no-input", "--json", "go"]] {
+        let mut command = desk.command(arguments);
+        let ended =
+            Ended::of(process_waits::output(command.env("GITHUB_ACTIONS", "true")).unwrap());
+        assert_eq!(ended.status, Some(0));
+        assert!(ended.stdout.contains("::error::x"), "{}", ended.stdout);
+        // Also with JSON, whose questions are shown on stderr as they are.
+        let first = ended.stderr.lines().next().unwrap_or_default();
+        let word = first.strip_prefix("::stop-commands::").unwrap_or_default();
+        assert_eq!(word.len(), 36, "{}", ended.stderr);
+        assert!(ended.stderr.ends_with(&format!("::{word}::\n")), "{}", ended.stderr);
+    }
     let elsewhere = desk.run(&["--no-input", "go"]);
     assert!(!elsewhere.stderr.contains("stop-commands"), "{}", elsewhere.stderr);
 }

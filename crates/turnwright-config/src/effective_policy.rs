@@ -207,6 +207,10 @@ pub(crate) fn read_project_settings(
     roots: &Roots,
 ) -> Result<Option<String>, String> {
     trust::read_project_file(folder, PROJECT_FILE).or_else(|why| {
+        // On Windows, following a link may already log in to another machine.
+        if cfg!(windows) {
+            return Err(why);
+        }
         match real_path(folder.join(PROJECT_FILE)) {
             Ok(place) if !roots.leads_elsewhere(&place) => trust::read_real_file(&place),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -218,7 +222,8 @@ pub(crate) fn read_project_settings(
 /// Returns where the project's settings really are, relative to one of these folders, if a link leads there. The first
 /// folder is the project.
 fn linked_settings(folders: &[PathBuf]) -> Option<String> {
-    let place = real_path(folders.first()?.join(PROJECT_FILE)).ok()?;
+    let project = folders.first().filter(|_| cfg!(unix))?;
+    let place = real_path(project.join(PROJECT_FILE)).ok()?;
     let below = folders.iter().find_map(|folder| place.strip_prefix(folder).ok())?;
     (below != Path::new(PROJECT_FILE)).then(|| below.to_string_lossy().into_owned())
 }

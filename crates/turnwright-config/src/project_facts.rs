@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Config;
 use crate::effective_policy::{PROJECT_FILE, read_project_settings};
+use crate::layers::ProjectSettings;
 use crate::trust::TrustStore;
 use turnwright_policy::permission::ProjectRuleStore;
 use turnwright_types::private_file;
@@ -23,7 +24,12 @@ pub fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) -> Valu
     let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
     let folders =
         named.zip(roots.folders()).map(|(path, real)| [path, real].map(Path::to_string_lossy));
-    let settings = read_project_settings(folder, roots).ok().flatten();
+    // A file that holds no settings may be anything behind a link, so its content is not told. With text that cannot
+    // be parsed either, a replay asks about everything, too.
+    let settings = read_project_settings(folder, roots).unwrap_or_else(Some).map(|text| {
+        let is_usable = ProjectSettings::parse(&text, Path::new(PROJECT_FILE)).is_ok();
+        if is_usable { text } else { "not usable".to_owned() }
+    });
     let is_trusted = settings
         .as_ref()
         .is_some_and(|text| trust.is_trusted(folder, PROJECT_FILE, text.as_bytes()));

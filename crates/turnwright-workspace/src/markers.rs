@@ -17,9 +17,8 @@ const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The most targets of a makefile that are looked at because another one needs them, and the most levels of these.
+/// The most targets of a makefile that are looked at for one of them.
 const MAX_NEEDED: usize = 16;
-const MAX_DEPTH: usize = 2;
 
 /// The purpose of a command that a file of the project names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +77,29 @@ const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs that do the same with the second word (with any words, if it is empty), unless one of the words in the
 /// third column keeps them from it. `--profile` is there because isort has a profile named `black`.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
+const UNFIT_PROGRAMS: [(&str, &str, &str); 23] = [
     ("black", "", "--check --diff --profile"),
     ("cargo", "fmt", "--check"),
     ("cargo", "watch", ""),
+    ("clang-format", "-i", "--dry-run -n"),
+    ("deno", "fmt", "--check"),
     ("go", "fmt", ""),
     ("gofmt", "-w", ""),
+    ("gofumpt", "-w", ""),
+    ("goimports", "-w", ""),
     ("isort", "", "--check --check-only --diff -c"),
     ("karma", "start", "--single-run"),
+    ("mix", "format", "--check-formatted"),
     ("ng", "test", "--no-watch --watch=false"),
     ("php-cs-fixer", "fix", "--dry-run"),
     ("pint", "", "--test"),
     ("prettier", "-w", ""),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
+    ("rubocop", "-A", ""),
+    ("rubocop", "-a", ""),
     ("ruff", "format", "--check --diff"),
+    ("terraform", "fmt", "-check -check=true"),
+    ("tsc", "-w", ""),
     ("vue-cli-service", "lint", "--no-fix"),
 ];
 
@@ -174,14 +182,20 @@ fn is_fit(command: &str) -> bool {
         })
 }
 
-/// Returns true if neither the recipe of a target nor those of the targets that it needs do more than look. `depth` is
-/// the number of targets that have led to it.
-fn recipes_only_look(makefile: &str, target: &str, depth: usize) -> bool {
+/// Returns true if neither the recipe of a target nor those of the targets that it needs do more than look. `seen` has
+/// the targets that were looked at before.
+fn recipes_only_look<'a>(makefile: &'a str, target: &'a str, seen: &mut Vec<&'a str>) -> bool {
+    if seen.len() == MAX_NEEDED || seen.contains(&target) {
+        return true;
+    }
+    seen.push(target);
     let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
     let Some((_, behind)) = lines.next().and_then(|rule| rule.split_once(':')) else { return true };
-    let mut needed = behind.split_whitespace().take(MAX_NEEDED);
-    lines.take_while(|line| line.starts_with('\t')).all(only_looks)
-        && (depth == MAX_DEPTH || needed.all(|name| recipes_only_look(makefile, name, depth + 1)))
+    let (needed, recipe) = behind.split_once(';').unwrap_or((behind, ""));
+    let is_of_recipe = |line: &&str| line.trim().is_empty() || line.starts_with(['\t', '#']);
+    only_looks(recipe)
+        && lines.take_while(is_of_recipe).all(only_looks)
+        && needed.split_whitespace().all(|name| recipes_only_look(makefile, name, seen))
 }
 
 /// A folder with the files of a project.
@@ -253,7 +267,8 @@ impl Project<'_> {
         let Some(marker) = MAKEFILES.iter().find(|name| self.has(name)) else { return Vec::new() };
         let text = self.read(marker);
         self.well_known("make", marker, |name| {
-            text.lines().any(|line| is_rule(line, name)) && recipes_only_look(&text, name, 0)
+            text.lines().any(|line| is_rule(line, name))
+                && recipes_only_look(&text, name, &mut Vec::new())
         })
     }
 
@@ -408,6 +423,11 @@ mod tests {
         let text = "fmt:\n\t@cargo fmt\nlint: fmt src\n\tcargo clippy\ncheck: check\n\tcargo fmt --check\n\
                     test: build\n\tgo test\nbuild:\n\tgo build\n\tgo fmt\n";
         assert_eq!(commands_in(&[("Makefile", text)], &["make"]), ["make check (Makefile)"]);
+        let needed = "a ".repeat(16);
+        let many = format!(
+            "lint: ; black .\ncheck:\n\tflake8\n\n\tblack .\ntest: {needed}\na: {needed}\n"
+        );
+        assert_eq!(commands_in(&[("Makefile", &many)], &["make"]), ["make test (Makefile)"]);
     }
 
     #[test]

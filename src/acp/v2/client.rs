@@ -366,7 +366,11 @@ impl Client for AcpClientV2 {
         }
     }
 
-    fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+    fn request_permission(
+        &self,
+        mut request: PermissionRequest,
+    ) -> BoxFuture<'_, PermissionAnswer> {
+        self.caps.limit_answers(&mut request);
         let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let in_background = request.in_background;
         let session = schema::SessionId::new(self.session.to_arc());

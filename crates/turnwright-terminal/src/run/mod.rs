@@ -108,7 +108,7 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> ExitCode {
-        let _stopped = (self.traits.is_github && !self.options.is_json).then(StoppedCommands::new);
+        let _stopped = self.traits.is_github.then(StoppedCommands::new);
         exit_code("run", self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from), 1)
     }
 

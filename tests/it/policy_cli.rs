@@ -159,6 +159,21 @@ fn a_check_names_the_deciding_rule_of_each_command() {
     assert_eq!(user.policy(&["check", "npm run build && npm run x"]).1, 2);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_saved_rule_holds_where_a_link_in_its_path_leads() {
+    let user = User::new();
+    let project = user.project.path();
+    std::fs::create_dir(project.join("real")).unwrap();
+    std::fs::write(project.join("real/x"), "x").unwrap();
+    std::os::unix::fs::symlink("real", project.join("link")).unwrap();
+    user.policy(&["deny", "read(/link/**)"]);
+    for line in ["cat link/x", "cat real/x"] {
+        let (text, status) = user.policy(&["check", line]);
+        assert_eq!(status, 2, "{line}: {text}");
+    }
+}
+
 #[test]
 #[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no rule allows it")]
 fn a_rule_of_the_project_does_not_apply_outside() {

@@ -410,7 +410,10 @@ impl PolicyLayers<'_> {
     fn add_saved(&mut self, config: &Config, folder: &Path) {
         let page = ProjectRuleStore::new(&config.paths.state, folder).load();
         self.problems.extend(page.problem.iter().map(ToString::to_string));
-        self.rules.extend(page.rules());
+        for mut rule in page.rules() {
+            rule.follow_links(self.site.bases, self.site.resolve_links);
+            self.rules.push(rule);
+        }
     }
 
     /// The text of the project's file and its parsed content; `None` if there is none, or if it cannot be read. An

@@ -386,7 +386,12 @@ impl ConfinementBuilder<'_> {
             let is_in_own_memory = has_own_memory && path.starts_with(SHARED_MEMORY);
             let mut above = writable.iter().filter(|folder| *folder != path);
             if !is_in_own_memory && !above.any(|folder| path.starts_with(folder)) {
-                create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
+                // Of several, some may be in a folder to which a `cd` does not lead.
+                if let Err(error) = create_redirect_target(path)
+                    && redirects.len() == 1
+                {
+                    return Err(cannot_be_written(path, &error).into());
+                }
             }
             if self.site.roots.folders().any(|root| path.starts_with(root)) {
                 linked_files::separate(path).map_err(|error| cannot_be_written(path, &error))?;

@@ -89,8 +89,9 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
     };
     match add_rules(conversation, &[(action, pattern.clone())], "/permissions") {
         Ok(added) => {
-            let rule = Rule { action, pattern, scope: Scope::Local, why: None };
-            conversation.rules().update(|policy| policy.rules.push(rule));
+            let mut rules = vec![Rule { action, pattern, scope: Scope::Local, why: None }];
+            follow_links(conversation, &mut rules);
+            conversation.rules().update(|policy| policy.rules.extend(rules));
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
         }
@@ -134,11 +135,21 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
 
 /// Replaces the rules for this project in the current policy by those of the store.
 fn reload(conversation: &Conversation, book: &ProjectRuleStore) {
-    let stored = book.load().rules();
+    let mut stored = book.load().rules();
+    follow_links(conversation, &mut stored);
     conversation.rules().update(|policy| {
         policy.rules.retain(|rule| rule.scope != Scope::Local);
         policy.rules.extend(stored);
     });
+}
+
+/// Makes rules also match the places to which symlinks in their paths lead, as at the session's start.
+fn follow_links(conversation: &Conversation, rules: &mut [Rule]) {
+    let policy = conversation.rules().get();
+    let roots = conversation.env.files.roots();
+    for rule in rules {
+        rule.follow_links(&policy.bases, &|path| roots.resolve(path).path);
+    }
 }
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {

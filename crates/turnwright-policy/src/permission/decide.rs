@@ -361,18 +361,13 @@ impl Decider<'_> {
 
     fn denied_file(&self, command: &ShellCommand, script: &Script) -> Option<Ruling> {
         let bases = &self.policy.bases;
-        let hidden = shell::hidden_commands(script).unwrap_or_default();
-        let mut named =
-            script.commands.iter().chain(&hidden).flat_map(|simple| {
-                shell::named_paths(simple, &command.workdir, bases.home.as_deref())
-            });
-        named.find_map(|path| self.restriction(|rule| rule.denies_reading(&path, bases)))
+        let named = shell::all_named_paths(script, &command.workdir, bases.home.as_deref());
+        named.iter().find_map(|path| self.restriction(|rule| rule.denies_reading(path, bases)))
     }
 
     fn denied_host(&self, script: &Script) -> Option<Ruling> {
-        let hidden = shell::hidden_commands(script).unwrap_or_default();
-        let mut named = script.commands.iter().chain(&hidden).flat_map(shell::named_hosts);
-        named.find_map(|host| self.restriction(|rule| rule.denies_host(&host)))
+        let named = shell::all_named_hosts(script);
+        named.iter().find_map(|host| self.restriction(|rule| rule.denies_host(host)))
     }
 
     /// Access that the model has asked for beyond the sandbox.

@@ -2,6 +2,7 @@
 //! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
 //! them, too. They allow nothing. Also finds the files and hosts that a command may name.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::args::{Args, git_subcommand, name};
@@ -122,13 +123,27 @@ pub(crate) fn is_in_environment(command: &SimpleCommand) -> bool {
     is_in(ENVIRONMENT_RUNNERS, runner) && is_in(ENVIRONMENT_PROGRAMS, name(command.program()))
 }
 
-/// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
-/// each argument and the value in it, as in `-d @x` and `if=x`. Globs stay as they are.
-pub(crate) fn named_paths(
-    command: &SimpleCommand,
+/// The paths that a script's commands, and those that they run, may name if it runs in `workdir`. Each is there once:
+/// the hidden commands mostly have the same words.
+pub(crate) fn all_named_paths(
+    script: &Script,
     workdir: &Path,
     home: Option<&Path>,
-) -> Vec<PathBuf> {
+) -> BTreeSet<PathBuf> {
+    let hidden = hidden_commands(script).unwrap_or_default();
+    let commands = script.commands.iter().chain(&hidden);
+    commands.flat_map(|command| named_paths(command, workdir, home)).collect()
+}
+
+/// The hosts that a script's commands, and those that they run, may name.
+pub(crate) fn all_named_hosts(script: &Script) -> BTreeSet<String> {
+    let hidden = hidden_commands(script).unwrap_or_default();
+    script.commands.iter().chain(&hidden).flat_map(named_hosts).collect()
+}
+
+/// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
+/// each argument and the value in it, as in `-d @x` and `if=x`. Globs stay as they are.
+fn named_paths(command: &SimpleCommand, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
     let class = classify(command);
     let mut names = class.reads;
@@ -151,7 +166,7 @@ fn in_braces(word: &str) -> Vec<String> {
 }
 
 /// The hosts that the words of a command may name, in lower case.
-pub(crate) fn named_hosts(command: &SimpleCommand) -> Vec<String> {
+fn named_hosts(command: &SimpleCommand) -> Vec<String> {
     if classify(command).is_read_only {
         return Vec::new();
     }

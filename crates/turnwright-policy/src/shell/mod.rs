@@ -38,7 +38,7 @@ pub use programs::{GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 
 pub(crate) use hidden_commands::{
-    hidden_commands, is_in_environment, is_message_option, named_hosts, named_paths,
+    all_named_hosts, all_named_paths, hidden_commands, is_in_environment, is_message_option,
 };
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in, is_number};

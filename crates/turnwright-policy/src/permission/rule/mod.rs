@@ -259,6 +259,17 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Makes a rule that denies or asks also match the places to which symlinks in its path lead.
+    pub fn follow_links(&mut self, bases: &PathBases, resolve_links: &dyn Fn(&Path) -> PathBuf) {
+        if let (Pattern::Read(glob) | Pattern::Edit(glob), RuleAction::Deny | RuleAction::Ask) =
+            (&mut self.pattern, self.action)
+        {
+            glob.follow_links(bases, resolve_links);
+        }
+    }
+}
+
 /// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
@@ -390,11 +401,7 @@ fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static
 impl LoadedRules {
     fn add(&mut self, mut rule: Rule, spec: &RuleSpec<'_>, context: RuleContext<'_>) {
         rule.why = spec.why.map(shorten);
-        if let (Pattern::Read(glob) | Pattern::Edit(glob), RuleAction::Deny | RuleAction::Ask) =
-            (&mut rule.pattern, rule.action)
-        {
-            glob.follow_links(context.bases, context.resolve_links);
-        }
+        rule.follow_links(context.bases, context.resolve_links);
         if matches!(rule.pattern, Pattern::Skill(_) | Pattern::Agent(_)) {
             self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
         }

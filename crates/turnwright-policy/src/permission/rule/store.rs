@@ -144,7 +144,7 @@ impl ProjectRuleStore {
     /// # Errors
     /// When the file cannot be written.
     pub fn revoke(&self, ids: &[String]) -> Result<Vec<StoredRule>, RuleStoreError> {
-        if self.load().entries.is_empty() {
+        if self.read_file()?.is_empty() {
             return Ok(Vec::new());
         }
         self.update(|entries| {

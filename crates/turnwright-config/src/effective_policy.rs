@@ -318,8 +318,11 @@ pub fn command_confinement(
 ) -> ConfinementSettings {
     let settings = policy.sandbox.clone();
     let mut hide = settings.hide;
-    if let Some(home) = config.home() {
-        hide.extend(turnwright_types::effect::credential_paths(&home));
+    hide.extend(config.credential_paths());
+    let mut caches = settings.caches;
+    // Commands write those that the project keeps itself anyhow. All are below a home folder.
+    if !config.home().is_some_and(|home| home.starts_with(project)) {
+        caches.retain(|cache| !cache.starts_with(project));
     }
     // Commands have no access to the login, the permission rules and the trusted files, nor to other
     // sessions, which the model can only read through its tool.
@@ -332,7 +335,7 @@ pub fn command_confinement(
         },
         hosts: HostList::parse(&settings.hosts),
         writable: settings.write,
-        caches: settings.caches,
+        caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),
         download_caches: settings.package_runner_caches,
         memory: settings.memory_mb.map(|megabytes| megabytes << 20).or_else(default_memory_limit),

@@ -193,7 +193,8 @@ impl SettingsSnapshot<'_> {
     /// The confinement of commands by the user's file. Symbolic links in the paths are not resolved.
     pub fn sandbox_settings(&self) -> SandboxSettings {
         let home = self.config.home();
-        self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default()
+        let moved = self.config.moved_places();
+        self.file().map(|file| file.sandbox.settings(home.as_deref(), &moved)).unwrap_or_default()
     }
 }
 

@@ -46,11 +46,12 @@ pub mod trust;
 mod wrong_values;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use parking_lot::Mutex;
+use turnwright_types::effect::{MovedPlace, credential_paths, moved_places};
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
@@ -231,6 +232,17 @@ impl Config {
     /// The value of an inherited variable, if it is valid Unicode.
     fn inherited_text(&self, name: &str) -> Option<&str> {
         self.inherited.iter().find(|variable| variable.0 == name)?.1.to_str()
+    }
+
+    /// The parts of the home folder that variables have moved.
+    pub(crate) fn moved_places(&self) -> Vec<MovedPlace> {
+        moved_places(|name| self.inherited_text(name).map(OsStr::new))
+    }
+
+    /// The places of the user's credentials that no program of the model may read. Not all of them exist.
+    pub fn credential_paths(&self) -> Vec<PathBuf> {
+        let home = self.home();
+        home.map(|home| credential_paths(&home, &self.moved_places())).unwrap_or_default()
     }
 
     /// The hosts of the proxies in the environment.

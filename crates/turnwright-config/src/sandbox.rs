@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use turnwright_guard::HostList;
-use turnwright_workspace::exec::{DEFAULT_CACHES, default_memory_limit};
+use turnwright_types::effect::MovedPlace;
+use turnwright_workspace::exec::{default_caches, default_memory_limit};
 
 use crate::table::{SettingType, settings};
 use crate::wrong_values::{unexpected, unexpected_entries};
@@ -35,8 +36,8 @@ settings! {
             "Caches of package managers, writable for this project only; the usual ones if not set.",
             "caches of package managers: commands may change them for this project only; default: those of cargo, \
              rustup, npm, pnpm, yarn, bun, go, gradle, maven, sbt, dotnet, dart, julia, stack, cabal, pip, pipx, uv, \
-             poetry, pipenv, gem and others, `~/.cache`, and the folders into which these install programs for you, \
-             such as `~/.local/bin`";
+             poetry, pipenv, gem and others, `~/.cache`, wherever variables such as `CARGO_HOME` and `GOPATH` put \
+             them, and the folders into which these install programs for you, such as `~/.local/bin`";
         pub(crate) hide: Vec<String> => wrong_paths { default: [], examples: [["~/.ssh"]] }
             wrong [r#"sandbox.hide = ["secrets"]"#]
             "Unreadable files and folders; each begins with / or ~/.",
@@ -135,14 +136,17 @@ const PACKAGE_RUNNER_CACHES: &[&str] = &[".npm", ".cache/uv"];
 
 impl SandboxSection {
     /// The settings of the user's own file.
-    pub(crate) fn settings(&self, home: Option<&Path>) -> SandboxSettings {
+    pub(crate) fn settings(&self, home: Option<&Path>, moved: &[MovedPlace]) -> SandboxSettings {
         let paths =
             |all: &[String]| all.iter().filter_map(|path| resolve_path(path, home, None)).collect();
         // The usual caches need not exist yet.
         let (caches, package_runner_caches) = match &self.caches {
             Some(caches) => (paths(caches), Vec::new()),
             None => (
-                DEFAULT_CACHES.iter().filter_map(|cache| Some(home?.join(cache.folder))).collect(),
+                home.into_iter()
+                    .flat_map(|home| default_caches(home, moved))
+                    .map(|(_, path)| path)
+                    .collect(),
                 PACKAGE_RUNNER_CACHES.iter().filter_map(|cache| Some(home?.join(cache))).collect(),
             ),
         };
@@ -329,6 +333,11 @@ fn is_pattern(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
+    use turnwright_types::effect::moved_places;
+    use turnwright_workspace::exec::DEFAULT_CACHES;
+
     use super::*;
 
     fn section(text: &str) -> SandboxSection {
@@ -342,7 +351,7 @@ mod tests {
         let text = "network = 'loopback'\nread = 'strict'\nwrite = ['/data', '~/x', 'rel', '~you']\n\
                     caches = ['~/.cache']\nhide = ['~/.ssh']\nprotect = ['ci/x.yml', '../y', '/z', '']";
         let written = section(text);
-        let settings = written.settings(Some(Path::new("/home/me")));
+        let settings = written.settings(Some(Path::new("/home/me")), &[]);
         assert_eq!(
             settings,
             SandboxSettings {
@@ -363,7 +372,7 @@ mod tests {
         let wrong = section("network = 'maybe'\nread = 'some'");
         assert_eq!(wrong.wrong_values("sandbox").len(), 2);
         assert_eq!(
-            wrong.settings(None),
+            wrong.settings(None, &[]),
             SandboxSettings::default(),
             "an unknown value means the strictest setting"
         );
@@ -372,11 +381,11 @@ mod tests {
     #[test]
     fn a_list_of_hosts_is_a_network_that_only_a_trusted_project_has() {
         let list = section("network = ['node', '*.a.example', 'http://x', '*']");
-        let settings = list.settings(None);
+        let settings = list.settings(None, &[]);
         assert_eq!(settings.network, NetworkSetting::default());
         assert_eq!(list.wrong_values("sandbox").len(), 2);
         assert_eq!(settings.network_text(), "node, *.a.example, http://x, *");
-        let mut user = section("network = ['a.example']").settings(None);
+        let mut user = section("network = ['a.example']").settings(None, &[]);
         let ignored = user.add_project(&list, Path::new("/p"), None, false);
         assert_eq!(ignored, ["sandbox.network = [node, *.a.example, http://x, *]"]);
         assert_eq!(user.hosts, ["a.example"]);
@@ -403,21 +412,25 @@ mod tests {
             let written = section(&format!("protect = ['{path}']"));
             let wrong = written.wrong_values("sandbox");
             assert_eq!(!wrong.is_empty(), expected, "{path}: {wrong:?}");
-            assert_eq!(written.settings(None).protect, [path], "a file may have this name");
+            assert_eq!(written.settings(None, &[]).protect, [path], "a file may have this name");
         }
     }
 
     #[test]
     fn without_a_list_the_caches_are_the_default_ones_whether_they_exist_or_not() {
         let home = tempfile::tempdir().unwrap();
-        let settings = SandboxSection::default().settings(Some(home.path()));
+        let settings = SandboxSection::default().settings(Some(home.path()), &[]);
         assert!(settings.caches.contains(&home.path().join(".cargo/registry")));
         assert_eq!(settings.caches.len(), DEFAULT_CACHES.len());
+        let variable = |name: &str| (name == "GOPATH").then_some(OsStr::new("/go"));
+        let moved = moved_places(variable);
+        let settings = SandboxSection::default().settings(Some(home.path()), &moved);
+        assert!(settings.caches.contains(&PathBuf::from("/go/pkg/mod")));
         assert_eq!(
             settings.package_runner_caches,
             [home.path().join(".npm"), home.path().join(".cache/uv")]
         );
-        let none = section("caches = []").settings(Some(home.path()));
+        let none = section("caches = []").settings(Some(home.path()), &[]);
         assert!(none.caches.is_empty() && none.package_runner_caches.is_empty());
     }
 
@@ -427,7 +440,7 @@ mod tests {
     fn a_project_tightens_the_sandbox_and_loosens_it_only_if_trusted() {
         let user =
             section("network = 'loopback'\nwrite = ['/a']\ncaches = ['/c', '/d']\nhide = ['/h']");
-        let user = user.settings(None);
+        let user = user.settings(None, &[]);
         let with = |text: &str, is_trusted| {
             let mut settings = user.clone();
             let section = section(text);
@@ -441,7 +454,7 @@ mod tests {
         assert_eq!((narrow.caches, narrow.write), (vec!["/d".into()], vec![PathBuf::from("/a")]));
         assert_eq!(narrow.hide, [PathBuf::from("/h"), PathBuf::from("/ws/secrets")]);
         assert_eq!(narrow.protect, ["ci"]);
-        let limited = section("memory_mb = 4000").settings(None);
+        let limited = section("memory_mb = 4000").settings(None, &[]);
         for (text, is_trusted, expected) in [
             ("memory_mb = 500", false, (Some(500), 0)),
             ("memory_mb = 5000", false, (Some(4000), 1)),

@@ -14,7 +14,6 @@ use crate::{EvalError, EvalResult};
 use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
-use turnwright_types::effect::credential_paths;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
@@ -205,7 +204,7 @@ fn limit_setting((name, most): &(String, f64)) -> String {
 /// tree of a trial is all that the agent may see of it.
 fn hidden_places(config: &Config, project: &Path) -> Vec<PathBuf> {
     let home = config.home();
-    let mut places = home.as_deref().map(credential_paths).unwrap_or_default();
+    let mut places = config.credential_paths();
     places.extend([config.paths.config.clone(), config.paths.state.clone()]);
     let top = repository_top(project).unwrap_or_else(|| project.to_path_buf());
     let real = top.canonicalize().unwrap_or(top);

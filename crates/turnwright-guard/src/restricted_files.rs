@@ -526,7 +526,7 @@ mod tests {
     #[test]
     fn the_end_of_a_path_tells_whether_it_is_a_place_of_credentials() {
         let home = Path::new("/home/of/a/user");
-        for place in [credential_paths(home), build_credential_paths(home)].concat() {
+        for place in [credential_paths(home, &[]), build_credential_paths(home)].concat() {
             assert!(is_secret_path(last_names(&place)), "{}", place.display());
         }
     }

@@ -1,6 +1,7 @@
 //! The effects of a tool call ([`Effect`]) and its presentation by a client ([`CallView`], [`CallContent`]), with
 //! helpers that make untrusted text safe to show.
 
+mod moved_places;
 mod secrets;
 
 use std::borrow::Cow;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use moved_places::{MovedPlace, moved_places};
 pub use secrets::{
     build_credential_paths, credential_paths, is_secret_folder, is_secret_path,
     secret_names_may_end_with,

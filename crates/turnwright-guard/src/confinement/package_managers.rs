@@ -13,11 +13,11 @@ use super::ConfinementBuilder;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::effect::{Effect, ShellCommand};
+use turnwright_types::effect::{Effect, ShellCommand, moved_places};
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
 use turnwright_types::shell_script::{Script, ShellDialect, SimpleCommand};
-use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache, dialect};
+use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_caches, dialect};
 use turnwright_workspace::remove_tree::remove_tree;
 
 /// Variables that make programs give up at the first failed connection instead of trying again for minutes.
@@ -49,10 +49,8 @@ impl ConfinementBuilder<'_> {
         let Some(home) = environment.get("HOME").map(Path::new).filter(|home| home.is_dir()) else {
             return;
         };
-        for path in &confinement.caches {
-            if is_missing(path, home, environment)
-                && let Err(error) = create_below(home, path)
-            {
+        for path in missing_caches(&confinement.caches, home, environment) {
+            if let Err(error) = create_below(home, &path) {
                 tracing::debug!(%error, cache = %path.display(), "a cache cannot be made");
             }
         }
@@ -104,15 +102,21 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
 
-/// Returns true if a default cache does not exist, and a program that makes it does.
-fn is_missing(path: &Path, home: &Path, environment: &Environment) -> bool {
-    let Some(cache) = default_cache(home, path) else { return false };
-    !path.exists() && cache.made_by.iter().any(|program| environment.has_program(program))
+/// Returns the default caches that are listed and do not exist, although a program that makes them does.
+fn missing_caches(listed: &[PathBuf], home: &Path, environment: &Environment) -> Vec<PathBuf> {
+    let moved = moved_places(|name| environment.get(name));
+    let caches = default_caches(home, &moved);
+    let missing = caches.filter(|(cache, path)| {
+        listed.contains(path)
+            && !path.exists()
+            && cache.made_by.iter().any(|program| environment.has_program(program))
+    });
+    missing.map(|(_, path)| path).collect()
 }
 
-/// Creates a folder below the home folder that only the user may read.
+/// Creates a folder that only the user may read.
 fn create_below(home: &Path, folder: &Path) -> io::Result<()> {
-    // A link may lead to a folder that is not meant to be a cache.
+    // A link may lead to a folder that is not meant to be a cache. The home folder may be behind one.
     let mut below_home = folder.ancestors().take_while(|ancestor| *ancestor != home);
     if below_home.any(Path::is_symlink) {
         return Ok(());
@@ -467,10 +471,12 @@ mod tests {
             #[cfg(unix)]
             fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();
         }
-        let environment = Environment::default().with("PATH", &programs);
-        let listed = [".npm", ".cargo/registry", "go/pkg/mod", "own"].map(|name| home.join(name));
-        let missing = listed.map(|path| is_missing(&path, &home, &environment));
-        assert_eq!(missing, [false, true, false, false]);
+        let named = folder.path().join("cargo");
+        let environment = Environment::default().with("PATH", &programs).with("CARGO_HOME", &named);
+        let names = [".npm", ".cargo/registry", "go/pkg/mod", "own"];
+        let listed = [&names.map(|name| home.join(name))[..], &[named.join("git")]].concat();
+        let missing = missing_caches(&listed, &home, &environment);
+        assert_eq!(missing, [named.join("git"), home.join(".cargo/registry")]);
         create_below(&home, &home.join(".cargo/registry")).unwrap();
         assert!(home.join(".cargo/registry").is_dir());
     }
@@ -497,8 +503,7 @@ mod tests {
     #[test]
     fn programs_in_folders_that_are_in_the_path_of_users_are_known() {
         for folder in [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".swiftpm"] {
-            let home = Path::new("/home/a");
-            let cache = default_cache(home, &home.join(folder)).unwrap();
+            let cache = DEFAULT_CACHES.iter().find(|cache| cache.folder == folder).unwrap();
             assert!(cache.has_programs, "{folder}");
         }
     }

@@ -45,9 +45,7 @@ pub fn run_in_sandbox(
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let mut hide = config.snapshot().sandbox_settings().hide;
-    if let Some(home) = config.home() {
-        hide.extend(turnwright_types::effect::credential_paths(&home));
-    }
+    hide.extend(config.credential_paths());
     hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
     let sandbox = Box::new(SandboxProfile {
         writable: write,

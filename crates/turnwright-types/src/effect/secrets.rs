@@ -4,6 +4,7 @@
 use std::path::{Components, Path, PathBuf};
 use std::sync::LazyLock;
 
+use super::MovedPlace;
 use crate::secret::is_secret_file;
 use crate::text;
 
@@ -23,10 +24,12 @@ static ALL_PLACES: LazyLock<Vec<&str>> = LazyLock::new(|| {
 /// The first parts of all places that do not begin with a dot.
 const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 
-/// The places of credentials below a home folder that no program of the model may read. Not all of them
-/// exist.
-pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    text::list_entries(PRIVATE_PLACES).map(|place| home.join(place)).collect()
+/// The places of credentials below a home folder that no program of the model may read, also where variables have
+/// moved them. Not all of them exist.
+pub fn credential_paths(home: &Path, moved: &[MovedPlace]) -> Vec<PathBuf> {
+    let places = text::list_entries(PRIVATE_PLACES);
+    let elsewhere = |place| moved.iter().filter_map(move |moved| moved.find(place, home));
+    places.flat_map(|place| elsewhere(place).chain([home.join(place)])).collect()
 }
 
 /// Further places, which only the user's own commands need to read.

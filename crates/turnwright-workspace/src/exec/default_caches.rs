@@ -1,6 +1,8 @@
 //! The places in the home folder that package managers write: their caches, and what they install for the user.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::MovedPlace;
 
 /// A place that package managers write.
 pub struct DefaultCache {
@@ -65,7 +67,14 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache("go/pkg/mod", &["go"]),
 ];
 
-/// Returns the default cache that has this path.
-pub fn default_cache(home: &Path, path: &Path) -> Option<&'static DefaultCache> {
-    DEFAULT_CACHES.iter().find(|cache| home.join(cache.folder) == path)
+/// The default caches with their paths. Variables may have moved those that have no programs, or parts of them.
+pub fn default_caches<'a>(
+    home: &'a Path,
+    moved: &'a [MovedPlace],
+) -> impl Iterator<Item = (&'static DefaultCache, PathBuf)> + 'a {
+    DEFAULT_CACHES.iter().flat_map(move |cache| {
+        let moved = moved.iter().filter(|_| !cache.has_programs);
+        let elsewhere = moved.filter_map(move |moved| moved.find(cache.folder, home));
+        elsewhere.chain([home.join(cache.folder)]).map(move |path| (cache, path))
+    })
 }

@@ -29,7 +29,7 @@ mod watchdog;
 #[cfg(windows)]
 mod windows_group;
 
-pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
+pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_caches};
 pub use descendants::{MemoryMeter, default_memory_limit};
 pub use environment::{Environment, is_secret_name};
 #[cfg(unix)]

@@ -247,7 +247,8 @@ impl HandlerReader<'_> {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
         let limit = fields.timeout.and_then(|seconds| self.read_time_limit(place, seconds));
-        let condition = fields.r#if.as_deref().and_then(Condition::parse);
+        let rule = fields.r#if.as_deref().and_then(Condition::parse);
+        let condition = rule.filter(Condition::is_one_rule);
         if condition.is_none() && fields.r#if.is_some() {
             let what = "`if` is no rule such as Bash(git push *), so it always runs";
             self.note(&format!("{place}: {what}"));
@@ -349,6 +350,25 @@ mod tests {
         assert_eq!(handlers[0].time_limit, Duration::from_secs(600));
         assert_eq!(handlers[0].condition, None);
         assert!(problems.contains("`timeout` must be") && problems.contains("`if` is no rule"));
+    }
+
+    #[test]
+    fn a_condition_of_several_rules_leaves_the_hook_running() {
+        for (rules, expected) in [
+            ("Bash(git commit*) or Bash(git push*)", true),
+            ("Bash(git *)|Bash(npm *)", true),
+            ("Bash(git *), Bash(npm *)", true),
+            ("Edit|Write(*.rs)", true),
+            ("!Bash(ls *)", true),
+            ("Bash(echo $(date) *)", false),
+            ("mcp__notes__*", false),
+            ("Bash", false),
+        ] {
+            let group = json!({ "hooks": [{ "command": "x", "if": rules }] });
+            let (handlers, problems) = read(&json!({ "PreToolUse": [group] }));
+            assert_eq!(handlers[0].condition.is_none(), expected, "{rules}");
+            assert_eq!(problems.contains("so it always runs"), expected, "{rules}: {problems}");
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ struct HookFields {
     r#if: Option<String>,
     once: Option<bool>,
     r#async: Option<bool>,
+    async_rewake: Option<bool>,
     status_message: Option<String>,
     on_failure: Option<String>,
     #[serde(flatten)]
@@ -246,6 +247,10 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
+        let wakes = fields.async_rewake == Some(true);
+        if wakes {
+            self.note(&format!("{place}: `asyncRewake` means only `async` here"));
+        }
         let limit = fields.timeout.and_then(|seconds| self.read_time_limit(place, seconds));
         let rule = fields.r#if.as_deref().and_then(Condition::parse);
         let condition = rule.filter(Condition::is_one_rule);
@@ -276,7 +281,7 @@ impl HandlerReader<'_> {
             blocks_on_failure: fields.on_failure.as_deref() == Some("block"),
             runs_once: fields.once == Some(true),
             has_run: AtomicBool::new(false),
-            in_background: fields.r#async == Some(true),
+            in_background: wakes || fields.r#async == Some(true),
             scripts,
             last: Mutex::default(),
         })
@@ -341,6 +346,19 @@ mod tests {
         assert_eq!(handler.time_limit, Duration::from_secs(5));
         assert!(handler.blocks_on_failure && handler.runs_once && handler.in_background);
         assert!(handler.condition.is_some() && !handler.needs_sandbox(false));
+    }
+
+    #[test]
+    fn a_hook_that_could_wake_the_model_runs_in_the_background() {
+        for (hook, in_background, problem) in [
+            (json!({ "command": "x", "asyncRewake": true }), true, "`asyncRewake` means only"),
+            (json!({ "command": "x", "async": true, "asyncRewake": true }), true, "means only"),
+            (json!({ "command": "x", "asyncRewake": false }), false, ""),
+        ] {
+            let (handlers, problems) = read(&json!({ "Stop": [{ "hooks": [hook] }] }));
+            assert_eq!(handlers[0].in_background, in_background, "{hook}");
+            assert!(problems.contains(problem), "{hook}: {problems}");
+        }
     }
 
     #[test]

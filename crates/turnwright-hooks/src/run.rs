@@ -29,8 +29,11 @@ const READ_BYTES: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_millis(200);
 /// The time for which output is still read after the handler has exited.
 const DRAIN: Duration = Duration::from_millis(100);
-/// In the words of a program, which no shell reads, these stand for the folder of the project.
-const PLACEHOLDERS: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${TURNWRIGHT_PROJECT_DIR}"];
+/// The variables that hold the folder of the project.
+const FOLDER_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"];
+/// Follows a PowerShell line, so that the exit code of a program or script in it, such as 2, does not become 1.
+const KEEP_EXIT_CODE: &str =
+    "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEXITCODE }; exit 1 }";
 
 /// The environment in which handlers run.
 #[derive(Clone, Debug)]
@@ -142,21 +145,32 @@ fn starts_wsl(path: &str) -> bool {
     ["\\system32\\", "\\windowsapps\\"].iter().any(|folder| lower.contains(folder))
 }
 
+/// Replaces the variables of the folder, as bash names them, by what `form` makes of their names.
+fn with_folder(text: &str, form: impl Fn(&str) -> String) -> String {
+    FOLDER_VARIABLES.iter().fold(text.to_owned(), |text, name| {
+        text.replace(&format!("${{{name}}}"), &form(name)).replace(&format!("${name}"), &form(name))
+    })
+}
+
 fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
-            let filled = words.iter().map(|word| {
-                PLACEHOLDERS.iter().fold(word.clone(), |word, name| word.replace(name, &folder))
-            });
+            let filled = words.iter().map(|word| with_folder(word, |_| folder.to_string()));
             return filled.map(OsString::from).collect();
         }
-        HookAction::PowerShell(line) if cfg!(windows) => ("powershell -NoProfile -Command", line),
-        HookAction::PowerShell(line) => ("pwsh -NoProfile -Command", line),
+        HookAction::PowerShell(line) => {
+            let program = if cfg!(windows) { "powershell" } else { "pwsh" };
+            let options = "-NoProfile -NonInteractive -ExecutionPolicy Bypass -Command";
+            let line = with_folder(line, |name| format!("${{env:{name}}}"));
+            (format!("{program} {options}"), line + KEEP_EXIT_CODE)
+        }
         HookAction::Line(line) => match bash {
             Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
-            None if cfg!(windows) => ("cmd /d /s /c", line),
-            None => ("sh -c", line),
+            None if cfg!(windows) => {
+                ("cmd /d /s /c".to_owned(), with_folder(line, |name| format!("%{name}%")))
+            }
+            None => ("sh -c".to_owned(), line.clone()),
         },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
@@ -255,6 +269,21 @@ mod tests {
         let action = HookAction::Line(words[0].to_owned());
         let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
         assert_eq!(line, ["/b/bash", "-c", words[0]]);
+    }
+
+    #[test]
+    fn a_powershell_hook_refuses_with_its_exit_code_and_finds_the_project() {
+        for written in ["$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR}", "$env:CLAUDE_PROJECT_DIR"] {
+            let action = HookAction::PowerShell(format!("& \"{written}/guard.ps1\""));
+            let words = command_line(&action, None, Path::new("/w s"));
+            let line = words.last().unwrap().to_string_lossy();
+            let found = line.replace("${env:CLAUDE_PROJECT_DIR}", "$env:CLAUDE_PROJECT_DIR");
+            assert!(found.starts_with("& \"$env:CLAUDE_PROJECT_DIR/guard.ps1\"\n"), "{line}");
+            assert!(line.ends_with("{ exit $LASTEXITCODE }; exit 1 }"), "{line}");
+            assert!(words.contains(&OsString::from("Bypass")), "scripts run on any Windows");
+        }
+        let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
+        assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::scripts::{HookAction, Script, named_scripts};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::redact;
 use turnwright_workspace::exec::{
@@ -29,6 +30,9 @@ const READ_BYTES: usize = 16 * 1024;
 const GRACE: Duration = Duration::from_millis(200);
 /// The time for which output is still read after the handler has exited.
 const DRAIN: Duration = Duration::from_millis(100);
+/// The variable that marks the hooks in which a program runs. Commands do not inherit variables that begin with
+/// `TURNWRIGHT`, but a session that a hook starts must know of it.
+const RUNNING_HOOKS: &str = "IN_TURNWRIGHT_HOOKS";
 /// The variables that hold the folder of the project.
 const FOLDER_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"];
 /// Follows a PowerShell line, so that the exit code of a program or script in it, such as 2, does not become 1.
@@ -70,12 +74,19 @@ pub(crate) struct HandlerExit {
 
 /// The reason why a handler has not exited by itself.
 pub(crate) enum NoExit {
-    /// The user cancelled the turn or call that the handler ran for.
+    /// The user cancelled the turn or call that the handler ran for, or it has itself started this session.
     Cancelled,
     /// The handler must not run: because of a project file that it names, or because there is no sandbox.
     Withheld(String),
     /// The handler could not be started, or was stopped.
     Failed(String),
+}
+
+impl Handler {
+    /// Returns a word for the program of the handler, whichever event it runs for.
+    pub(crate) fn mark(&self) -> String {
+        sha256_hex(format!("{:?}", self.action).as_bytes())
+    }
 }
 
 /// Runs a handler and waits for its end.
@@ -85,6 +96,11 @@ pub(crate) async fn run_handler(
     site: &HookSite,
     cancel: &CancellationToken,
 ) -> Result<HandlerExit, NoExit> {
+    let mark = handler.mark();
+    let running = site.environment.get(RUNNING_HOOKS).unwrap_or_default().to_string_lossy();
+    if running.contains(&mark) {
+        return Err(NoExit::Cancelled);
+    }
     let action = handler.action.clone();
     let project = site.project.clone();
     let variables = Arc::clone(&site.environment);
@@ -102,7 +118,8 @@ pub(crate) async fn run_handler(
         let why = "it did not run, because there is no sandbox here";
         return Err(NoExit::Withheld(why.to_owned()));
     }
-    let mut environment = site.environment.as_ref().clone();
+    let running = format!("{running} {mark}");
+    let mut environment = site.environment.as_ref().clone().with(RUNNING_HOOKS, running);
     if let Some(sandbox) = sandbox {
         environment = environment.for_sandbox();
         for name in ["TMPDIR", "TMP", "TEMP"] {

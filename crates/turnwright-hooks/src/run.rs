@@ -1,4 +1,5 @@
-//! Runs one handler: input on stdin, output and time bounded, and every process that it started ended afterwards.
+//! Runs one handler: input on stdin, output and time bounded. Every process that it started ends with it, unless a
+//! handler outside the sandbox has ended by itself: a player of a sound or a daemon of the user then goes on.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -235,7 +236,11 @@ async fn run_program(
                 stopped(&format!("it did not end within {} s", time_limit.as_secs_f32()))
             }
         };
-        group.stop(GRACE).await;
+        if program.sandbox.is_none() && matches!(end, Ok(Some(_))) {
+            group.leave_running();
+        } else {
+            group.stop(GRACE).await;
+        }
         ended.cancel();
         end
     };

@@ -51,6 +51,12 @@ impl ProcessGroup {
         self.spares_strays = true;
     }
 
+    /// Lets what the program has started outlive this value, for a program that has ended and that nothing confines. On
+    /// Windows it ends all the same.
+    pub fn leave_running(&mut self) {
+        self.has_ended = true;
+    }
+
     /// Has `activity` look at this program from now on.
     pub fn observe(&self, activity: &ProgramActivity) {
         #[cfg(target_os = "linux")]

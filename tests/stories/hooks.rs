@@ -249,6 +249,27 @@ fn context_comes_with_the_prompt_and_with_the_first_one_that_of_the_start() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn after_a_summary_within_a_turn_the_hooks_of_the_start_are_heard_at_once() {
+    let full = json!({ "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 32000 tokens. However, your messages resulted in \
+         35000 tokens." });
+    let replies = json!([
+        writes("b.txt", &"x\n".repeat(4_000)),
+        [{ "status": 400, "body": { "error": full } }],
+        says("A summary."),
+        says("Done."),
+        says("Again."),
+    ]);
+    let hooks = json!({ "SessionStart": group("compact", "echo In Latin.") });
+    let mut agent = start(AUTO_EDIT, &hooks, &[], &replies);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 3).contains("In Latin."), "{}", told(&agent, 3));
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(told(&agent, 4).matches("In Latin.").count(), 1, "{}", told(&agent, 4));
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_changed_command_is_the_one_that_is_judged_shown_and_run() {
     if !has("node") {
         return;

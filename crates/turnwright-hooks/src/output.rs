@@ -18,7 +18,8 @@ const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
-const ANSWERS: [&str; 7] = [
+const ANSWERS: [&str; 8] = [
+    "additionalContext",
     "continue",
     "decision",
     "hookSpecificOutput",
@@ -123,8 +124,6 @@ struct HandlerOutput {
     system_message: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
-    /// Often misplaced here.
-    permission_decision: Option<Value>,
     hook_specific_output: Option<EventOutput>,
 }
 
@@ -317,23 +316,29 @@ impl HookVerdict {
             self.stop = Some(reason_in(output.stop_reason));
         }
         let reason = reason_in(output.reason);
+        let own = &document["hookSpecificOutput"];
+        let mut fields = ["permissionDecision", "updatedInput"].into_iter();
+        let misplaced = fields.find(|name| !document[*name].is_null() && own[*name].is_null());
         match output.decision.as_deref() {
             Some("block" | "deny") => self.refuse(event, reason),
-            Some("approve" | "allow") if event == HookEvent::PreToolUse => {
+            Some("approve" | "allow") if event == HookEvent::PreToolUse && misplaced.is_none() => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
             Some("ask") => self.read_refusal(event, document),
             _ => {}
         }
-        if output.permission_decision.is_some() {
+        if let Some(name) = misplaced {
             self.read_refusal(event, document);
-            return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
+            return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
         }
-        // This is where Cursor reads it. An allow there does not count.
-        if !document["permission"].is_null() {
+        // This is where Cursor and Copilot read it. An allow there does not count.
+        if ["permission", "permissionDecision"].iter().any(|name| !document[*name].is_null()) {
             self.read_refusal(event, document);
         }
-        let result = self.read_event_output(event, output.hook_specific_output.unwrap_or_default());
+        let mut own = output.hook_specific_output.unwrap_or_default();
+        let beside = document["additionalContext"].as_str().map(str::to_owned);
+        own.additional_context = own.additional_context.or(beside);
+        let result = self.read_event_output(event, own);
         if result.is_err() {
             self.read_refusal(event, document);
         }
@@ -492,6 +497,13 @@ mod tests {
             ),
             (json!({ "decision": "ask", "reason": "r" }), Some(HookDecision::Ask), "r"),
             (json!({ "permissionDecision": "allow" }), None, ""),
+            (json!({ "decision": "approve", "updatedInput": {} }), None, ""),
+            (
+                json!({ "hookSpecificOutput": { "permissionDecision": "allow" },
+                    "permissionDecision": "deny", "permissionDecisionReason": "r" }),
+                Some(HookDecision::Deny),
+                "r",
+            ),
             (json!({ "permission": "allow" }), None, ""),
             (json!({}), None, ""),
         ] {
@@ -514,6 +526,10 @@ mod tests {
             (
                 "{\"permissionDecision\":\"deny\"}",
                 "`permissionDecision` belongs into `hookSpecificOutput`",
+            ),
+            (
+                "{\"updatedInput\":{\"command\":\"ls\"}}",
+                "`updatedInput` belongs into `hookSpecificOutput`",
             ),
             (
                 "{\"hookSpecificOutput\":{\"updatedToolOutput\":\"x\"}}",
@@ -599,6 +615,20 @@ mod tests {
     }
 
     #[test]
+    fn context_counts_wherever_in_the_answer_it_is() {
+        for output in [
+            json!({ "hookSpecificOutput": { "additionalContext": "c" }, "additionalContext": "x" }),
+            json!({ "additionalContext": "c" }),
+            json!({ "systemMessage": "m", "additionalContext": "c" }),
+            json!({ "hookEventName": "SessionStart", "additionalContext": "c" }),
+        ] {
+            for event in [HookEvent::SessionStart, HookEvent::PostToolUse] {
+                assert_eq!(prints(event, &output).context, "c", "{output}");
+            }
+        }
+    }
+
+    #[test]
     fn the_reason_of_a_refusal_may_be_printed_to_stdout() {
         for (stdout, stderr, expected) in [
             ("no pushes", "", "no pushes"),
@@ -623,6 +653,8 @@ mod tests {
         let mut reply = prints(HookEvent::PreToolUse, &output);
         reply.forget_same_input(Some(&json!({ "command": "ls -l" })));
         assert!(reply.updated_input.is_some());
+        let twice = json!({ "updatedInput": {}, "hookSpecificOutput": { "updatedInput": {} } });
+        assert!(prints(HookEvent::PreToolUse, &twice).updated_input.is_some(), "for two agents");
         reply.forget_same_input(Some(&input));
         assert_eq!(reply.updated_input, None);
     }

@@ -205,6 +205,25 @@ fn a_logger_sees_the_calls_of_the_session_and_of_helpers() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_guard_is_told_the_folder_in_which_a_command_runs() {
+    let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/log.sh") });
+    let replies = json!([
+        calls("exec", &json!({ "command": "true", "workdir": "sub" })),
+        runs("true"),
+        says("Done.")
+    ]);
+    let mut agent = start(FULL, &hooks, &[("log.sh", LOG)], &replies);
+    std::fs::create_dir(agent.path("sub")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let log = kept(&agent, "log.jsonl");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_below: Vec<_> =
+        lines.map(|line| line["cwd"].as_str().unwrap().ends_with("/sub")).collect();
+    assert_eq!(is_below, [true, false], "{log}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_notifier_hears_of_questions_and_of_the_end() {
     let hooks = json!({ "Notification": group("", "sh HOOKS/notify.sh") });
     let replies = json!([writes("a.txt", "a"), says("Done.")]);

@@ -18,16 +18,14 @@ const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
-const ANSWERS: [&str; 8] = [
-    "additionalContext",
-    "continue",
-    "decision",
-    "hookSpecificOutput",
-    "permission",
-    "permissionDecision",
-    "suppressOutput",
-    "systemMessage",
-];
+const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
+                       suppressOutput systemMessage";
+/// The places of a decision in the JSON of a handler, in whichever form.
+const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
+                         /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
+/// The same of a reason.
+const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
+                       /agent_message /user_message";
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -188,7 +186,7 @@ fn documents(text: &str) -> impl Iterator<Item = Value> {
 
 /// Returns true for JSON that is meant for the agent.
 fn is_answer(document: &Value) -> bool {
-    ANSWERS.iter().any(|name| document.get(name).is_some())
+    ANSWERS.split_whitespace().any(|name| document.get(name).is_some())
 }
 
 /// Returns true for JSON that is text for the model, such as a file that a handler prints.
@@ -208,15 +206,8 @@ fn printed_reason(printed: &str) -> String {
 
 /// Returns the reason in an output, in whichever form.
 fn reason_of(output: &Value) -> Option<String> {
-    let named = "permissionDecisionReason";
-    let all = [
-        &output["reason"],
-        &output[named],
-        &output["hookSpecificOutput"][named],
-        &output["agent_message"],
-        &output["user_message"],
-    ];
-    all.into_iter().find_map(Value::as_str).map(str::to_owned)
+    let mut places = REASONS.split_whitespace();
+    places.find_map(|place| output.pointer(place)?.as_str()).map(str::to_owned)
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.
@@ -348,16 +339,8 @@ impl HookVerdict {
     /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
     /// yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
-        let own = &output["hookSpecificOutput"];
-        let decisions = [
-            &output["decision"],
-            &output["permission"],
-            &output["permissionDecision"],
-            &own["permissionDecision"],
-            &own["decision"],
-            &own["decision"]["behavior"],
-        ];
-        let mut words = decisions.into_iter().filter_map(Value::as_str);
+        let places = DECISIONS.split_whitespace();
+        let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
         let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
         let reason = reason_in(reason_of(output));
         if event.is_guarded() && refuses {

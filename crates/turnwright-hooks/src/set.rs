@@ -197,10 +197,11 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn a_hook_does_not_run_in_a_session_that_it_has_started() {
+        use crate::run::mark_of;
         use turnwright_workspace::exec::Environment;
         let hooks = json!([{ "hooks": [{ "command": "/bin/sh", "args": ["-c", "exit 2"] }] }]);
         let set = set(&json!({ "PreToolUse": hooks, "UserPromptSubmit": hooks }));
-        let mark = set.0[0].mark();
+        let mark = mark_of(&set.0[0].action);
         let base = tempfile::tempdir().unwrap();
         for (within, is_run) in [("another", true), (mark.as_str(), false)] {
             let environment =

@@ -29,8 +29,8 @@ const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// The time that a handler has to exit after it was told to.
 const GRACE: Duration = Duration::from_millis(200);
-/// The time for which output is still read after the handler has exited.
-const DRAIN: Duration = Duration::from_millis(100);
+/// The time for which output is still read after the handler has exited, such as that of a `tee` which it left running.
+const DRAIN: Duration = Duration::from_millis(350);
 /// The variable that marks the hooks in which a program runs. Commands do not inherit variables that begin with
 /// `TURNWRIGHT`, but a session that a hook starts must know of it.
 const RUNNING_HOOKS: &str = "IN_TURNWRIGHT_HOOKS";

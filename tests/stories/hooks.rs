@@ -238,7 +238,8 @@ fn a_notifier_hears_of_questions_and_of_the_end() {
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_sound_that_a_hook_has_started_is_played_to_its_end() {
-    let plays = "(sleep 1; echo played > HOOKS/sound.txt) > /dev/null 2>&1 &";
+    // It keeps the output of the hook open.
+    let plays = "(sleep 1; echo played > HOOKS/sound.txt) &";
     let hooks = json!({ "Stop": group("", plays) });
     let mut agent = start(AUTO_EDIT, &hooks, &[("sound.txt", "")], &json!([says("Done.")]));
     assert_eq!(agent.turn("go"), "end_turn");

@@ -3,13 +3,15 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::Handler;
@@ -30,12 +32,20 @@ const READ_BYTES: usize = 16 * 1024;
 /// The time that a handler has to exit after it was told to.
 const GRACE: Duration = Duration::from_millis(200);
 /// The time for which output is still read after the handler has exited, such as that of a `tee` which it left running.
-const DRAIN: Duration = Duration::from_millis(350);
-/// The variable that marks the hooks in which a program runs. Commands do not inherit variables that begin with
-/// `TURNWRIGHT`, but a session that a hook starts must know of it.
+/// It passes only if what was left running keeps a pipe open.
+const DRAIN: Duration = Duration::from_millis(250);
+/// The variable with the marks of the hooks that have started a program, for the sessions that this starts. Sessions
+/// keep no variable whose name begins with `TURNWRIGHT`.
 const RUNNING_HOOKS: &str = "IN_TURNWRIGHT_HOOKS";
 /// The variables that hold the folder of the project.
 const FOLDER_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"];
+/// The program that runs PowerShell lines, with its options. Most installations of Windows run scripts only with
+/// `Bypass`, which Claude Code sets as well.
+const POWERSHELL: &str = if cfg!(windows) {
+    "powershell -NoProfile -NonInteractive -ExecutionPolicy Bypass -Command"
+} else {
+    "pwsh -NoProfile -NonInteractive -Command"
+};
 /// Follows a PowerShell line, so that the exit code of a program or script in it, such as 2, does not become 1.
 const KEEP_EXIT_CODE: &str =
     "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEXITCODE }; exit 1 }";
@@ -83,9 +93,10 @@ pub(crate) enum NoExit {
     Failed(String),
 }
 
-/// Returns the word for a program in [`RUNNING_HOOKS`].
-pub(crate) fn mark_of(action: &HookAction) -> String {
-    sha256_hex(format!("{action:?}").as_bytes())
+/// Returns the mark of a handler in [`RUNNING_HOOKS`]. The same program has another one for another event, so that it
+/// still guards the calls of a session that it starts when a turn ends.
+pub(crate) fn mark_of(handler: &Handler) -> String {
+    sha256_hex(format!("{:?} {:?}", handler.event, handler.action).as_bytes())
 }
 
 /// Runs a handler and waits for its end.
@@ -95,7 +106,7 @@ pub(crate) async fn run_handler(
     site: &HookSite,
     cancel: &CancellationToken,
 ) -> Result<HandlerExit, NoExit> {
-    let mark = mark_of(&handler.action);
+    let mark = mark_of(handler);
     let running = site.environment.get(RUNNING_HOOKS).unwrap_or_default().to_string_lossy();
     if running.contains(&mark) {
         return Err(NoExit::Cancelled);
@@ -162,9 +173,9 @@ fn starts_wsl(path: &str) -> bool {
 }
 
 /// Replaces the variables of the folder, as bash names them, by what `form` makes of their names.
-fn with_folder(text: &str, form: impl Fn(&str) -> String) -> String {
-    FOLDER_VARIABLES.iter().fold(text.to_owned(), |text, name| {
-        text.replace(&format!("${{{name}}}"), &form(name)).replace(&format!("${name}"), &form(name))
+fn with_folder(line: &str, form: impl Fn(&str) -> String) -> String {
+    FOLDER_VARIABLES.iter().fold(line.to_owned(), |line, name| {
+        line.replace(&format!("${{{name}}}"), &form(name)).replace(&format!("${name}"), &form(name))
     })
 }
 
@@ -172,21 +183,23 @@ fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
-            let filled = words.iter().map(|word| with_folder(word, |_| folder.to_string()));
+            let filled = words.iter().map(|word| {
+                // A word may be a line for a shell, which reads `$NAME` itself.
+                FOLDER_VARIABLES.iter().fold(word.clone(), |word, name| {
+                    word.replace(&format!("${{{name}}}"), &folder)
+                })
+            });
             return filled.map(OsString::from).collect();
         }
         HookAction::PowerShell(line) => {
-            let program = if cfg!(windows) { "powershell" } else { "pwsh" };
-            let options = "-NoProfile -NonInteractive -ExecutionPolicy Bypass -Command";
-            let line = with_folder(line, |name| format!("${{env:{name}}}"));
-            (format!("{program} {options}"), line + KEEP_EXIT_CODE)
+            (POWERSHELL, with_folder(line, |name| format!("${{env:{name}}}")) + KEEP_EXIT_CODE)
         }
         HookAction::Line(line) => match bash {
             Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
             None if cfg!(windows) => {
-                ("cmd /d /s /c".to_owned(), with_folder(line, |name| format!("%{name}%")))
+                ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
             }
-            None => ("sh -c".to_owned(), line.clone()),
+            None => ("sh -c", line.clone()),
         },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
@@ -206,7 +219,6 @@ async fn run_program(
     let mut printed = Vec::new();
     let mut messages = Vec::new();
     let too_long = CancellationToken::new();
-    let ended = CancellationToken::new();
     let conversation = async {
         let writing = async move {
             // The handler may exit without reading all of its input.
@@ -214,13 +226,6 @@ async fn run_program(
         };
         let printing = collect(stdout, &mut printed, &too_long);
         tokio::join!(writing, printing, collect(stderr, &mut messages, &too_long));
-    };
-    let talking = async {
-        tokio::select! {
-            () = conversation => {}
-            // Processes that the handler left running would keep the pipes open.
-            () = async { ended.cancelled().await; tokio::time::sleep(DRAIN).await } => {}
-        }
     };
     let too_much_memory = group.memory_above(memory);
     let ending = async {
@@ -239,11 +244,15 @@ async fn run_program(
         } else {
             group.stop(GRACE).await;
         }
-        ended.cancel();
         end
     };
-    let ((), end) = tokio::join!(talking, ending);
-    let code = end?;
+    let code = match select(pin!(conversation), pin!(ending)).await {
+        Either::Left(((), ending)) => ending.await?,
+        Either::Right((end, conversation)) => {
+            timeout(DRAIN, conversation).await.ok();
+            end?
+        }
+    };
     if too_long.is_cancelled() {
         return stopped(&format!("it printed more than {} KiB", MAX_OUTPUT_BYTES / 1024));
     }
@@ -280,10 +289,11 @@ mod tests {
 
     #[test]
     fn a_program_is_told_the_folder_of_the_project_without_a_shell() {
-        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", "$HOME"];
+        let for_shell = "cat \"$CLAUDE_PROJECT_DIR/a\"";
+        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", for_shell];
         let action = HookAction::Program(words.map(str::to_owned).into());
         let line = command_line(&action, None, Path::new("/w s"));
-        assert_eq!(line, ["/w s/a.sh", "--in=/w s", "$HOME"]);
+        assert_eq!(line, ["/w s/a.sh", "--in=/w s", for_shell]);
         let action = HookAction::Line(words[0].to_owned());
         let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
         assert_eq!(line, ["/b/bash", "-c", words[0]]);
@@ -298,7 +308,8 @@ mod tests {
             let found = line.replace("${env:CLAUDE_PROJECT_DIR}", "$env:CLAUDE_PROJECT_DIR");
             assert!(found.starts_with("& \"$env:CLAUDE_PROJECT_DIR/guard.ps1\"\n"), "{line}");
             assert!(line.contains("{ exit $LASTEXITCODE }"), "{line}");
-            assert!(words.contains(&OsString::from("Bypass")), "scripts run on any Windows");
+            let bypasses = words.contains(&OsString::from("Bypass"));
+            assert_eq!(bypasses, cfg!(windows), "scripts run on any Windows");
         }
         let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");

@@ -201,18 +201,26 @@ mod tests {
         use turnwright_workspace::exec::Environment;
         let hooks = json!([{ "hooks": [{ "command": "/bin/sh", "args": ["-c", "exit 2"] }] }]);
         let set = set(&json!({ "PreToolUse": hooks, "UserPromptSubmit": hooks }));
-        let mark = mark_of(&set.0[0].action);
+        let events = [HookEvent::PreToolUse, HookEvent::UserPromptSubmit];
+        let [call, prompt] = events.map(|event| {
+            let mut handlers = set.0.iter();
+            mark_of(handlers.find(|handler| handler.event == event).unwrap())
+        });
         let base = tempfile::tempdir().unwrap();
-        for (within, is_run) in [("another", true), (mark.as_str(), false)] {
-            let environment =
-                Arc::new(Environment::default().with("IN_TURNWRIGHT_HOOKS", within));
+        for (within, expected) in [
+            ("another".to_owned(), [true, true]),
+            (call.clone(), [false, true]),
+            (format!("{prompt} {call}"), [false, false]),
+        ] {
+            let variables = Environment::default().with("IN_TURNWRIGHT_HOOKS", &within);
+            let environment = Arc::new(variables);
             let site = HookSite { project: base.path().into(), environment, ..site() };
-            for event in [HookEvent::PreToolUse, HookEvent::UserPromptSubmit] {
+            for (event, is_run) in events.into_iter().zip(expected) {
                 let occasion = Occasion::new(event, "", json!({}));
                 let handlers = set.choose(&occasion);
                 let cancel = CancellationToken::new();
                 let verdict = run_handlers(&handlers, &occasion, &site, &cancel).await;
-                assert_eq!(verdict != HookVerdict::default(), is_run, "{event:?}: {verdict:?}");
+                assert_eq!(verdict != HookVerdict::default(), is_run, "{event:?}, {within}");
             }
         }
     }

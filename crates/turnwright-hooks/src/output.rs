@@ -20,10 +20,10 @@ const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
 const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
                        suppressOutput systemMessage";
-/// The places of a decision in the JSON of a handler, in whichever form.
+/// The places of a decision in the JSON of a handler, in the forms of all agents.
 const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
                          /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
-/// The same of a reason.
+/// The places of a reason in it. The first one that has a text counts.
 const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
                        /agent_message /user_message";
 /// The reason of a handler that gives none.
@@ -307,28 +307,31 @@ impl HookVerdict {
             self.stop = Some(reason_in(output.stop_reason));
         }
         let reason = reason_in(output.reason);
-        let own = &document["hookSpecificOutput"];
-        let mut fields = ["permissionDecision", "updatedInput"].into_iter();
-        let misplaced = fields.find(|name| !document[*name].is_null() && own[*name].is_null());
+        let mut names = ["permissionDecision", "updatedInput"].into_iter();
+        let misplaced = names.find(|name| {
+            !document[*name].is_null() && document["hookSpecificOutput"][*name].is_null()
+        });
         match output.decision.as_deref() {
             Some("block" | "deny") => self.refuse(event, reason),
             Some("approve" | "allow") if event == HookEvent::PreToolUse && misplaced.is_none() => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
-            Some("ask") => self.read_refusal(event, document),
             _ => {}
         }
-        if let Some(name) = misplaced {
+        // Cursor has `permission` and Copilot `permissionDecision` here. An allow in these does not count.
+        let mut decisions = ["decision", "permission", "permissionDecision"].iter();
+        if misplaced.is_some() || decisions.any(|name| !document[*name].is_null()) {
             self.read_refusal(event, document);
+        }
+        if let Some(name) = misplaced {
             return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
         }
-        // This is where Cursor and Copilot read it. An allow there does not count.
-        if ["permission", "permissionDecision"].iter().any(|name| !document[*name].is_null()) {
-            self.read_refusal(event, document);
-        }
         let mut own = output.hook_specific_output.unwrap_or_default();
-        let beside = document["additionalContext"].as_str().map(str::to_owned);
-        own.additional_context = own.additional_context.or(beside);
+        // At the end of a turn, context makes it go on, which a hook that prints the same at all events cannot mean.
+        if !matches!(event, HookEvent::Stop | HookEvent::SubagentStop) {
+            let beside = document["additionalContext"].as_str().map(str::to_owned);
+            own.additional_context = own.additional_context.or(beside);
+        }
         let result = self.read_event_output(event, own);
         if result.is_err() {
             self.read_refusal(event, document);
@@ -549,6 +552,11 @@ mod tests {
                 NO_REASON,
             ),
             (
+                json!({ "updatedInput": {}, "hookSpecificOutput": { "permissionDecision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
                 json!({ "continue": "x", "hookSpecificOutput": { "permissionDecision": "deny" } }),
                 Some(HookDecision::Deny),
                 NO_REASON,
@@ -609,6 +617,8 @@ mod tests {
                 assert_eq!(prints(event, &output).context, "c", "{output}");
             }
         }
+        let everywhere = json!({ "additionalContext": "c" });
+        assert_eq!(prints(HookEvent::Stop, &everywhere).context, "", "the turn may end");
     }
 
     #[test]

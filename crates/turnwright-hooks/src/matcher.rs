@@ -85,8 +85,8 @@ impl Condition {
 
     /// Returns false for several rules in one text, such as `Bash(a) or Bash(b)`, which would never hold.
     pub(crate) fn is_one_rule(&self) -> bool {
-        let behind = self.pattern.as_ref().and_then(|pattern| Some(pattern.split_once(')')?.1));
-        !self.tool.contains(['|', ',', '!']) && behind.is_none_or(|rest| !rest.contains('('))
+        let parts = self.pattern.as_ref().and_then(|pattern| pattern.split_once(')'));
+        !self.tool.contains(['|', ',', '!']) && parts.is_none_or(|(_, rest)| !rest.contains('('))
     }
 
     /// Returns the tool of a condition that also has a pattern.

@@ -137,7 +137,8 @@ pub(super) async fn refuse_compaction(
     !must_compact
 }
 
-/// Tells the hooks that the conversation was compacted. Their context goes to the model with the next prompt.
+/// Tells the hooks that the conversation was compacted. Their context goes to the model with the next request of a turn
+/// in progress, or with the next prompt.
 pub(super) async fn note_compaction(
     conversation: &Conversation,
     focus: Option<&str>,

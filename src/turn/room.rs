@@ -189,6 +189,10 @@ impl Turn {
             let own = messages - self.prompt.first_message;
             self.prompt.first_message = self.history.messages.len() - own.min(kept);
             self.repeat_goal();
+            let said_by_hooks = self.conversation.told.take_unsent(false);
+            if !said_by_hooks.is_empty() {
+                self.push_context(said_by_hooks);
+            }
         }
         self.room.is_compacted = true;
         compacted

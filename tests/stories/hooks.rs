@@ -205,6 +205,25 @@ fn a_logger_sees_the_calls_of_the_session_and_of_helpers() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_guard_is_told_the_folder_in_which_a_command_runs() {
+    let hooks = json!({ "PreToolUse": group("Bash", "sh HOOKS/log.sh") });
+    let replies = json!([
+        calls("exec", &json!({ "command": "true", "workdir": "sub" })),
+        runs("true"),
+        says("Done.")
+    ]);
+    let mut agent = start(FULL, &hooks, &[("log.sh", LOG)], &replies);
+    std::fs::create_dir(agent.path("sub")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let log = kept(&agent, "log.jsonl");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_below: Vec<_> =
+        lines.map(|line| line["cwd"].as_str().unwrap().ends_with("/sub")).collect();
+    assert_eq!(is_below, [true, false], "{log}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn a_notifier_hears_of_questions_and_of_the_end() {
     let hooks = json!({ "Notification": group("", "sh HOOKS/notify.sh") });
     let replies = json!([writes("a.txt", "a"), says("Done.")]);
@@ -214,6 +233,17 @@ fn a_notifier_hears_of_questions_and_of_the_end() {
         let notified = kept(&agent, "notified.txt");
         ["permission_prompt", "agent_completed"].iter().all(|kind| notified.contains(kind))
     });
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_sound_that_a_hook_has_started_is_played_to_its_end() {
+    // It keeps the output of the hook open.
+    let plays = "(sleep 1; echo played > HOOKS/sound.txt) &";
+    let hooks = json!({ "Stop": group("", plays) });
+    let mut agent = start(AUTO_EDIT, &hooks, &[("sound.txt", "")], &json!([says("Done.")]));
+    assert_eq!(agent.turn("go"), "end_turn");
+    eventually("the sound", || kept(&agent, "sound.txt") == "played\n");
 }
 
 #[test]
@@ -235,6 +265,27 @@ fn context_comes_with_the_prompt_and_with_the_first_one_that_of_the_start() {
     }
     assert_eq!(told(&agent, 1).matches("PARSER-17").count(), 2);
     assert_eq!(told(&agent, 1).matches("in Latin").count(), 1, "the session begins once");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn after_a_summary_within_a_turn_the_hooks_of_the_start_are_heard_at_once() {
+    let full = json!({ "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 32000 tokens. However, your messages resulted in \
+         35000 tokens." });
+    let replies = json!([
+        writes("b.txt", &"x\n".repeat(4_000)),
+        [{ "status": 400, "body": { "error": full } }],
+        says("A summary."),
+        says("Done."),
+        says("Again."),
+    ]);
+    let hooks = json!({ "SessionStart": group("compact", "echo In Latin.") });
+    let mut agent = start(AUTO_EDIT, &hooks, &[], &replies);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 3).contains("In Latin."), "{}", told(&agent, 3));
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(told(&agent, 4).matches("In Latin.").count(), 1, "{}", told(&agent, 4));
 }
 
 #[test]

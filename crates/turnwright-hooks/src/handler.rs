@@ -100,6 +100,7 @@ struct HookFields {
     r#if: Option<String>,
     once: Option<bool>,
     r#async: Option<bool>,
+    async_rewake: Option<bool>,
     status_message: Option<String>,
     on_failure: Option<String>,
     #[serde(flatten)]
@@ -246,8 +247,13 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
+        let wakes = fields.async_rewake == Some(true);
+        if wakes {
+            self.note(&format!("{place}: `asyncRewake` means only `async` here"));
+        }
         let limit = fields.timeout.and_then(|seconds| self.read_time_limit(place, seconds));
-        let condition = fields.r#if.as_deref().and_then(Condition::parse);
+        let rule = fields.r#if.as_deref().and_then(Condition::parse);
+        let condition = rule.filter(Condition::is_one_rule);
         if condition.is_none() && fields.r#if.is_some() {
             let what = "`if` is no rule such as Bash(git push *), so it always runs";
             self.note(&format!("{place}: {what}"));
@@ -275,7 +281,7 @@ impl HandlerReader<'_> {
             blocks_on_failure: fields.on_failure.as_deref() == Some("block"),
             runs_once: fields.once == Some(true),
             has_run: AtomicBool::new(false),
-            in_background: fields.r#async == Some(true),
+            in_background: wakes || fields.r#async == Some(true),
             scripts,
             last: Mutex::default(),
         })
@@ -343,12 +349,44 @@ mod tests {
     }
 
     #[test]
+    fn a_hook_that_could_wake_the_model_runs_in_the_background() {
+        for (hook, in_background, problem) in [
+            (json!({ "command": "x", "asyncRewake": true }), true, "`asyncRewake` means only"),
+            (json!({ "command": "x", "async": true, "asyncRewake": true }), true, "means only"),
+            (json!({ "command": "x", "asyncRewake": false }), false, ""),
+        ] {
+            let (handlers, problems) = read(&json!({ "Stop": [{ "hooks": [hook] }] }));
+            assert_eq!(handlers[0].in_background, in_background, "{hook}");
+            assert!(problems.contains(problem), "{hook}: {problems}");
+        }
+    }
+
+    #[test]
     fn a_wrong_time_or_condition_leaves_the_hook_running() {
         let hook = json!({ "command": "x", "timeout": -1, "if": "(" });
         let (handlers, problems) = read(&json!({ "PreToolUse": [{ "hooks": [hook] }] }));
         assert_eq!(handlers[0].time_limit, Duration::from_secs(600));
         assert_eq!(handlers[0].condition, None);
         assert!(problems.contains("`timeout` must be") && problems.contains("`if` is no rule"));
+    }
+
+    #[test]
+    fn a_condition_of_several_rules_leaves_the_hook_running() {
+        for (rules, expected) in [
+            ("Bash(git commit*) or Bash(git push*)", true),
+            ("Bash(git *)|Bash(npm *)", true),
+            ("Bash(git *), Bash(npm *)", true),
+            ("Edit|Write(*.rs)", true),
+            ("!Bash(ls *)", true),
+            ("Bash(echo $(date) *)", false),
+            ("mcp__notes__*", false),
+            ("Bash", false),
+        ] {
+            let group = json!({ "hooks": [{ "command": "x", "if": rules }] });
+            let (handlers, problems) = read(&json!({ "PreToolUse": [group] }));
+            assert_eq!(handlers[0].condition.is_none(), expected, "{rules}");
+            assert_eq!(problems.contains("so it always runs"), expected, "{rules}: {problems}");
+        }
     }
 
     #[test]

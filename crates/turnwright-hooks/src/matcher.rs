@@ -83,6 +83,12 @@ impl Condition {
         is_name.then(|| Condition { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
     }
 
+    /// Returns false for several rules in one text, such as `Bash(a) or Bash(b)`, which would never hold.
+    pub(crate) fn is_one_rule(&self) -> bool {
+        let parts = self.pattern.as_ref().and_then(|pattern| pattern.split_once(')'));
+        !self.tool.contains(['|', ',', '!']) && parts.is_none_or(|(_, rest)| !rest.contains('('))
+    }
+
     /// Returns the tool of a condition that also has a pattern.
     pub(crate) fn tool_with_pattern(&self) -> Option<&str> {
         self.pattern.as_ref().map(|_| self.tool.as_str())

@@ -18,15 +18,14 @@ const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
-const ANSWERS: [&str; 7] = [
-    "continue",
-    "decision",
-    "hookSpecificOutput",
-    "permission",
-    "permissionDecision",
-    "suppressOutput",
-    "systemMessage",
-];
+const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
+                       suppressOutput systemMessage";
+/// The places of a decision in the JSON of a handler, in the forms of all agents.
+const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
+                         /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
+/// The places of a reason in it. The first one that has a text counts.
+const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
+                       /agent_message /user_message";
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -123,8 +122,6 @@ struct HandlerOutput {
     system_message: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
-    /// Often misplaced here.
-    permission_decision: Option<Value>,
     hook_specific_output: Option<EventOutput>,
 }
 
@@ -189,7 +186,7 @@ fn documents(text: &str) -> impl Iterator<Item = Value> {
 
 /// Returns true for JSON that is meant for the agent.
 fn is_answer(document: &Value) -> bool {
-    ANSWERS.iter().any(|name| document.get(name).is_some())
+    ANSWERS.split_whitespace().any(|name| document.get(name).is_some())
 }
 
 /// Returns true for JSON that is text for the model, such as a file that a handler prints.
@@ -209,15 +206,8 @@ fn printed_reason(printed: &str) -> String {
 
 /// Returns the reason in an output, in whichever form.
 fn reason_of(output: &Value) -> Option<String> {
-    let named = "permissionDecisionReason";
-    let all = [
-        &output["reason"],
-        &output[named],
-        &output["hookSpecificOutput"][named],
-        &output["agent_message"],
-        &output["user_message"],
-    ];
-    all.into_iter().find_map(Value::as_str).map(str::to_owned)
+    let mut places = REASONS.split_whitespace();
+    places.find_map(|place| output.pointer(place)?.as_str()).map(str::to_owned)
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.
@@ -317,23 +307,32 @@ impl HookVerdict {
             self.stop = Some(reason_in(output.stop_reason));
         }
         let reason = reason_in(output.reason);
+        let mut names = ["permissionDecision", "updatedInput"].into_iter();
+        let misplaced = names.find(|name| {
+            !document[*name].is_null() && document["hookSpecificOutput"][*name].is_null()
+        });
         match output.decision.as_deref() {
             Some("block" | "deny") => self.refuse(event, reason),
-            Some("approve" | "allow") if event == HookEvent::PreToolUse => {
+            Some("approve" | "allow") if event == HookEvent::PreToolUse && misplaced.is_none() => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
-            Some("ask") => self.read_refusal(event, document),
             _ => {}
         }
-        if output.permission_decision.is_some() {
-            self.read_refusal(event, document);
-            return Err("`permissionDecision` belongs into `hookSpecificOutput`".to_owned());
-        }
-        // This is where Cursor reads it. An allow there does not count.
-        if !document["permission"].is_null() {
+        // Cursor has `permission` and Copilot `permissionDecision` here. An allow in these does not count.
+        let mut decisions = ["decision", "permission", "permissionDecision"].iter();
+        if misplaced.is_some() || decisions.any(|name| !document[*name].is_null()) {
             self.read_refusal(event, document);
         }
-        let result = self.read_event_output(event, output.hook_specific_output.unwrap_or_default());
+        if let Some(name) = misplaced {
+            return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
+        }
+        let mut own = output.hook_specific_output.unwrap_or_default();
+        // At the end of a turn, context makes it go on, which a hook that prints the same at all events cannot mean.
+        if !matches!(event, HookEvent::Stop | HookEvent::SubagentStop) {
+            let beside = document["additionalContext"].as_str().map(str::to_owned);
+            own.additional_context = own.additional_context.or(beside);
+        }
+        let result = self.read_event_output(event, own);
         if result.is_err() {
             self.read_refusal(event, document);
         }
@@ -343,16 +342,8 @@ impl HookVerdict {
     /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
     /// yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
-        let own = &output["hookSpecificOutput"];
-        let decisions = [
-            &output["decision"],
-            &output["permission"],
-            &output["permissionDecision"],
-            &own["permissionDecision"],
-            &own["decision"],
-            &own["decision"]["behavior"],
-        ];
-        let mut words = decisions.into_iter().filter_map(Value::as_str);
+        let places = DECISIONS.split_whitespace();
+        let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
         let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
         let reason = reason_in(reason_of(output));
         if event.is_guarded() && refuses {
@@ -492,6 +483,13 @@ mod tests {
             ),
             (json!({ "decision": "ask", "reason": "r" }), Some(HookDecision::Ask), "r"),
             (json!({ "permissionDecision": "allow" }), None, ""),
+            (json!({ "decision": "approve", "updatedInput": {} }), None, ""),
+            (
+                json!({ "hookSpecificOutput": { "permissionDecision": "allow" },
+                    "permissionDecision": "deny", "permissionDecisionReason": "r" }),
+                Some(HookDecision::Deny),
+                "r",
+            ),
             (json!({ "permission": "allow" }), None, ""),
             (json!({}), None, ""),
         ] {
@@ -514,6 +512,10 @@ mod tests {
             (
                 "{\"permissionDecision\":\"deny\"}",
                 "`permissionDecision` belongs into `hookSpecificOutput`",
+            ),
+            (
+                "{\"updatedInput\":{\"command\":\"ls\"}}",
+                "`updatedInput` belongs into `hookSpecificOutput`",
             ),
             (
                 "{\"hookSpecificOutput\":{\"updatedToolOutput\":\"x\"}}",
@@ -546,6 +548,11 @@ mod tests {
             (
                 json!({ "hookSpecificOutput": {
                     "hookEventName": "Stop", "permissionDecision": "deny" } }),
+                Some(HookDecision::Deny),
+                NO_REASON,
+            ),
+            (
+                json!({ "updatedInput": {}, "hookSpecificOutput": { "permissionDecision": "deny" } }),
                 Some(HookDecision::Deny),
                 NO_REASON,
             ),
@@ -599,6 +606,22 @@ mod tests {
     }
 
     #[test]
+    fn context_counts_wherever_in_the_answer_it_is() {
+        for output in [
+            json!({ "hookSpecificOutput": { "additionalContext": "c" }, "additionalContext": "x" }),
+            json!({ "additionalContext": "c" }),
+            json!({ "systemMessage": "m", "additionalContext": "c" }),
+            json!({ "hookEventName": "SessionStart", "additionalContext": "c" }),
+        ] {
+            for event in [HookEvent::SessionStart, HookEvent::PostToolUse] {
+                assert_eq!(prints(event, &output).context, "c", "{output}");
+            }
+        }
+        let everywhere = json!({ "additionalContext": "c" });
+        assert_eq!(prints(HookEvent::Stop, &everywhere).context, "", "the turn may end");
+    }
+
+    #[test]
     fn the_reason_of_a_refusal_may_be_printed_to_stdout() {
         for (stdout, stderr, expected) in [
             ("no pushes", "", "no pushes"),
@@ -623,6 +646,8 @@ mod tests {
         let mut reply = prints(HookEvent::PreToolUse, &output);
         reply.forget_same_input(Some(&json!({ "command": "ls -l" })));
         assert!(reply.updated_input.is_some());
+        let twice = json!({ "updatedInput": {}, "hookSpecificOutput": { "updatedInput": {} } });
+        assert!(prints(HookEvent::PreToolUse, &twice).updated_input.is_some(), "for two agents");
         reply.forget_same_input(Some(&input));
         assert_eq!(reply.updated_input, None);
     }

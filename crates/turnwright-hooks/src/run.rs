@@ -1,14 +1,17 @@
-//! Runs one handler: input on stdin, output and time bounded, and every process that it started ended afterwards.
+//! Runs one handler: input on stdin, output and time bounded. Every process that it started ends with it, unless a
+//! handler outside the sandbox has ended by itself: a player of a sound or a daemon of the user then goes on.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::Handler;
@@ -16,6 +19,7 @@ use crate::scripts::{HookAction, Script, named_scripts};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::redact;
 use turnwright_workspace::exec::{
@@ -27,10 +31,24 @@ const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// The time that a handler has to exit after it was told to.
 const GRACE: Duration = Duration::from_millis(200);
-/// The time for which output is still read after the handler has exited.
-const DRAIN: Duration = Duration::from_millis(100);
-/// In the words of a program, which no shell reads, these stand for the folder of the project.
-const PLACEHOLDERS: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${TURNWRIGHT_PROJECT_DIR}"];
+/// The time for which output is still read after the handler has exited, such as that of a `tee` which it left running.
+/// It passes only if what was left running keeps a pipe open.
+const DRAIN: Duration = Duration::from_millis(250);
+/// The variable with the marks of the hooks that have started a program, for the sessions that this starts. Sessions
+/// keep no variable whose name begins with `TURNWRIGHT`.
+const RUNNING_HOOKS: &str = "IN_TURNWRIGHT_HOOKS";
+/// The variables that hold the folder of the project.
+const FOLDER_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"];
+/// The program that runs PowerShell lines, with its options. Most installations of Windows run scripts only with
+/// `Bypass`, which Claude Code sets as well.
+const POWERSHELL: &str = if cfg!(windows) {
+    "powershell -NoProfile -NonInteractive -ExecutionPolicy Bypass -Command"
+} else {
+    "pwsh -NoProfile -NonInteractive -Command"
+};
+/// Follows a PowerShell line, so that the exit code of a program or script in it, such as 2, does not become 1.
+const KEEP_EXIT_CODE: &str =
+    "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEXITCODE }; exit 1 }";
 
 /// The environment in which handlers run.
 #[derive(Clone, Debug)]
@@ -67,12 +85,18 @@ pub(crate) struct HandlerExit {
 
 /// The reason why a handler has not exited by itself.
 pub(crate) enum NoExit {
-    /// The user cancelled the turn or call that the handler ran for.
+    /// The user cancelled the turn or call that the handler ran for, or it has itself started this session.
     Cancelled,
     /// The handler must not run: because of a project file that it names, or because there is no sandbox.
     Withheld(String),
     /// The handler could not be started, or was stopped.
     Failed(String),
+}
+
+/// Returns the mark of a handler in [`RUNNING_HOOKS`]. The same program has another one for another event, so that it
+/// still guards the calls of a session that it starts when a turn ends.
+pub(crate) fn mark_of(handler: &Handler) -> String {
+    sha256_hex(format!("{:?} {:?}", handler.event, handler.action).as_bytes())
 }
 
 /// Runs a handler and waits for its end.
@@ -82,6 +106,11 @@ pub(crate) async fn run_handler(
     site: &HookSite,
     cancel: &CancellationToken,
 ) -> Result<HandlerExit, NoExit> {
+    let mark = mark_of(handler);
+    let running = site.environment.get(RUNNING_HOOKS).unwrap_or_default().to_string_lossy();
+    if running.contains(&mark) {
+        return Err(NoExit::Cancelled);
+    }
     let action = handler.action.clone();
     let project = site.project.clone();
     let variables = Arc::clone(&site.environment);
@@ -99,7 +128,8 @@ pub(crate) async fn run_handler(
         let why = "it did not run, because there is no sandbox here";
         return Err(NoExit::Withheld(why.to_owned()));
     }
-    let mut environment = site.environment.as_ref().clone();
+    let running = format!("{running} {mark}");
+    let mut environment = site.environment.as_ref().clone().with(RUNNING_HOOKS, running);
     if let Some(sandbox) = sandbox {
         environment = environment.for_sandbox();
         for name in ["TMPDIR", "TMP", "TEMP"] {
@@ -142,21 +172,34 @@ fn starts_wsl(path: &str) -> bool {
     ["\\system32\\", "\\windowsapps\\"].iter().any(|folder| lower.contains(folder))
 }
 
+/// Replaces the variables of the folder, as bash names them, by what `form` makes of their names.
+fn with_folder(line: &str, form: impl Fn(&str) -> String) -> String {
+    FOLDER_VARIABLES.iter().fold(line.to_owned(), |line, name| {
+        line.replace(&format!("${{{name}}}"), &form(name)).replace(&format!("${name}"), &form(name))
+    })
+}
+
 fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
             let filled = words.iter().map(|word| {
-                PLACEHOLDERS.iter().fold(word.clone(), |word, name| word.replace(name, &folder))
+                // A word may be a line for a shell, which reads `$NAME` itself.
+                FOLDER_VARIABLES.iter().fold(word.clone(), |word, name| {
+                    word.replace(&format!("${{{name}}}"), &folder)
+                })
             });
             return filled.map(OsString::from).collect();
         }
-        HookAction::PowerShell(line) if cfg!(windows) => ("powershell -NoProfile -Command", line),
-        HookAction::PowerShell(line) => ("pwsh -NoProfile -Command", line),
+        HookAction::PowerShell(line) => {
+            (POWERSHELL, with_folder(line, |name| format!("${{env:{name}}}")) + KEEP_EXIT_CODE)
+        }
         HookAction::Line(line) => match bash {
             Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
-            None if cfg!(windows) => ("cmd /d /s /c", line),
-            None => ("sh -c", line),
+            None if cfg!(windows) => {
+                ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
+            }
+            None => ("sh -c", line.clone()),
         },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
@@ -176,7 +219,6 @@ async fn run_program(
     let mut printed = Vec::new();
     let mut messages = Vec::new();
     let too_long = CancellationToken::new();
-    let ended = CancellationToken::new();
     let conversation = async {
         let writing = async move {
             // The handler may exit without reading all of its input.
@@ -184,13 +226,6 @@ async fn run_program(
         };
         let printing = collect(stdout, &mut printed, &too_long);
         tokio::join!(writing, printing, collect(stderr, &mut messages, &too_long));
-    };
-    let talking = async {
-        tokio::select! {
-            () = conversation => {}
-            // Processes that the handler left running would keep the pipes open.
-            () = async { ended.cancelled().await; tokio::time::sleep(DRAIN).await } => {}
-        }
     };
     let too_much_memory = group.memory_above(memory);
     let ending = async {
@@ -204,12 +239,20 @@ async fn run_program(
                 stopped(&format!("it did not end within {} s", time_limit.as_secs_f32()))
             }
         };
-        group.stop(GRACE).await;
-        ended.cancel();
+        if program.sandbox.is_none() && matches!(end, Ok(Some(_))) {
+            group.leave_running();
+        } else {
+            group.stop(GRACE).await;
+        }
         end
     };
-    let ((), end) = tokio::join!(talking, ending);
-    let code = end?;
+    let code = match select(pin!(conversation), pin!(ending)).await {
+        Either::Left(((), ending)) => ending.await?,
+        Either::Right((end, conversation)) => {
+            timeout(DRAIN, conversation).await.ok();
+            end?
+        }
+    };
     if too_long.is_cancelled() {
         return stopped(&format!("it printed more than {} KiB", MAX_OUTPUT_BYTES / 1024));
     }
@@ -237,9 +280,7 @@ async fn collect(
 
 /// Decodes output without secrets, because the text is shown, stored and sent to the model.
 fn text_of(bytes: &[u8]) -> String {
-    let mut text = String::from_utf8_lossy(bytes).into_owned();
-    redact::redact_in_place(&mut text);
-    text
+    redact::text(&String::from_utf8_lossy(bytes)).into_owned()
 }
 
 #[cfg(test)]
@@ -248,13 +289,30 @@ mod tests {
 
     #[test]
     fn a_program_is_told_the_folder_of_the_project_without_a_shell() {
-        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", "$HOME"];
+        let for_shell = "cat \"$CLAUDE_PROJECT_DIR/a\"";
+        let words = ["${CLAUDE_PROJECT_DIR}/a.sh", "--in=${TURNWRIGHT_PROJECT_DIR}", for_shell];
         let action = HookAction::Program(words.map(str::to_owned).into());
         let line = command_line(&action, None, Path::new("/w s"));
-        assert_eq!(line, ["/w s/a.sh", "--in=/w s", "$HOME"]);
+        assert_eq!(line, ["/w s/a.sh", "--in=/w s", for_shell]);
         let action = HookAction::Line(words[0].to_owned());
         let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
         assert_eq!(line, ["/b/bash", "-c", words[0]]);
+    }
+
+    #[test]
+    fn a_powershell_hook_refuses_with_its_exit_code_and_finds_the_project() {
+        for written in ["$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR}", "$env:CLAUDE_PROJECT_DIR"] {
+            let action = HookAction::PowerShell(format!("& \"{written}/guard.ps1\""));
+            let words = command_line(&action, None, Path::new("/w s"));
+            let line = words.last().unwrap().to_string_lossy();
+            let found = line.replace("${env:CLAUDE_PROJECT_DIR}", "$env:CLAUDE_PROJECT_DIR");
+            assert!(found.starts_with("& \"$env:CLAUDE_PROJECT_DIR/guard.ps1\"\n"), "{line}");
+            assert!(line.contains("{ exit $LASTEXITCODE }"), "{line}");
+            let bypasses = words.contains(&OsString::from("Bypass"));
+            assert_eq!(bypasses, cfg!(windows), "scripts run on any Windows");
+        }
+        let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
+        assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
     }
 
     #[test]

@@ -184,6 +184,47 @@ mod tests {
         assert!(set.has(HookEvent::Stop) && !set.has(HookEvent::SessionStart));
     }
 
+    fn site() -> HookSite {
+        HookSite {
+            project: "/nowhere".into(),
+            environment: Arc::default(),
+            fields: json!({}),
+            sandbox: None,
+            confines_all: false,
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_hook_does_not_run_in_a_session_that_it_has_started() {
+        use crate::run::mark_of;
+        use turnwright_workspace::exec::Environment;
+        let hooks = json!([{ "hooks": [{ "command": "/bin/sh", "args": ["-c", "exit 2"] }] }]);
+        let set = set(&json!({ "PreToolUse": hooks, "UserPromptSubmit": hooks }));
+        let events = [HookEvent::PreToolUse, HookEvent::UserPromptSubmit];
+        let [call, prompt] = events.map(|event| {
+            let mut handlers = set.0.iter();
+            mark_of(handlers.find(|handler| handler.event == event).unwrap())
+        });
+        let base = tempfile::tempdir().unwrap();
+        for (within, expected) in [
+            ("another".to_owned(), [true, true]),
+            (call.clone(), [false, true]),
+            (format!("{prompt} {call}"), [false, false]),
+        ] {
+            let variables = Environment::default().with("IN_TURNWRIGHT_HOOKS", &within);
+            let environment = Arc::new(variables);
+            let site = HookSite { project: base.path().into(), environment, ..site() };
+            for (event, is_run) in events.into_iter().zip(expected) {
+                let occasion = Occasion::new(event, "", json!({}));
+                let handlers = set.choose(&occasion);
+                let cancel = CancellationToken::new();
+                let verdict = run_handlers(&handlers, &occasion, &site, &cancel).await;
+                assert_eq!(verdict != HookVerdict::default(), is_run, "{event:?}, {within}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_guard_that_was_withheld_or_has_failed_has_not_run_once() {
         let set = set(&json!({ "PreToolUse": [{ "hooks": [
@@ -191,13 +232,7 @@ mod tests {
         ] }] }));
         let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
         for confines_all in [true, true, false, false] {
-            let site = HookSite {
-                project: "/nowhere".into(),
-                environment: Arc::default(),
-                fields: json!({}),
-                sandbox: None,
-                confines_all,
-            };
+            let site = HookSite { confines_all, ..site() };
             let handlers = set.choose(&occasion);
             let cancel = CancellationToken::new();
             let verdict = run_handlers(&handlers, &occasion, &site, &cancel).await;

@@ -87,11 +87,17 @@ impl HookedCall {
     ) -> HookVerdict {
         let mut combined = HookVerdict::default();
         let mut is_all_allowed = true;
+        let folder = ctx.env.files.roots().real_cwd();
+        let command = effects.iter().find_map(Effect::command);
+        let elsewhere = command.filter(|command| command.workdir != folder);
         for of in self.translated(&ctx.env, effects).uses() {
             if ctx.cancel.is_cancelled() {
                 break;
             }
-            let occasion = self.occasion(event, &of, ctx, further(&of));
+            let mut occasion = self.occasion(event, &of, ctx, further(&of));
+            if let Some(command) = elsewhere {
+                occasion.fields["cwd"] = json!(command.workdir.to_string_lossy());
+            }
             let verdict = ctx.env.run_hooks(&occasion, &ctx.cancel).await;
             is_all_allowed &= verdict.allows();
             combined.add(verdict);

@@ -51,6 +51,13 @@ impl ProcessGroup {
         self.spares_strays = true;
     }
 
+    /// Lets what the program has started outlive this value, for a program that has ended and that nothing confines.
+    /// It is reaped like other orphans. On Windows it ends all the same, and on Linux the watchdog ends it when this
+    /// process has ended.
+    pub fn leave_running(&mut self) {
+        self.has_ended = true;
+    }
+
     /// Has `activity` look at this program from now on.
     pub fn observe(&self, activity: &ProgramActivity) {
         #[cfg(target_os = "linux")]

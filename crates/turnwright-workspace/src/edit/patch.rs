@@ -79,10 +79,7 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
         return Err("the patch is longer than 8 MiB".to_owned());
     }
     let mut parser = PatchParser { lines: text.lines().collect(), at: 0 };
-    while parser.peek().is_some_and(|line| line.trim() != BEGIN) {
-        parser.at += 1;
-    }
-    if parser.next().is_none() {
+    if !parser.enter_patch() {
         return Err(format!("line 1: a patch begins with `{BEGIN}`"));
     }
     let mut files: Vec<FilePatch> = Vec::new();
@@ -92,10 +89,11 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
                 parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
             );
         };
-        if line.trim() == END {
+        // Some models send several patches in one call.
+        if line.trim() == END && !parser.enter_patch() {
             break;
         }
-        if line.trim().is_empty() {
+        if ["", END].contains(&line.trim()) {
             continue;
         }
         let file = parser.parse_file(line)?;
@@ -133,6 +131,13 @@ impl<'t> PatchParser<'t> {
         let line = self.peek()?;
         self.at += 1;
         Some(line)
+    }
+
+    /// Goes behind the next line that begins a patch; returns false if none follows.
+    fn enter_patch(&mut self) -> bool {
+        let begin = self.lines[self.at..].iter().position(|line| line.trim() == BEGIN);
+        self.at += begin.map_or(0, |lines| lines + 1);
+        begin.is_some()
     }
 
     /// Formats an error about the line that was read last.

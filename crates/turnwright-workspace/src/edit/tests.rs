@@ -380,6 +380,19 @@ fn what_is_wrong_with_a_patch_is_said_with_its_line() {
 }
 
 #[test]
+fn patches_that_follow_each_other_are_one() {
+    let text = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n\nthen\n*** Begin Patch\n\
+                *** Delete File: b\n*** End Patch\n";
+    let files = patch::parse(text).unwrap();
+    let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let cut = text.strip_suffix("*** End Patch\n").unwrap();
+    assert!(patch::parse(cut).unwrap_err().contains("was it cut off?"));
+    let twice = text.replace(": b", ": a");
+    assert!(patch::parse(&twice).unwrap_err().contains("a comes twice"));
+}
+
+#[test]
 fn hunks_are_put_in_their_one_place() {
     let twins = "fn a() {\n    x();\n}\nfn b() {\n    x();\n}\n";
     let hunk = "-    x();\n+    y();\n";

@@ -68,6 +68,8 @@ pub struct Hunk {
     pub new: String,
     /// True if the hunk is at the end of the file.
     pub at_end: bool,
+    /// True if an `@@` line has line numbers, which say that the hunk is not just anywhere.
+    pub is_numbered: bool,
 }
 
 /// Parses a patch.
@@ -209,6 +211,7 @@ impl<'t> PatchParser<'t> {
                     hunks.push(std::mem::take(&mut hunk));
                 }
                 hunk.line = self.at;
+                hunk.is_numbered |= has_line_numbers(anchor);
                 hunk.anchors.extend(parse_anchor(anchor));
             } else if line.trim() == END_OF_FILE {
                 hunk.at_end = true;
@@ -265,8 +268,8 @@ impl Hunk {
 /// The anchor after `@@`. Line numbers, as in a unified diff, are ignored, because models never get
 /// them right.
 fn parse_anchor(rest: &str) -> Option<String> {
+    let is_numbers = has_line_numbers(rest);
     let rest = rest.trim();
-    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
     let text = match rest.split_once("@@") {
         Some((_, anchor)) if is_numbers => anchor,
         _ if is_numbers => "",
@@ -274,6 +277,10 @@ fn parse_anchor(rest: &str) -> Option<String> {
     };
     let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
+}
+
+fn has_line_numbers(rest: &str) -> bool {
+    rest.trim().strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_numeric))
 }
 
 /// If an `@@` line occurs more often than this, it is ignored.
@@ -385,14 +392,16 @@ fn single_match<'h>(
     result
 }
 
-/// Locates a hunk that only adds lines: after the line of its last `@@`, or at the end of the file.
+/// Locates a hunk that only adds lines: after the line of its last `@@`, or at the end of the file if it says so or
+/// says nothing. Line numbers alone are not trusted.
 fn locate_insertion<'h>(
     text: &str,
     hunk: &'h Hunk,
     blocks: &[Range<usize>],
 ) -> Result<TextMatch<'h>, MatchError> {
     let at = match blocks {
-        [] if hunk.anchors.is_empty() => text.len(),
+        _ if hunk.at_end => text.len(),
+        [] if hunk.anchors.is_empty() && (!hunk.is_numbered || text.is_empty()) => text.len(),
         [] => return Err(MatchError::NotFound),
         [block] => {
             text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)

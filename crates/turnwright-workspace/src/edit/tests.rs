@@ -415,6 +415,15 @@ fn hunks_are_put_in_their_one_place() {
 }
 
 #[test]
+fn new_lines_are_not_put_at_the_end_if_their_numbers_name_another_place() {
+    let reason = patched("a\nb\nc\n", "@@ -1,0 +2,1 @@\n+x\n").unwrap_err();
+    assert!(reason.contains("The hunk at line 3 of the patch not found in f."), "{reason}");
+    assert!(patched("a\nb\n", "@@ -0,0 +1 @@\n+x\n").is_err());
+    assert_eq!(patched("", "@@ -0,0 +1 @@\n+x\n").unwrap(), "x\n");
+    assert_eq!(patched("a\nb\nc\n", "@@ -1,0 +2,1 @@ a\n+x\n").unwrap(), "a\nx\nb\nc\n");
+}
+
+#[test]
 fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
     assert_eq!(patched("ab\nb", "-b\n+c\n").unwrap(), "ab\nc");
     assert_eq!(patched("a\r\nb\r\n", "-b\n+c\n+d\n").unwrap(), "a\r\nc\r\nd\r\n");
@@ -422,6 +431,7 @@ fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
     assert_eq!(patched("a\n", "+b\n").unwrap(), "a\nb\n");
     assert_eq!(patched("a\nb\nc\n", "@@ a\n+x\n").unwrap(), "a\nx\nb\nc\n");
     assert_eq!(patched("x\ny\nx\n", "-x\n+z\n*** End of File\n").unwrap(), "x\ny\nz\n");
+    assert_eq!(patched("a\nb\n", "@@ a\n+x\n*** End of File\n").unwrap(), "a\nb\nx\n");
     assert_eq!(patched("a\n\nb\n", " a\n\n-b\n+c\n").unwrap(), "a\n\nc\n");
     assert_eq!(patched("a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n").unwrap(), "a\nx\nc\n");
 }

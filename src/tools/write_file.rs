@@ -237,13 +237,13 @@ fn unchanged(path: &str, content: &str, now: &str) -> ToolOutcome {
     ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }
 
-/// The error for content that contains a placeholder such as `// ... existing code ...`.
+/// The error for content with a line that does not belong into a file, such as `// ... existing code ...`.
 fn omission_error(content: &str, line: usize) -> String {
     let words = content.lines().nth(line - 1).unwrap_or_default().trim();
     format!(
-        "Line {line} of `content` stands for lines that were left out: {}. Nothing was written: \
-         they would be lost. Send the whole text, or change a part with edit_file.",
-        escape_hidden_line(text::first_chars(words, 120))
+        "Line {line} of `content`, `{}`, {} Nothing was written.",
+        escape_hidden_line(text::first_chars(words, 120)),
+        omission::refusal(words)
     )
 }
 

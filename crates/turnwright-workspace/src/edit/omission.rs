@@ -1,5 +1,5 @@
 //! Detects placeholders for omitted lines, such as `// ... existing code ...`: writing them to a
-//! file would lose those lines.
+//! file would lose those lines. Also detects the end of a tool call in the text that it carries.
 
 use std::collections::HashSet;
 
@@ -21,21 +21,43 @@ const FILLER_WORDS: &[&str] = &[
     "below", "for", "brevity", "remains", "remain", "stays", "stay", "goes", "and", "from", "in",
 ];
 
-/// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
-/// contains as well does not count.
+/// The names of tags that end a tool call. Some models write them behind the text that the call carries.
+const CALL_TAGS: &[&str] = &["content", "new_string", "parameter", "invoke", "tool_call"];
+
+/// Finds the first line of `new`, counted from 1, that is a placeholder or ends with a tag of the call. A line that
+/// `old` contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
     for (index, line) in new.lines().enumerate() {
-        if !is_placeholder(line) {
+        let words = line.trim();
+        if known.contains(words) || !is_placeholder(line) && !ends_call(words, new, old) {
             continue;
         }
-        let line = line.trim();
-        if !known.contains(line) && !old.contains(line) {
+        if !old.contains(words) {
             return Some(index + 1);
         }
-        known.insert(line);
+        known.insert(words);
     }
     None
+}
+
+/// Why such a line is not written, as a phrase that follows it.
+pub fn refusal(line: &str) -> &'static str {
+    if is_placeholder(line) {
+        "stands for lines that were left out; they would be lost. Write out all lines, or change \
+         fewer of them."
+    } else {
+        "ends with a tag of your call, which is no part of the file. Send the text without it."
+    }
+}
+
+/// Returns true if a line ends with a tag of the call, and neither text has one that it closes.
+fn ends_call(line: &str, new: &str, old: &str) -> bool {
+    let tag = line.strip_suffix('>').and_then(|line| line.rsplit_once("</"));
+    tag.is_some_and(|(_, name)| {
+        CALL_TAGS.contains(&name.rsplit(':').next().unwrap_or_default())
+            && [new, old].iter().all(|text| !text.contains(&format!("<{name}")))
+    })
 }
 
 fn is_placeholder(line: &str) -> bool {
@@ -129,6 +151,25 @@ mod tests {
             "The rest of the code is in lib.rs.",
         ] {
             assert_eq!(find_placeholder(line, ""), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_tag_that_ends_the_call_is_no_line_of_a_file() {
+        for (new, old, expected) in [
+            ("print(1)\n</content>\n", "", Some(2)),
+            ("print(1)</content>", "", Some(1)),
+            ("a\n</new_string>\n</invoke>", "b", Some(2)),
+            ("a\n  </x:parameter>\n", "", Some(2)),
+            ("a\n</content>\n<parameter name=\"b\">c</parameter>", "", Some(2)),
+            ("<content>\na\n</content>", "", None),
+            ("a\n</content>", "<content type=\"text\">\n", None),
+            ("a\n</content>", "b\n</content>\n", None),
+            ("s = \"</content>\"", "", None),
+            ("`</invoke>`", "", None),
+            ("</p>", "", None),
+        ] {
+            assert_eq!(find_placeholder(new, old), expected, "{new}");
         }
     }
 

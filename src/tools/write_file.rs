@@ -167,6 +167,9 @@ impl Tool for WriteFile {
         ctx.env.traces.last_write.store(self.fingerprint(), Ordering::Relaxed);
         let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
+            (Some(before), WriteMode::Append) if joins_lines(&before.text, &self.content) => {
+                "Appended to the last line, which had no end, of"
+            }
             (Some(_), WriteMode::Append) => "Appended to",
             (Some(_), WriteMode::Overwrite) => "Replaced",
         };
@@ -196,6 +199,11 @@ impl Tool for WriteFile {
         let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
+}
+
+/// Returns true if what is appended goes on in the line that was the last one.
+fn joins_lines(before: &str, added: &str) -> bool {
+    before.ends_with(|end: char| end != '\n') && !added.starts_with(['\n', '\r'])
 }
 
 /// Computes the new text and its diff.

@@ -40,14 +40,18 @@ fn r_tool_9_a_changed_file_is_a_diff_of_the_whole_text() {
 
 #[test]
 fn s4_5_append_adds_to_the_end_and_creates_what_is_missing() {
-    for (before, after) in
-        [(Some("one\n"), "one\ntwo\n"), (Some("one"), "onetwo\n"), (None, "two\n")]
-    {
+    for (before, after, told) in [
+        (Some("one\n"), "one\ntwo\n", "Appended to a.txt: 2 lines"),
+        (Some("one"), "onetwo\n", "Appended to the last line, which had no end, of a.txt: 1 lines"),
+        (Some(""), "two\n", "Appended to a.txt: 1 lines"),
+        (None, "two\n", "Created a.txt: 1 lines"),
+    ] {
         let builder = TestAgent::builder();
         let builder = before.map_or(TestAgent::builder(), |it| builder.file("a.txt", it));
         let arguments = json!({ "path": "a.txt", "content": "two\n", "mode": "append" });
-        let (agent, _) = cards::run(builder, "write_file", &arguments);
+        let (agent, result) = cards::run(builder, "write_file", &arguments);
         assert_eq!(agent.read("a.txt"), after);
+        assert!(result.starts_with(told), "{result}");
         let diff = cards::card(&agent, 0)["content"][0].clone();
         assert_eq!((&diff["oldText"], &diff["newText"]), (&json!(before), &json!(after)));
     }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Tool;
 use turnwright_types::error_text::field_error_text;
@@ -387,6 +387,10 @@ fn repair_field(
     let wanted = &schema["properties"][&key];
     let value = match wanted["type"].as_str() {
         Some("string") => as_text(&key, value, names_json),
+        // Names for lines that are in no schema.
+        None if ["offset", "limit"].contains(&key.as_str()) => {
+            repair_arguments(value, &json!({ "type": "integer" }))
+        }
         _ => value,
     };
     let is_left_out = match &value {

@@ -16,7 +16,7 @@ use turnwright_workspace::search::{
     FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, SearchDeadline, SearchScope, grep,
 };
 
-/// The most files that are named because they could not be decoded.
+/// The most files that are named because they could not be decoded, or are links.
 const MAX_NAMED: usize = 3;
 /// The most lines of files that the glob does not fit.
 const MAX_OTHER_LINES: usize = 10;
@@ -179,6 +179,7 @@ fn report(
     text.push_str(others);
     text.push_str(&notes_after(found));
     text.push_str(&garbled_note(found, target, roots));
+    text.push_str(&links_note(found, target, roots));
     text.push_str(&search_common::other_folders_note(target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = view(args, std::slice::from_ref(target), roots);
@@ -286,14 +287,28 @@ fn notes_after(found: &GrepResult) -> String {
 
 /// The note about files that are not text in one encoding.
 fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
-    let shown = found.garbled.iter().take(MAX_NAMED);
-    let mut names: Vec<_> =
-        shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
+    let names = first_names(&found.garbled, target, roots);
     if names.is_empty() {
+        return names;
+    }
+    format!("[not all bytes could be decoded, matches may be missing: {names}]\n")
+}
+
+/// The note about links, if there is no match elsewhere.
+fn links_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
+    let names = first_names(&found.links, target, roots);
+    if found.matches > 0 || names.is_empty() {
         return String::new();
     }
-    if found.garbled.len() > MAX_NAMED {
+    format!("[links are not followed; to search where one leads, name it in `path`: {names}]\n")
+}
+
+fn first_names(paths: &[PathBuf], target: &ResolvedPath, roots: &Roots) -> String {
+    let shown = paths.iter().take(MAX_NAMED);
+    let mut names: Vec<_> =
+        shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
+    if paths.len() > MAX_NAMED {
         names.push("and more".to_owned());
     }
-    format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
+    names.join(", ")
 }

@@ -90,6 +90,7 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
         (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
         (edit("a.txt", "two", "2\n</new_string>\n</invoke>"), "ends with a tag of your call"),
+        (edit("a.txt", "two", "2…[+9 characters]"), "has a mark of read_file in place of the rest"),
         (edit("b.txt", "two", "x"), "exist. Nothing was written. Similar names: a.txt."),
         (json!({ "path": "a.txt", "edits": [] }), "give both old_string and new_string"),
         (json!({ "path": "a.txt", "old_string": "one" }), "give both old_string and new_string"),

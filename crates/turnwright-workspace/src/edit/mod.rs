@@ -78,7 +78,7 @@ pub enum EditErrorKind {
     EmptyOldText,
     /// The old and new text are equal.
     NoChange,
-    /// The new text has a placeholder for omitted lines, or a tag that ends the call.
+    /// The new text has a placeholder for omitted lines, or a mark that does not belong into a file.
     Placeholder {
         line: String,
     },
@@ -153,8 +153,8 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
 
 fn find_placeholder(new: &str, old: &str) -> Option<EditErrorKind> {
     let number = omission::find_placeholder(new, old)?;
-    let line = first_chars(new.lines().nth(number - 1).unwrap_or_default().trim(), 120);
-    Some(EditErrorKind::Placeholder { line: line.to_owned() })
+    let line = new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
+    Some(EditErrorKind::Placeholder { line })
 }
 
 fn apply_one(
@@ -227,7 +227,7 @@ impl EditErrorKind {
             }
             EditErrorKind::NoChange => format!("{old_name} would change nothing in {name}."),
             EditErrorKind::Placeholder { line } => {
-                format!("`{line}` {}", omission::refusal(line))
+                format!("`{}` {}", first_chars(line, 120), omission::refusal(line))
             }
             EditErrorKind::TooLarge => format!(
                 "{old_name} is in more than a million places, or the text would become larger than \

@@ -1,5 +1,6 @@
 //! Detects placeholders for omitted lines, such as `// ... existing code ...`: writing them to a
-//! file would lose those lines. Also detects the end of a tool call in the text that it carries.
+//! file would lose those lines. Also detects marks that models copy from results of `read_file`, and the
+//! end of a tool call in the text that it carries.
 
 use std::collections::HashSet;
 
@@ -24,13 +25,15 @@ const FILLER_WORDS: &[&str] = &[
 /// The names of tags that end a tool call. Some models write them behind the text that the call carries.
 const CALL_TAGS: &[&str] = &["content", "new_string", "parameter", "invoke", "tool_call"];
 
-/// Finds the first line of `new`, counted from 1, that is a placeholder or ends with a tag of the call. A line that
-/// `old` contains as well does not count.
+/// Finds the first line of `new`, counted from 1, that is a placeholder, or ends with a mark of `read_file` or a tag of
+/// the call. A line that `old` contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
     for (index, line) in new.lines().enumerate() {
         let words = line.trim();
-        if known.contains(words) || !is_placeholder(line) && !ends_call(words, new, old) {
+        let is_foreign =
+            is_placeholder(line) || is_cut_off(words) || ends_call(words, new, old);
+        if known.contains(words) || !is_foreign {
             continue;
         }
         if !old.contains(words) {
@@ -46,9 +49,19 @@ pub fn refusal(line: &str) -> &'static str {
     if is_placeholder(line) {
         "stands for lines that were left out; they would be lost. Write out all lines, or change \
          fewer of them."
+    } else if is_cut_off(line) {
+        "has a mark of read_file in place of the rest, which would be lost. Read the rest, or \
+         change only a part of the file."
     } else {
         "ends with a tag of your call, which is no part of the file. Send the text without it."
     }
+}
+
+/// Returns true if a line tells where `read_file` has cut off a line or a file.
+fn is_cut_off(line: &str) -> bool {
+    let cut = line.strip_suffix(" characters]").and_then(|line| line.rsplit_once("…[+"));
+    cut.is_some_and(|(_, count)| count.chars().all(char::is_numeric))
+        || line.starts_with("[showing lines ") && line.contains("; continue with start_line=")
 }
 
 /// Returns true if a line ends with a tag of the call, and neither text has one that it closes.
@@ -170,6 +183,19 @@ mod tests {
             ("</p>", "", None),
         ] {
             assert_eq!(find_placeholder(new, old), expected, "{new}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_in_place_of_the_rest_of_a_file_is_no_line_of_it() {
+        for (line, expected) in [
+            ("let a = \"xxx…[+1003 characters]", Some(2)),
+            ("[showing lines 1–2000 of 5000; continue with start_line=2001]", Some(2)),
+            ("format!(\"…[+{left} characters]\")", None),
+            ("[showing lines of the file]", None),
+        ] {
+            assert_eq!(find_placeholder(&format!("a\n{line}\n"), ""), expected, "{line}");
+            assert_eq!(find_placeholder(&format!("a\n{line}\n"), line), None, "{line}");
         }
     }
 

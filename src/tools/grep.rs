@@ -178,17 +178,20 @@ fn report(
     text.push_str(&total(args, found));
     text.push_str(others);
     text.push_str(&notes_after(found));
-    text.push_str(&garbled_note(found, target, roots));
-    text.push_str(&links_note(found, target, roots));
+    let garbled = "not all bytes could be decoded, matches may be missing";
+    text.push_str(&note_of_paths(garbled, &found.garbled, target, roots));
+    if found.matches == 0 {
+        let links = "links are not followed; to search where one leads, name it in `path`";
+        text.push_str(&note_of_paths(links, &found.links, target, roots));
+    }
     text.push_str(&search_common::other_folders_note(target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = view(args, std::slice::from_ref(target), roots);
+    let files = count(found.files_with_matches, "file", "files");
     view.title.push_str(&match (found.matches, args.files_only) {
         (0, _) => " (no match)".to_owned(),
-        (_, Some(true)) => format!(" ({})", count(found.files_with_matches, "file", "files")),
-        (matches, _) => {
-            format!(" ({matches} in {})", count(found.files_with_matches, "file", "files"))
-        }
+        (_, Some(true)) => format!(" ({files})"),
+        (matches, _) => format!(" ({matches} in {files})"),
     });
     let places = found.files.iter().flat_map(match_places).take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =
@@ -285,30 +288,16 @@ fn notes_after(found: &GrepResult) -> String {
     text
 }
 
-/// The note about files that are not text in one encoding.
-fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
-    let names = first_names(&found.garbled, target, roots);
-    if names.is_empty() {
-        return names;
-    }
-    format!("[not all bytes could be decoded, matches may be missing: {names}]\n")
-}
-
-/// The note about links, if there is no match elsewhere.
-fn links_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
-    let names = first_names(&found.links, target, roots);
-    if found.matches > 0 || names.is_empty() {
-        return String::new();
-    }
-    format!("[links are not followed; to search where one leads, name it in `path`: {names}]\n")
-}
-
-fn first_names(paths: &[PathBuf], target: &ResolvedPath, roots: &Roots) -> String {
+/// A note that names the first of some paths; empty if there are none.
+fn note_of_paths(what: &str, paths: &[PathBuf], target: &ResolvedPath, roots: &Roots) -> String {
     let shown = paths.iter().take(MAX_NAMED);
     let mut names: Vec<_> =
         shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
+    if names.is_empty() {
+        return String::new();
+    }
     if paths.len() > MAX_NAMED {
         names.push("and more".to_owned());
     }
-    names.join(", ")
+    format!("[{what}: {}]\n", names.join(", "))
 }

@@ -151,12 +151,11 @@ impl Tool for WriteFile {
             return Ok(unchanged(&self.path, &self.content, &planned.after));
         }
         let before = planned.before.as_ref();
+        let extended = before.filter(|_| self.mode == WriteMode::Append);
         // Appending does not show that the model knows the text before.
-        let is_unread = match (before, self.mode) {
-            (Some(before), WriteMode::Append) => {
-                edit_common::is_unread(&ctx.env, target, before).await
-            }
-            _ => false,
+        let is_unread = match extended {
+            Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
+            None => false,
         };
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
@@ -165,13 +164,12 @@ impl Tool for WriteFile {
             ctx.env.files.forget_seen(target);
         }
         ctx.env.traces.last_write.store(self.fingerprint(), Ordering::Relaxed);
-        let done = match (&planned.before, self.mode) {
-            (None, _) => "Created",
-            (Some(before), WriteMode::Append) if joins_lines(&before.text, &self.content) => {
+        let done = match extended {
+            Some(before) if before.text.ends_with(|end: char| end != '\n') => {
                 "Appended to the last line, which had no end, of"
             }
-            (Some(_), WriteMode::Append) => "Appended to",
-            (Some(_), WriteMode::Overwrite) => "Replaced",
+            Some(_) => "Appended to",
+            None => before.map_or("Created", |_| "Replaced"),
         };
         let bytes = now.text.len();
         let path = ctx.env.files.roots().client_path(target);
@@ -199,11 +197,6 @@ impl Tool for WriteFile {
         let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
-}
-
-/// Returns true if what is appended goes on in the line that was the last one.
-fn joins_lines(before: &str, added: &str) -> bool {
-    before.ends_with(|end: char| end != '\n') && !added.starts_with(['\n', '\r'])
 }
 
 /// Computes the new text and its diff.
@@ -250,8 +243,8 @@ fn omission_error(content: &str, line: usize) -> String {
     let words = content.lines().nth(line - 1).unwrap_or_default().trim();
     format!(
         "Line {line} of `content`, `{}`, {} Nothing was written.",
-        escape_hidden_line(text::first_chars(words, 120)),
-        omission::refusal(words)
+        escape_hidden_line(text::last_chars(words, 120)),
+        omission::REFUSAL
     )
 }
 

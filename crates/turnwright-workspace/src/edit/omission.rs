@@ -25,14 +25,17 @@ const FILLER_WORDS: &[&str] = &[
 /// The names of tags that end a tool call. Some models write them behind the text that the call carries.
 const CALL_TAGS: &[&str] = &["content", "new_string", "parameter", "invoke", "tool_call"];
 
+/// Why such a line is not written, as a phrase that follows its end.
+pub const REFUSAL: &str = "stands for lines that were left out, which would be lost, or is the end of your call. Send \
+                           the whole text and nothing else, or change fewer lines.";
+
 /// Finds the first line of `new`, counted from 1, that is a placeholder, or ends with a mark of `read_file` or a tag of
 /// the call. A line that `old` contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
     for (index, line) in new.lines().enumerate() {
         let words = line.trim();
-        let is_foreign =
-            is_placeholder(line) || is_cut_off(words) || ends_call(words, new, old);
+        let is_foreign = is_placeholder(line) || is_cut_off(words) || ends_call(words, new, old);
         if known.contains(words) || !is_foreign {
             continue;
         }
@@ -42,19 +45,6 @@ pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
         known.insert(words);
     }
     None
-}
-
-/// Why such a line is not written, as a phrase that follows it.
-pub fn refusal(line: &str) -> &'static str {
-    if is_placeholder(line) {
-        "stands for lines that were left out; they would be lost. Write out all lines, or change \
-         fewer of them."
-    } else if is_cut_off(line) {
-        "has a mark of read_file in place of the rest, which would be lost. Read the rest, or \
-         change only a part of the file."
-    } else {
-        "ends with a tag of your call, which is no part of the file. Send the text without it."
-    }
 }
 
 /// Returns true if a line tells where `read_file` has cut off a line or a file.

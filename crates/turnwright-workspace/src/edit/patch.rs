@@ -68,8 +68,6 @@ pub struct Hunk {
     pub new: String,
     /// True if the hunk is at the end of the file.
     pub at_end: bool,
-    /// True if an `@@` line has line numbers, which say that the hunk is not just anywhere.
-    pub is_numbered: bool,
 }
 
 /// Parses a patch.
@@ -211,7 +209,6 @@ impl<'t> PatchParser<'t> {
                     hunks.push(std::mem::take(&mut hunk));
                 }
                 hunk.line = self.at;
-                hunk.is_numbered |= has_line_numbers(anchor);
                 hunk.anchors.extend(parse_anchor(anchor));
             } else if line.trim() == END_OF_FILE {
                 hunk.at_end = true;
@@ -265,22 +262,17 @@ impl Hunk {
     }
 }
 
-/// The anchor after `@@`. Line numbers, as in a unified diff, are ignored, because models never get
-/// them right.
+/// The anchor after `@@`. Line numbers, as in a unified diff, are not trusted, because models never get
+/// them right: alone they are an anchor that is nowhere, so that at least new lines are not put just anywhere.
 fn parse_anchor(rest: &str) -> Option<String> {
-    let is_numbers = has_line_numbers(rest);
     let rest = rest.trim();
+    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
     let text = match rest.split_once("@@") {
-        Some((_, anchor)) if is_numbers => anchor,
-        _ if is_numbers => "",
+        Some((_, anchor)) if is_numbers && !anchor.is_empty() => anchor,
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
     let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
-}
-
-fn has_line_numbers(rest: &str) -> bool {
-    rest.trim().strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_numeric))
 }
 
 /// If an `@@` line occurs more often than this, it is ignored.
@@ -400,8 +392,8 @@ fn locate_insertion<'h>(
     blocks: &[Range<usize>],
 ) -> Result<TextMatch<'h>, MatchError> {
     let at = match blocks {
-        _ if hunk.at_end => text.len(),
-        [] if hunk.anchors.is_empty() && (!hunk.is_numbered || text.is_empty()) => text.len(),
+        _ if hunk.at_end || text.is_empty() => text.len(),
+        [] if hunk.anchors.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
         [block] => {
             text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)

@@ -388,7 +388,7 @@ fn repair_field(
     let value = match wanted["type"].as_str() {
         Some("string") => as_text(&key, value, names_json),
         // Names for lines that are in no schema.
-        None if ["offset", "limit"].contains(&key.as_str()) => {
+        None if wanted.is_null() && ["offset", "limit"].contains(&key.as_str()) => {
             repair_arguments(value, &json!({ "type": "integer" }))
         }
         _ => value,

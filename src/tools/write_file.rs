@@ -208,7 +208,7 @@ fn plan_write(
     is_repeated: bool,
 ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
     let old = before.as_ref().map(|before| before.text.as_str());
-    if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
+    if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default(), "content") {
         return Err(omission_error(&content, line).into());
     }
     let after = match (&before, mode) {
@@ -238,7 +238,7 @@ fn unchanged(path: &str, content: &str, now: &str) -> ToolOutcome {
     ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }
 
-/// The error for content with a line that does not belong into a file, such as `// ... existing code ...`.
+/// The error for content with a line that does not belong in a file, such as `// ... existing code ...`.
 fn omission_error(content: &str, line: usize) -> String {
     let words = content.lines().nth(line - 1).unwrap_or_default().trim();
     format!(

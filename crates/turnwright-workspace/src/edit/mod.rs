@@ -78,8 +78,7 @@ pub enum EditErrorKind {
     EmptyOldText,
     /// The old and new text are equal.
     NoChange,
-    /// The new text has a placeholder for omitted lines, or a mark that does not belong into a file. The line ends
-    /// like this.
+    /// The new text has a line that is a placeholder for omitted text, or the end of the call. The line ends like this.
     Placeholder {
         line: String,
     },
@@ -153,7 +152,7 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
 }
 
 fn find_placeholder(new: &str, old: &str) -> Option<EditErrorKind> {
-    let number = omission::find_placeholder(new, old)?;
+    let number = omission::find_placeholder(new, old, "new_string")?;
     let line = last_chars(new.lines().nth(number - 1).unwrap_or_default().trim(), 120).to_owned();
     Some(EditErrorKind::Placeholder { line })
 }

@@ -165,8 +165,11 @@ impl Tool for WriteFile {
         }
         ctx.env.traces.last_write.store(self.fingerprint(), Ordering::Relaxed);
         let done = match extended {
-            Some(before) if before.text.ends_with(|end: char| end != '\n') => {
-                "Appended to the last line, which had no end, of"
+            Some(before)
+                if before.text.ends_with(|end: char| end != '\n')
+                    && !self.content.starts_with(['\n', '\r']) =>
+            {
+                "Appended to the last line, which had no line break, of"
             }
             Some(_) => "Appended to",
             None => before.map_or("Created", |_| "Replaced"),

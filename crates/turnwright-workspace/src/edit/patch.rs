@@ -262,17 +262,19 @@ impl Hunk {
     }
 }
 
-/// The anchor after `@@`. Line numbers, as in a unified diff, are not trusted, because models never get
-/// them right: alone they are an anchor that is nowhere, so that at least new lines are not put just anywhere.
+/// The anchor after `@@`. Line numbers, as in a unified diff, are an anchor only where no text follows them.
 fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
-    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
     let text = match rest.split_once("@@") {
-        Some((_, anchor)) if is_numbers && !anchor.is_empty() => anchor,
+        Some((_, anchor)) if are_numbers(rest) && !anchor.is_empty() => anchor,
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
     let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
+}
+
+fn are_numbers(anchor: &str) -> bool {
+    anchor.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// If an `@@` line occurs more often than this, it is ignored.
@@ -385,15 +387,15 @@ fn single_match<'h>(
 }
 
 /// Locates a hunk that only adds lines: after the line of its last `@@`, or at the end of the file if it says so or
-/// says nothing. Line numbers alone are not trusted.
+/// says nothing. If it has only line numbers, it is nowhere: models never get them right.
 fn locate_insertion<'h>(
     text: &str,
     hunk: &'h Hunk,
     blocks: &[Range<usize>],
 ) -> Result<TextMatch<'h>, MatchError> {
     let at = match blocks {
-        _ if hunk.at_end || text.is_empty() => text.len(),
-        [] if hunk.anchors.is_empty() => text.len(),
+        _ if hunk.at_end => text.len(),
+        [] if hunk.anchors.is_empty() || text.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
         [block] => {
             text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)
@@ -412,14 +414,15 @@ fn locate_insertion<'h>(
 }
 
 /// The blocks that the `@@` lines of a hunk may refer to: each such line with what is indented
-/// below it. Empty if there is no `@@` line, or too many lines match.
+/// below it. Empty if there is no `@@` line with more than numbers, or too many lines match.
 fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
-    if names.is_empty() {
+    let mut texts = names.iter().filter(|name| !are_numbers(name)).peekable();
+    if texts.peek().is_none() {
         return Vec::new();
     }
     let rows: Vec<&str> = text.split_inclusive('\n').collect();
     let mut blocks = std::iter::once(0..rows.len()).collect::<Vec<_>>();
-    for name in names {
+    for name in texts {
         let mut hits = rows_inside(&blocks, |row| rows[row].trim() == name.as_str());
         if hits.is_empty() {
             hits = rows_inside(&blocks, |row| rows[row].trim().starts_with(name.as_str()));
@@ -429,14 +432,8 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
         }
         blocks = hits.into_iter().map(|row| row..block_end(&rows, row)).collect();
     }
-    let mut starts = Vec::with_capacity(rows.len() + 1);
-    let mut at = 0;
-    for row in &rows {
-        starts.push(at);
-        at += row.len();
-    }
-    starts.push(at);
-    blocks.into_iter().map(|block| starts[block.start]..starts[block.end]).collect()
+    let offset = |row: usize| rows[..row].iter().copied().map(str::len).sum::<usize>();
+    blocks.into_iter().map(|block| offset(block.start)..offset(block.end)).collect()
 }
 
 /// The rows of the blocks that fit, in order and once each.

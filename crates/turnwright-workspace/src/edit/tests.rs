@@ -420,7 +420,9 @@ fn new_lines_are_not_put_at_the_end_if_their_numbers_name_another_place() {
     assert!(reason.contains("The hunk at line 3 of the patch not found in f."), "{reason}");
     assert!(patched("a\nb\n", "@@ -0,0 +1 @@\n+x\n").is_err());
     assert_eq!(patched("", "@@ -0,0 +1 @@\n+x\n").unwrap(), "x\n");
-    assert_eq!(patched("a\nb\nc\n", "@@ -1,0 +2,1 @@ a\n+x\n").unwrap(), "a\nx\nb\nc\n");
+    for anchors in ["@@ -1,0 +2,1 @@ a", "@@ a\n@@ -1,0 +2,1 @@", "@@ -1,0 +2,1 @@\n@@ a"] {
+        assert_eq!(patched("a\nb\nc\n", &format!("{anchors}\n+x\n")).unwrap(), "a\nx\nb\nc\n");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Tool;
 use turnwright_types::error_text::field_error_text;
@@ -384,13 +384,12 @@ fn repair_field(
     schema: &Value,
     names_json: bool,
 ) -> Option<(String, Value)> {
-    let wanted = &schema["properties"][&key];
+    let known = &schema["properties"];
+    // Other names for lines, which are in no schema.
+    let is_line = known[&key].is_null() && ["offset", "limit"].contains(&key.as_str());
+    let wanted = if is_line { &known["start_line"] } else { &known[&key] };
     let value = match wanted["type"].as_str() {
         Some("string") => as_text(&key, value, names_json),
-        // Names for lines that are in no schema.
-        None if wanted.is_null() && ["offset", "limit"].contains(&key.as_str()) => {
-            repair_arguments(value, &json!({ "type": "integer" }))
-        }
         _ => value,
     };
     let is_left_out = match &value {

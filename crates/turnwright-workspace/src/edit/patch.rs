@@ -84,11 +84,9 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     }
     let mut files: Vec<FilePatch> = Vec::new();
     loop {
-        let Some(line) = parser.next() else {
-            return Err(
-                parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
-            );
-        };
+        let line = parser.next().ok_or_else(|| {
+            parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
+        })?;
         // Some models send several patches in one call.
         if line.trim() == END && !parser.enter_patch() {
             break;
@@ -355,8 +353,7 @@ fn locate_within<'h>(
     hunk: &'h Hunk,
     within: Range<usize>,
 ) -> Result<TextMatch<'h>, MatchError> {
-    let old = hunk.old.as_str();
-    let new = hunk.new.as_str();
+    let Hunk { old, new, .. } = hunk;
     matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
 }
 

@@ -156,7 +156,7 @@ struct GrepTally {
     /// The files with matches, and how many each has.
     hits: Vec<(PathBuf, usize)>,
     already_searched: Vec<u64>,
-    /// Has the numbers of files, and those that are garbled.
+    /// Has the numbers of files, and the garbled ones and links.
     found: GrepResult,
 }
 

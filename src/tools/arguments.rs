@@ -384,7 +384,10 @@ fn repair_field(
     schema: &Value,
     names_json: bool,
 ) -> Option<(String, Value)> {
-    let wanted = &schema["properties"][&key];
+    let known = &schema["properties"];
+    // Other names for lines, which are in no schema.
+    let is_line = known[&key].is_null() && ["offset", "limit"].contains(&key.as_str());
+    let wanted = if is_line { &known["start_line"] } else { &known[&key] };
     let value = match wanted["type"].as_str() {
         Some("string") => as_text(&key, value, names_json),
         _ => value,

@@ -16,7 +16,7 @@ use turnwright_workspace::search::{
     FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, SearchDeadline, SearchScope, grep,
 };
 
-/// The most files that are named because they could not be decoded.
+/// The most files that are named because they could not be decoded, or are links.
 const MAX_NAMED: usize = 3;
 /// The most lines of files that the glob does not fit.
 const MAX_OTHER_LINES: usize = 10;
@@ -178,16 +178,20 @@ fn report(
     text.push_str(&total(args, found));
     text.push_str(others);
     text.push_str(&notes_after(found));
-    text.push_str(&garbled_note(found, target, roots));
+    let garbled = "not all bytes could be decoded, matches may be missing";
+    text.push_str(&note_of_paths(garbled, &found.garbled, target, roots));
+    if found.matches == 0 {
+        let links = "links are not followed; to search where one leads, name it in `path`";
+        text.push_str(&note_of_paths(links, &found.links, target, roots));
+    }
     text.push_str(&search_common::other_folders_note(target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = view(args, std::slice::from_ref(target), roots);
+    let files = count(found.files_with_matches, "file", "files");
     view.title.push_str(&match (found.matches, args.files_only) {
         (0, _) => " (no match)".to_owned(),
-        (_, Some(true)) => format!(" ({})", count(found.files_with_matches, "file", "files")),
-        (matches, _) => {
-            format!(" ({matches} in {})", count(found.files_with_matches, "file", "files"))
-        }
+        (_, Some(true)) => format!(" ({files})"),
+        (matches, _) => format!(" ({matches} in {files})"),
     });
     let places = found.files.iter().flat_map(match_places).take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =
@@ -284,16 +288,16 @@ fn notes_after(found: &GrepResult) -> String {
     text
 }
 
-/// The note about files that are not text in one encoding.
-fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
-    let shown = found.garbled.iter().take(MAX_NAMED);
+/// A note that names the first of some paths; empty if there are none.
+fn note_of_paths(what: &str, paths: &[PathBuf], target: &ResolvedPath, roots: &Roots) -> String {
+    let shown = paths.iter().take(MAX_NAMED);
     let mut names: Vec<_> =
         shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
     if names.is_empty() {
         return String::new();
     }
-    if found.garbled.len() > MAX_NAMED {
+    if paths.len() > MAX_NAMED {
         names.push("and more".to_owned());
     }
-    format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
+    format!("[{what}: {}]\n", names.join(", "))
 }

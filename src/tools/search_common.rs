@@ -172,8 +172,8 @@ pub(super) fn what_is_there(
     let mut text = format!("Files here: {} ({told}{more}).\n", files.len());
     if files.len() <= MAX_NAMED_FILES {
         for path in files {
-            text.push_str(&short_path(roots, target, path));
-            text.push('\n');
+            let mark = if path.is_symlink() { " (link, not followed)" } else { "" };
+            text.push_str(&format!("{}{mark}\n", short_path(roots, target, path)));
         }
     }
     text

@@ -151,12 +151,11 @@ impl Tool for WriteFile {
             return Ok(unchanged(&self.path, &self.content, &planned.after));
         }
         let before = planned.before.as_ref();
+        let extended = before.filter(|_| self.mode == WriteMode::Append);
         // Appending does not show that the model knows the text before.
-        let is_unread = match (before, self.mode) {
-            (Some(before), WriteMode::Append) => {
-                edit_common::is_unread(&ctx.env, target, before).await
-            }
-            _ => false,
+        let is_unread = match extended {
+            Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
+            None => false,
         };
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
@@ -165,10 +164,15 @@ impl Tool for WriteFile {
             ctx.env.files.forget_seen(target);
         }
         ctx.env.traces.last_write.store(self.fingerprint(), Ordering::Relaxed);
-        let done = match (&planned.before, self.mode) {
-            (None, _) => "Created",
-            (Some(_), WriteMode::Append) => "Appended to",
-            (Some(_), WriteMode::Overwrite) => "Replaced",
+        let done = match extended {
+            Some(before)
+                if before.text.ends_with(|end: char| end != '\n')
+                    && !self.content.starts_with(['\n', '\r']) =>
+            {
+                "Appended to the last line, which had no line break, of"
+            }
+            Some(_) => "Appended to",
+            None => before.map_or("Created", |_| "Replaced"),
         };
         let bytes = now.text.len();
         let path = ctx.env.files.roots().client_path(target);
@@ -207,7 +211,7 @@ fn plan_write(
     is_repeated: bool,
 ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
     let old = before.as_ref().map(|before| before.text.as_str());
-    if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
+    if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default(), "content") {
         return Err(omission_error(&content, line).into());
     }
     let after = match (&before, mode) {
@@ -237,13 +241,13 @@ fn unchanged(path: &str, content: &str, now: &str) -> ToolOutcome {
     ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }
 
-/// The error for content that contains a placeholder such as `// ... existing code ...`.
+/// The error for content with a line that does not belong in a file, such as `// ... existing code ...`.
 fn omission_error(content: &str, line: usize) -> String {
     let words = content.lines().nth(line - 1).unwrap_or_default().trim();
     format!(
-        "Line {line} of `content` stands for lines that were left out: {}. Nothing was written: \
-         they would be lost. Send the whole text, or change a part with edit_file.",
-        escape_hidden_line(text::first_chars(words, 120))
+        "Line {line} of `content`, `{}`, {} Nothing was written.",
+        escape_hidden_line(text::last_chars(words, 120)),
+        omission::REFUSAL
     )
 }
 

@@ -57,6 +57,18 @@ fn s4_3_a_range_counts_from_1_and_a_negative_start_counts_from_the_end() {
 }
 
 #[test]
+fn lines_may_be_named_as_other_agents_do_and_their_numbers_be_texts() {
+    let mut agent = three_lines().start();
+    for arguments in [
+        json!({ "path": "a.txt", "offset": "2", "limit": "1" }),
+        json!({ "file_path": "a.txt", "offset": 2, "limit": 1.0 }),
+    ] {
+        let result = cards::run_each(&mut agent, "read_file", &[arguments.clone()]).remove(0);
+        assert_eq!(result, "[File: a.txt | Lines: 3]\n    2| two\n", "{arguments}");
+    }
+}
+
+#[test]
 fn s4_3_a_batch_has_a_header_for_each_file_and_continues_after_a_missing_file() {
     let arguments = json!({ "paths": ["a.txt", "missing", "b.txt"], "start_line": 2 });
     let builder = three_lines().file("b.txt", "b\n");

@@ -266,15 +266,19 @@ fn edit(agent: &mut TestAgent, path: &str, old: &str, new: &str) -> String {
     cards::turn(agent)
 }
 
+/// UTF-8 with one byte of another encoding.
+const STRAY: &[u8] = b"here\n\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xe9\n";
+
 #[test]
 fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
-    let files: [(&str, &[u8], &str); 5] = [
+    let files: [(&str, &[u8], &str); 6] = [
         ("read-only", b"here\n", "is read-only"),
         ("binary", b"here\0\x01\x02\n", "is binary"),
         ("latin", b"caf\xe9 ferm\xe9\nhere\n", "windows-1252, which has no '語'"),
         ("broken", b"\xef\xbb\xbfhere\n\xff\xfe\n", "is binary"),
         ("half", b"\xff\xfeh\0e\0r\0e\0\n", "is binary"),
+        ("stray", STRAY, "not all in one encoding"),
     ];
     for (name, bytes, _) in files {
         fs::write(agent.path(name), bytes).unwrap();

@@ -44,6 +44,25 @@ fn grep_shows_path_line_and_text_without_permission() {
     assert!(cards::card_text(&card).contains("src/run.rs:1: pub fn run() {"), "{card}");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
+#[cfg(unix)]
+#[test]
+fn a_search_without_a_match_names_the_links_that_it_has_not_followed() {
+    let elsewhere = turnwright_testing::temporary_folder();
+    fs::write(elsewhere.path().join("far.txt"), "needle\n").unwrap();
+    let mut agent = project().start();
+    std::os::unix::fs::symlink(elsewhere.path(), agent.path("out")).unwrap();
+    std::os::unix::fs::symlink("main.rs", agent.path("src/same")).unwrap();
+    let all = [json!({ "pattern": "needle" }), json!({ "pattern": "todo" })];
+    let results = cards::run_each(&mut agent, "grep", &all);
+    let note = "[links are not followed; to search where one leads, name it in `path`: out, src/same]";
+    assert_eq!(results[0], format!("No match in 3 files searched.\n{note}\n"));
+    assert!(!results[1].contains("links"), "{}", results[1]);
+    let all = [json!({ "glob": "out/*.txt" })];
+    let found = cards::run_each(&mut agent, "find_files", &all).remove(0);
+    assert!(found.contains("\nout (link, not followed)\n"), "{found}");
+}
+
 #[test]
 fn grep_accepts_a_path_a_glob_and_match_options() {
     let mut agent = project().start();

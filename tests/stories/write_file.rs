@@ -40,17 +40,31 @@ fn r_tool_9_a_changed_file_is_a_diff_of_the_whole_text() {
 
 #[test]
 fn s4_5_append_adds_to_the_end_and_creates_what_is_missing() {
-    for (before, after) in
-        [(Some("one\n"), "one\ntwo\n"), (Some("one"), "onetwo\n"), (None, "two\n")]
-    {
+    let joined = "Appended to the last line, which had no line break, of a.txt: 1 lines";
+    for (before, added, after, told) in [
+        (Some("one\n"), "two\n", "one\ntwo\n", "Appended to a.txt: 2 lines"),
+        (Some("one"), "two\n", "onetwo\n", joined),
+        (Some("one"), "\ntwo\n", "one\ntwo\n", "Appended to a.txt: 2 lines"),
+        (Some(""), "two\n", "two\n", "Appended to a.txt: 1 lines"),
+        (None, "two\n", "two\n", "Created a.txt: 1 lines"),
+    ] {
         let builder = TestAgent::builder();
         let builder = before.map_or(TestAgent::builder(), |it| builder.file("a.txt", it));
-        let arguments = json!({ "path": "a.txt", "content": "two\n", "mode": "append" });
-        let (agent, _) = cards::run(builder, "write_file", &arguments);
+        let arguments = json!({ "path": "a.txt", "content": added, "mode": "append" });
+        let (agent, result) = cards::run(builder, "write_file", &arguments);
         assert_eq!(agent.read("a.txt"), after);
+        assert!(result.starts_with(told), "{result}");
         let diff = cards::card(&agent, 0)["content"][0].clone();
         assert_eq!((&diff["oldText"], &diff["newText"]), (&json!(before), &json!(after)));
     }
+}
+
+#[test]
+fn a_text_with_the_end_of_the_call_is_not_written() {
+    let arguments = write("a.rs", "fn a() {}\n</content>\n</invoke>\n");
+    let (agent, result) = cards::run(TestAgent::builder(), "write_file", &arguments);
+    assert!(result.contains("Line 2 of `content`, `</content>`, stands for"), "{result}");
+    assert!(!agent.path("a.rs").exists(), "{result}");
 }
 
 #[test]

@@ -196,3 +196,13 @@ fn an_error_quotes_little_of_a_long_value() {
     let error = describe_parsed(json!({ "path": "a", "edits": [], "times": long }));
     assert!(error.len() < 500, "{}", error.len());
 }
+
+#[test]
+fn numbers_of_lines_are_repaired_only_where_there_are_lines() {
+    let sent = json!({ "offset": "2", "limit": "", "other": "3" });
+    let lines = json!({ "type": "object", "properties": { "start_line": { "type": "integer" } } });
+    let repaired = repair_arguments(sent.clone(), &lines);
+    assert_eq!(repaired, json!({ "offset": 2, "other": "3" }));
+    // What other servers want is not known.
+    assert_eq!(repair_arguments(sent.clone(), &json!({ "type": "object" })), sent);
+}

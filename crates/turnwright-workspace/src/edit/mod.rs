@@ -21,6 +21,7 @@ pub use matching::MatchKind;
 use buffer::{EditBuffer, count_newlines, to_lf};
 use line_changes::{LineChange, LineCounts};
 use matching::{MatchError, MatchQuery};
+use turnwright_types::text::last_chars;
 
 const MAX_EDITS: usize = 200;
 /// The argument of `edit_file` with the text that is replaced.
@@ -77,7 +78,7 @@ pub enum EditErrorKind {
     EmptyOldText,
     /// The old and new text are equal.
     NoChange,
-    /// The new text has a placeholder for omitted lines.
+    /// The new text has a line that is a placeholder for omitted text, or the end of the call. The line ends like this.
     Placeholder {
         line: String,
     },
@@ -151,8 +152,8 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
 }
 
 fn find_placeholder(new: &str, old: &str) -> Option<EditErrorKind> {
-    let number = omission::find_placeholder(new, old)?;
-    let line = new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
+    let number = omission::find_placeholder(new, old, "new_string")?;
+    let line = last_chars(new.lines().nth(number - 1).unwrap_or_default().trim(), 120).to_owned();
     Some(EditErrorKind::Placeholder { line })
 }
 
@@ -225,10 +226,7 @@ impl EditErrorKind {
                 "old_string and new_string are the same; nothing would change.".to_owned()
             }
             EditErrorKind::NoChange => format!("{old_name} would change nothing in {name}."),
-            EditErrorKind::Placeholder { line } => format!(
-                "`{line}` stands for lines that were left out; they would be lost. Write out all \
-                 lines, or change fewer of them."
-            ),
+            EditErrorKind::Placeholder { line } => format!("`{line}` {}", omission::REFUSAL),
             EditErrorKind::TooLarge => format!(
                 "{old_name} is in more than a million places, or the text would become larger than \
                  32 MiB. Use exec for a change of that size."

@@ -1,5 +1,6 @@
 //! Detects placeholders for omitted lines, such as `// ... existing code ...`: writing them to a
-//! file would lose those lines.
+//! file would lose those lines. So would a text that was copied from a cut result of `read_file`.
+//! Also detects the end of a tool call behind the text that it carries.
 
 use std::collections::HashSet;
 
@@ -21,12 +22,19 @@ const FILLER_WORDS: &[&str] = &[
     "below", "for", "brevity", "remains", "remain", "stays", "stay", "goes", "and", "from", "in",
 ];
 
-/// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
-/// contains as well does not count.
-pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
+/// The beginnings of tags that follow the end of an argument.
+const CALL_TAGS: &[&str] = &["</invoke>", "</tool_call>", "<parameter"];
+
+/// Why such a line is not written, as a phrase that follows it.
+pub const REFUSAL: &str = "stands for lines that were left out, which would be lost, or is the end of your call. Send \
+                           the whole text and nothing else, or change fewer lines.";
+
+/// Finds the first line of `new`, counted from 1, that is a placeholder or was cut off, or else the one where the call
+/// ends that carries `new` in this argument. A line that `old` contains as well does not count.
+pub fn find_placeholder(new: &str, old: &str, argument: &str) -> Option<usize> {
     let mut known = HashSet::new();
     for (index, line) in new.lines().enumerate() {
-        if !is_placeholder(line) {
+        if !is_placeholder(line) && !is_cut_off(line.trim(), old) {
             continue;
         }
         let line = line.trim();
@@ -35,7 +43,32 @@ pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
         }
         known.insert(line);
     }
-    None
+    find_end_of_call(new, old, argument)
+}
+
+/// Returns true if `read_file` has shown `old`, or a line of it, up to this mark. Both must fit exactly, because texts
+/// may quote such marks.
+fn is_cut_off(line: &str, old: &str) -> bool {
+    if line.starts_with("[showing lines ") && line.contains("; continue with start_line=") {
+        return line.contains(&format!(" of {};", old.lines().count()));
+    }
+    let cut = line.strip_suffix(" characters]").and_then(|line| line.rsplit_once("…[+"));
+    cut.is_some_and(|(shown, count)| {
+        let mut rests = old.lines().filter_map(|line| line.trim_start().strip_prefix(shown));
+        rests.any(|rest| rest.chars().count().to_string() == count)
+    })
+}
+
+/// Finds the line with the tag that ends an argument, if only the rest of a call follows. Some models write it behind
+/// the text. It is part of the file if the tag is also elsewhere, there or in `old`.
+fn find_end_of_call(new: &str, old: &str, argument: &str) -> Option<usize> {
+    let tag = format!("</{argument}>");
+    let opening = format!("<{argument}");
+    let (text, rest) = new.split_once(tag.as_str())?;
+    let next_word = rest.split_whitespace().next();
+    let is_end = next_word.is_none_or(|word| CALL_TAGS.contains(&word));
+    let is_own = text.contains(&opening) || old.contains(&opening) || old.contains(&tag);
+    (is_end && !is_own).then(|| text.matches('\n').count() + 1)
 }
 
 fn is_placeholder(line: &str) -> bool {
@@ -103,7 +136,7 @@ mod tests {
             "// (unchanged code)",
         ] {
             assert_eq!(
-                find_placeholder(&format!("fn a() {{\n{line}\n}}"), "fn a() {}"),
+                find_placeholder(&format!("fn a() {{\n{line}\n}}"), "fn a() {}", "content"),
                 Some(2),
                 "{line}"
             );
@@ -128,12 +161,58 @@ mod tests {
             "## Rest",
             "The rest of the code is in lib.rs.",
         ] {
-            assert_eq!(find_placeholder(line, ""), None, "{line}");
+            assert_eq!(find_placeholder(line, "", "content"), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_tag_that_ends_the_call_is_no_line_of_a_file() {
+        for new in [
+            "print(1)\n</content>\n",
+            "print(1)\n\t</content>\n</invoke>\n",
+            "print(1)\n1</content>",
+            "a\n</content>\n<parameter name=\"b\">c</parameter>",
+        ] {
+            assert_eq!(find_placeholder(new, "print(0)\n", "content"), Some(2), "{new}");
+            assert_eq!(find_placeholder(new, "", "new_string"), None, "{new}");
+        }
+        for (new, old) in [
+            ("<content>\na\n</content>", ""),
+            ("a\n</content>", "<content type=\"text\">\n"),
+            ("b\n</content>", "a\n</content>\n"),
+            ("`</content>` is left behind by some models:\n\na\n</content>", ""),
+            ("</content>\n</body>\n</html>", ""),
+            ("// Ends with </content>\nfn a() {}", ""),
+            ("s = \"</content>\"", ""),
+            ("a\n</x:content>\n</invoke>", ""),
+        ] {
+            assert_eq!(find_placeholder(new, old, "content"), None, "{new}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_in_place_of_the_rest_of_a_file_is_no_line_of_it() {
+        let old = "a\n  let b = \"123\";\nc\n";
+        for (line, expected) in [
+            ("  let b = \"1…[+4 characters]", Some(2)),
+            ("let b = \"1…[+4 characters]", Some(2)),
+            ("[showing lines 1–2 of 3; continue with start_line=3]", Some(2)),
+            // Quoted from another file.
+            ("  let b = \"1…[+5 characters]", None),
+            ("let c = \"1…[+4 characters]", None),
+            ("format!(\"…[+{left} characters]", None),
+            ("[showing lines 1–2000 of 5000; continue with start_line=2001]", None),
+            ("[showing lines of the file]", None),
+        ] {
+            let new = format!("a\n{line}\n");
+            assert_eq!(find_placeholder(&new, old, "content"), expected, "{line}");
+            assert_eq!(find_placeholder(&new, "", "content"), None, "{line}");
+            assert_eq!(find_placeholder(&new, &format!("{old}{line}"), "content"), None, "{line}");
         }
     }
 
     #[test]
     fn a_line_that_was_there_is_none() {
-        assert_eq!(find_placeholder("a\n// ...\n", "b\n    // ...\n"), None);
+        assert_eq!(find_placeholder("a\n// ...\n", "b\n    // ...\n", "content"), None);
     }
 }

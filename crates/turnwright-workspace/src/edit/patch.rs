@@ -79,23 +79,19 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
         return Err("the patch is longer than 8 MiB".to_owned());
     }
     let mut parser = PatchParser { lines: text.lines().collect(), at: 0 };
-    while parser.peek().is_some_and(|line| line.trim() != BEGIN) {
-        parser.at += 1;
-    }
-    if parser.next().is_none() {
+    if !parser.enter_patch() {
         return Err(format!("line 1: a patch begins with `{BEGIN}`"));
     }
     let mut files: Vec<FilePatch> = Vec::new();
     loop {
-        let Some(line) = parser.next() else {
-            return Err(
-                parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
-            );
-        };
-        if line.trim() == END {
+        let line = parser.next().ok_or_else(|| {
+            parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
+        })?;
+        // Some models send several patches in one call.
+        if line.trim() == END && !parser.enter_patch() {
             break;
         }
-        if line.trim().is_empty() {
+        if ["", END].contains(&line.trim()) {
             continue;
         }
         let file = parser.parse_file(line)?;
@@ -133,6 +129,13 @@ impl<'t> PatchParser<'t> {
         let line = self.peek()?;
         self.at += 1;
         Some(line)
+    }
+
+    /// Goes behind the next line that begins a patch; returns false if none follows.
+    fn enter_patch(&mut self) -> bool {
+        let begin = self.lines[self.at..].iter().position(|line| line.trim() == BEGIN);
+        self.at += begin.map_or(0, |lines| lines + 1);
+        begin.is_some()
     }
 
     /// Formats an error about the line that was read last.
@@ -257,18 +260,19 @@ impl Hunk {
     }
 }
 
-/// The anchor after `@@`. Line numbers, as in a unified diff, are ignored, because models never get
-/// them right.
+/// The anchor after `@@`. Line numbers, as in a unified diff, are an anchor only where no text follows them.
 fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
-    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
     let text = match rest.split_once("@@") {
-        Some((_, anchor)) if is_numbers => anchor,
-        _ if is_numbers => "",
+        Some((_, anchor)) if are_numbers(rest) && !anchor.is_empty() => anchor,
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
     let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
+}
+
+fn are_numbers(anchor: &str) -> bool {
+    anchor.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// If an `@@` line occurs more often than this, it is ignored.
@@ -349,8 +353,7 @@ fn locate_within<'h>(
     hunk: &'h Hunk,
     within: Range<usize>,
 ) -> Result<TextMatch<'h>, MatchError> {
-    let old = hunk.old.as_str();
-    let new = hunk.new.as_str();
+    let Hunk { old, new, .. } = hunk;
     matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
 }
 
@@ -380,14 +383,16 @@ fn single_match<'h>(
     result
 }
 
-/// Locates a hunk that only adds lines: after the line of its last `@@`, or at the end of the file.
+/// Locates a hunk that only adds lines: after the line of its last `@@`, or at the end of the file if it says so or
+/// says nothing. If it has only line numbers, it is nowhere: models never get them right.
 fn locate_insertion<'h>(
     text: &str,
     hunk: &'h Hunk,
     blocks: &[Range<usize>],
 ) -> Result<TextMatch<'h>, MatchError> {
     let at = match blocks {
-        [] if hunk.anchors.is_empty() => text.len(),
+        _ if hunk.at_end => text.len(),
+        [] if hunk.anchors.is_empty() || text.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
         [block] => {
             text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)
@@ -406,14 +411,15 @@ fn locate_insertion<'h>(
 }
 
 /// The blocks that the `@@` lines of a hunk may refer to: each such line with what is indented
-/// below it. Empty if there is no `@@` line, or too many lines match.
+/// below it. Empty if there is no `@@` line with more than numbers, or too many lines match.
 fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
-    if names.is_empty() {
+    let mut texts = names.iter().filter(|name| !are_numbers(name)).peekable();
+    if texts.peek().is_none() {
         return Vec::new();
     }
     let rows: Vec<&str> = text.split_inclusive('\n').collect();
     let mut blocks = std::iter::once(0..rows.len()).collect::<Vec<_>>();
-    for name in names {
+    for name in texts {
         let mut hits = rows_inside(&blocks, |row| rows[row].trim() == name.as_str());
         if hits.is_empty() {
             hits = rows_inside(&blocks, |row| rows[row].trim().starts_with(name.as_str()));
@@ -423,14 +429,8 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
         }
         blocks = hits.into_iter().map(|row| row..block_end(&rows, row)).collect();
     }
-    let mut starts = Vec::with_capacity(rows.len() + 1);
-    let mut at = 0;
-    for row in &rows {
-        starts.push(at);
-        at += row.len();
-    }
-    starts.push(at);
-    blocks.into_iter().map(|block| starts[block.start]..starts[block.end]).collect()
+    let offset = |row: usize| rows[..row].iter().copied().map(str::len).sum::<usize>();
+    blocks.into_iter().map(|block| offset(block.start)..offset(block.end)).collect()
 }
 
 /// The rows of the blocks that fit, in order and once each.

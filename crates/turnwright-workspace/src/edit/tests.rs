@@ -380,6 +380,19 @@ fn what_is_wrong_with_a_patch_is_said_with_its_line() {
 }
 
 #[test]
+fn patches_that_follow_each_other_are_one() {
+    let text = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n\nthen\n*** Begin Patch\n\
+                *** Delete File: b\n*** End Patch\n";
+    let files = patch::parse(text).unwrap();
+    let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let cut = text.strip_suffix("*** End Patch\n").unwrap();
+    assert!(patch::parse(cut).unwrap_err().contains("was it cut off?"));
+    let twice = text.replace(": b", ": a");
+    assert!(patch::parse(&twice).unwrap_err().contains("a comes twice"));
+}
+
+#[test]
 fn hunks_are_put_in_their_one_place() {
     let twins = "fn a() {\n    x();\n}\nfn b() {\n    x();\n}\n";
     let hunk = "-    x();\n+    y();\n";
@@ -402,6 +415,17 @@ fn hunks_are_put_in_their_one_place() {
 }
 
 #[test]
+fn new_lines_are_not_put_at_the_end_if_their_numbers_name_another_place() {
+    let reason = patched("a\nb\nc\n", "@@ -1,0 +2,1 @@\n+x\n").unwrap_err();
+    assert!(reason.contains("The hunk at line 3 of the patch not found in f."), "{reason}");
+    assert!(patched("a\nb\n", "@@ -0,0 +1 @@\n+x\n").is_err());
+    assert_eq!(patched("", "@@ -0,0 +1 @@\n+x\n").unwrap(), "x\n");
+    for anchors in ["@@ -1,0 +2,1 @@ a", "@@ a\n@@ -1,0 +2,1 @@", "@@ -1,0 +2,1 @@\n@@ a"] {
+        assert_eq!(patched("a\nb\nc\n", &format!("{anchors}\n+x\n")).unwrap(), "a\nx\nb\nc\n");
+    }
+}
+
+#[test]
 fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
     assert_eq!(patched("ab\nb", "-b\n+c\n").unwrap(), "ab\nc");
     assert_eq!(patched("a\r\nb\r\n", "-b\n+c\n+d\n").unwrap(), "a\r\nc\r\nd\r\n");
@@ -409,6 +433,7 @@ fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
     assert_eq!(patched("a\n", "+b\n").unwrap(), "a\nb\n");
     assert_eq!(patched("a\nb\nc\n", "@@ a\n+x\n").unwrap(), "a\nx\nb\nc\n");
     assert_eq!(patched("x\ny\nx\n", "-x\n+z\n*** End of File\n").unwrap(), "x\ny\nz\n");
+    assert_eq!(patched("a\nb\n", "@@ a\n+x\n*** End of File\n").unwrap(), "a\nb\nx\n");
     assert_eq!(patched("a\n\nb\n", " a\n\n-b\n+c\n").unwrap(), "a\n\nc\n");
     assert_eq!(patched("a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n").unwrap(), "a\nx\nc\n");
 }

@@ -344,7 +344,7 @@ pub enum FileError {
     #[error("has {0} bytes, more than the 32 MiB that can be taken at once; use exec")]
     TooLarge(u64),
     /// The file is not text.
-    #[error("is binary ({0} bytes)")]
+    #[error("is binary, or not all in one encoding ({0} bytes)")]
     Binary(u64),
     /// An image that is larger than models accept.
     #[error("is an image of more than 5 MiB ({0} bytes); make it smaller first")]

@@ -156,7 +156,7 @@ fn replace_atomically(
             // The new file would have another owner.
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", target_os = "macos"))]
         copy_xattrs(path, file.as_file());
         // This is last because a change of the owner clears bits of the mode.
         file.as_file().set_permissions(old.permissions())?;
@@ -270,8 +270,8 @@ fn preserve_owner(_: &File, _: &Metadata) -> bool {
     true
 }
 
-/// Copies the extended attributes, ACLs among them, as far as the system permits.
-#[cfg(target_os = "linux")]
+/// Copies the extended attributes (on Linux ACLs, on macOS the Finder's tags), as far as the system permits.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 fn copy_xattrs(from: &Path, to: &File) {
     use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
     /// The kernel's limit for the list of names and for one value.

@@ -203,14 +203,15 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
         .count();
     // The last character may be incomplete.
     let is_foreign = !is_utf8(head, true)
-        && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
+        && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head, 10));
     has_nul(head) || is_foreign || odd * 10 > head.len() * 3
 }
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
 pub fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
     let all = lines.join(&b'\n');
-    let has_utf8 = is_utf8(&all, false) || mostly_utf8(&all);
+    // A few lines have few characters to judge by.
+    let has_utf8 = is_utf8(&all, false) || mostly_utf8(&all, 1);
     let encoding = if has_utf8 { UTF_8 } else { guess_charset(&all) };
     lines.iter().map(|line| encoding.decode_without_bom_handling(line).0.into_owned()).collect()
 }
@@ -246,7 +247,7 @@ impl Charset {
             Some(encoding) => Charset::Other(encoding),
             None if is_binary(bytes) => Charset::Binary,
             None if is_utf8(bytes, is_cut) => Charset::Utf8,
-            None if mostly_utf8(bytes) => Charset::BrokenUtf8,
+            None if mostly_utf8(bytes, 10) => Charset::BrokenUtf8,
             None => Charset::Other(guess_charset(bytes)),
         }
     }
@@ -299,7 +300,7 @@ fn decode_utf16(bytes: &[u8], encoding: &'static Encoding) -> Option<String> {
 }
 
 fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
-    if is_binary(bytes) || mostly_utf8(bytes) {
+    if is_binary(bytes) || mostly_utf8(bytes, 10) {
         return None;
     }
     let encoding = guess_charset(bytes);
@@ -320,15 +321,16 @@ fn guess_charset(bytes: &[u8]) -> &'static Encoding {
     detector.guess(None, Utf8Detection::Deny)
 }
 
-/// Returns true for UTF-8 with a few invalid bytes: any other encoding would garble the rest.
-fn mostly_utf8(bytes: &[u8]) -> bool {
+/// Returns true for UTF-8 with a few invalid bytes: any other encoding would garble the rest. There must be more than
+/// `for_each` characters for each of them.
+fn mostly_utf8(bytes: &[u8], for_each: usize) -> bool {
     let mut right = 0_usize;
     let mut wrong = 0_usize;
     for chunk in bytes.utf8_chunks() {
         right += chunk.valid().bytes().filter(|byte| *byte >= 0xc0).count();
         wrong += usize::from(!chunk.invalid().is_empty());
     }
-    right > 10 * wrong
+    right > for_each * wrong
 }
 
 fn encode_legacy(encoding: &'static Encoding, text: &str) -> Result<Vec<u8>, char> {
@@ -499,5 +501,7 @@ mod tests {
         let lines =
             ["grün über schön früh spät Bär müde Öl Äste Übel Ähre".into(), b"\xff".to_vec()];
         assert_eq!(decode_lines(&lines)[1], "\u{fffd}");
+        let lines = ["schön grün".into(), b"x \xff".to_vec()];
+        assert_eq!(decode_lines(&lines), ["schön grün", "x \u{fffd}"]);
     }
 }

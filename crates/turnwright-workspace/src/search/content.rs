@@ -29,8 +29,8 @@ const MAX_MATCHES_PER_FILE: usize = 1_000;
 pub const MAX_FILES: usize = if cfg!(test) { 150 } else { 100_000 };
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
-/// The most files of each thread that are known to be decoded only in part.
-const MAX_GARBLED: usize = 100;
+/// The most files of each thread that are known to be decoded only in part, and the most links.
+const MAX_NOTED: usize = 100;
 /// The most lines shown around a match.
 const MAX_CONTEXT: usize = 20;
 
@@ -80,6 +80,8 @@ pub struct GrepResult {
     pub regex_error: Option<String>,
     /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
     pub garbled: Vec<PathBuf>,
+    /// Links, which are not followed, the first of them.
+    pub links: Vec<PathBuf>,
     /// True if the search was ended early.
     pub is_incomplete: bool,
     /// Matches in hidden and ignored files, if there are no others.
@@ -114,6 +116,7 @@ pub fn grep(
         ..counts.found
     };
     found.garbled.sort_by(|a, b| compare_paths(a, b));
+    found.links.sort_by(|a, b| compare_paths(a, b));
     if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
         let second_stop = &stop.for_second_search();
         counts.already_searched.sort_unstable();
@@ -153,7 +156,7 @@ struct GrepTally {
     /// The files with matches, and how many each has.
     hits: Vec<(PathBuf, usize)>,
     already_searched: Vec<u64>,
-    /// Has the numbers of files, and those that are garbled.
+    /// Has the numbers of files, and the garbled ones and links.
     found: GrepResult,
 }
 
@@ -176,6 +179,7 @@ impl GrepWalk<'_> {
             sum.found.secret_files += found.secret_files;
             sum.found.unreadable += found.unreadable;
             sum.found.garbled.extend(found.garbled);
+            sum.found.links.extend(found.links);
         }
         sum
     }
@@ -187,6 +191,9 @@ impl GrepWalk<'_> {
         entry: DirEntry,
         already_searched: &[u64],
     ) {
+        if entry.path_is_symlink() && counts.found.links.len() < MAX_NOTED {
+            return counts.found.links.push(entry.into_path());
+        }
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
@@ -214,7 +221,7 @@ impl GrepWalk<'_> {
             Charset::Binary => counts.found.binary_files += 1,
             _ => counts.found.files_searched += 1,
         }
-        if charset == Charset::BrokenUtf8 && counts.found.garbled.len() < MAX_GARBLED {
+        if charset == Charset::BrokenUtf8 && counts.found.garbled.len() < MAX_NOTED {
             counts.found.garbled.push(path.to_path_buf());
         }
         if counts.already_searched.len() < MAX_REMEMBERED {

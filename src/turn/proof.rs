@@ -51,6 +51,8 @@ const FORGETS_NOTHING: [&str; 8] =
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
+/// Words of test runners beside the number of the tests that they have run.
+const COUNTED: &str = "assertions examples pass passed passing run runs tests";
 /// The names of the argument with the line of a command.
 const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
 /// The tool that shows the output of a command in the background.
@@ -193,6 +195,8 @@ impl Ledger {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
             let is_here = name == COMMAND_TOOL && !names_folder(arguments);
+            let most = if ok && ran_nothing(&result.text) { Proof::Thin } else { Proof::Real };
+            let proof = proof.min(most);
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
@@ -256,6 +260,21 @@ fn names_folder(arguments: &Arguments) -> bool {
     let Arguments::Object(arguments) = arguments else { return false };
     let mut folders = ["cwd", "workdir"].iter().filter_map(|name| arguments[*name].as_str());
     folders.any(|folder| !["", "."].contains(&folder.trim()))
+}
+
+/// Returns true if a run has succeeded because there was nothing to run: its output says that there were no tests, and
+/// nowhere that there was one.
+pub(super) fn ran_nothing(output: &str) -> bool {
+    let text = output.to_ascii_lowercase();
+    let parts = text.split(|char: char| !char.is_alphanumeric());
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let beside = words.windows(2).filter(|pair| pair.iter().any(|word| is_in(COUNTED, word)));
+    let counts: Vec<u32> = beside.flatten().filter_map(|word| word.parse().ok()).collect();
+    // A number may be in what was left out. Go gives none.
+    let may_have_run = text.contains(" omitted")
+        || counts.iter().any(|count| *count > 0)
+        || text.lines().any(|line| line.starts_with("ok ") && !line.contains("no test"));
+    !may_have_run && (text.contains("no test") || counts.contains(&0))
 }
 
 /// The id of the job in whose name the result of a command says that it is running.
@@ -617,6 +636,41 @@ mod tests {
                 note(&mut ledger, "exec", line, result, false);
             }
             assert_eq!(ledger.failed_check(), expected, "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_no_test_proves_little() {
+        for (output, is_nothing) in [
+            ("running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 9 filtered out", true),
+            ("running 2 tests\ntest result: ok. 2 passed; 0 failed\nrunning 0 tests", false),
+            ("?   \tx\t[no test files]\nok  \tx/a\t0.01s [no tests to run]", true),
+            ("?   \tx\t[no test files]\nok  \tx/a\t(cached)", false),
+            ("No tests found, exiting with code 0", true),
+            ("No test files found, exiting with code 0", true),
+            ("  0 passing (2ms)", true),
+            ("  10 passing (2ms)", false),
+            ("\nRan 0 tests in 0.000s\n\nOK", true),
+            ("\u{2139} tests 0\n\u{2139} suites 0\n\u{2139} pass 0", true),
+            ("# tests 4\n# pass 4\n# fail 0", false),
+            ("0 examples, 0 failures", true),
+            ("Tests run: 0, Failures: 0", true),
+            ("Passed!  - Failed: 0, Passed: 3, Skipped: 0", false),
+            ("[3 lines omitted]\nrunning 0 tests", false),
+            ("Finished in 0.5s", false),
+            ("", false),
+        ] {
+            assert_eq!(ran_nothing(output), is_nothing, "{output}");
+        }
+        let mut ledger = Ledger::default();
+        for (result, expected) in [
+            ("[exit 0 \u{b7} 0.1 s]\nrunning 0 tests\n", ProofWord::Thin),
+            ("[exit 0 \u{b7} 0.1 s]\nrunning 1 test\n1 passed\n", ProofWord::Green),
+        ] {
+            let call = ToolCall::new("c", "p", "exec", json!({ "command": "cargo test x" }));
+            let result = ToolMessage::new(&call, result.to_owned(), true);
+            ledger.note("exec", None, &call.arguments, &result, false);
+            assert_eq!(ledger.proof(), expected);
         }
     }
 

@@ -247,7 +247,11 @@ impl Project<'_> {
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
         let has_check = all.iter().any(|command| command.purpose == Check);
         if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
-            all.extend(self.runnable(Check, "npx --no-install tsc --noEmit", TYPESCRIPT));
+            // Without `--build`, a file that only refers to other projects checks nothing, and succeeds.
+            let refers = self.read(TYPESCRIPT).contains("\"references\"");
+            let option = if refers { "--build --noEmit" } else { "--noEmit" };
+            let command = format!("npx --no-install tsc {option}");
+            all.extend(self.runnable(Check, &command, TYPESCRIPT));
         }
         all
     }
@@ -428,6 +432,15 @@ mod tests {
             "lint: ; black .\ncheck:\n\tflake8\n\n\tblack .\ntest: {needed}\na: {needed}\n"
         );
         assert_eq!(commands_in(&[("Makefile", &many)], &["make"]), ["make test (Makefile)"]);
+    }
+
+    #[test]
+    fn a_file_that_only_refers_to_other_projects_is_checked_with_them() {
+        let config = r#"{ "files": [], "references": [{ "path": "./tsconfig.app.json" }] }"#;
+        let files =
+            [("package.json", "{}"), ("tsconfig.json", config), ("node_modules/.bin/tsc", "")];
+        let expected = ["npx --no-install tsc --build --noEmit (tsconfig.json)"];
+        assert_eq!(commands_in(&files, &["npx"]), expected);
     }
 
     #[test]

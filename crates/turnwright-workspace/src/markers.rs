@@ -294,10 +294,13 @@ impl Project<'_> {
         let Some(marker) = PYTHON_FILES.iter().find(|name| self.has(name)) else {
             return Vec::new();
         };
-        let has_tests = ["tests", "pytest.ini"].iter().any(|name| self.has(name))
-            || PYTHON_FILES.iter().any(|name| self.read(name).contains("pytest"));
-        let mut tools = vec![(Check, "pyright", ""), (Lint, "ruff", " check")];
-        if has_tests {
+        let settings = PYTHON_FILES.map(|name| self.read(name)).concat();
+        let mut tools = vec![(Lint, "ruff", " check")];
+        // In a project that does not use it, it finds neither the packages nor the rules.
+        if settings.contains("pyright") || self.has("pyrightconfig.json") {
+            tools.insert(0, (Check, "pyright", ""));
+        }
+        if settings.contains("pytest") || self.has("tests") || self.has("pytest.ini") {
             tools.push((Test, "pytest", ""));
         }
         let commands = tools.into_iter().filter_map(|(purpose, name, arguments)| {
@@ -441,6 +444,19 @@ mod tests {
             [("package.json", "{}"), ("tsconfig.json", config), ("node_modules/.bin/tsc", "")];
         let expected = ["npx --no-install tsc --build --noEmit (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npx"]), expected);
+    }
+
+    #[test]
+    fn pyright_checks_only_projects_that_use_it() {
+        let expected = ["pyright (pyproject.toml)"];
+        for (file, text, is_used) in [
+            ("README.md", "pyright", false),
+            ("requirements.txt", "basedpyright==1.0", true),
+            ("pyrightconfig.json", "{}", true),
+        ] {
+            let found = commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
+            assert_eq!(found == expected, is_used, "{file}: {found:?}");
+        }
     }
 
     #[test]

@@ -46,9 +46,6 @@ pub struct LanguageServer {
     /// True if the server is of no use without a project.
     #[serde(default)]
     needs_marker: bool,
-    /// True if the server reports wrong errors in files that have no marker in any folder above them.
-    #[serde(default)]
-    needs_project: bool,
     #[serde(default)]
     pub(crate) readiness: Readiness,
     #[serde(default, rename = "initializationOptions")]
@@ -104,16 +101,14 @@ impl LanguageServer {
         marked.or((!self.needs_marker).then_some(folder)).map(Path::to_path_buf)
     }
 
-    /// Returns true if the server would report wrong errors, because the file belongs to a project of another tool (the
-    /// nearest marked folder has such a marker, and not the server's first one), or to none. Blocks.
+    /// Returns true if the file belongs to a project of another tool, in which the server would report wrong errors: the
+    /// nearest marked folder has such a marker, and not the server's first one. Blocks.
     pub(crate) fn is_foreign(&self, file: &Path) -> bool {
         let first = self.markers.get(..1).unwrap_or_default();
         let mut places = file.ancestors().skip(1);
         let nearest = places
             .find(|place| has_one(place, &self.foreign_markers) || has_one(place, &self.markers));
-        nearest.map_or(self.needs_project, |place| {
-            has_one(place, &self.foreign_markers) && !has_one(place, first)
-        })
+        nearest.is_some_and(|place| has_one(place, &self.foreign_markers) && !has_one(place, first))
     }
 
     /// Returns true if a path suggests that the server is useful in its folder, by its language or as a marker.
@@ -248,22 +243,6 @@ mod tests {
         }
         assert!(!server.is_foreign(&base.join("a.ts")));
         assert!(!known_servers()[0].is_foreign(&file));
-    }
-
-    #[test]
-    fn a_file_of_no_project_is_not_one_for_servers_that_would_guess_how_it_is_built() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        fs::create_dir_all(base.join("lib/src")).unwrap();
-        fs::create_dir_all(base.join("lib/build")).unwrap();
-        let is_used = |name: &str, file: &str| {
-            let server = known_servers().iter().find(|known| known.name == name).unwrap();
-            !server.is_foreign(&base.join("lib/src").join(file))
-        };
-        assert!(is_used("ty", "a.py") && !is_used("clangd", "a.c") && !is_used("vtsls", "a.ts"));
-        fs::write(base.join("lib/build/compile_commands.json"), "").unwrap();
-        fs::write(base.join("package.json"), "").unwrap();
-        assert!(is_used("clangd", "a.c") && is_used("vtsls", "a.ts"));
     }
 
     #[test]

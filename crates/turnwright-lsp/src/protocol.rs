@@ -20,9 +20,11 @@ const MAX_FILES: usize = 200;
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
-/// Parts of the hints of rust-analyzer, gopls and jdtls that a file is in no project, so that they do not check it.
-const UNCHECKED: &str = "unlinked-file|No packages found for open file|which is not included in \
-                         your workspace|non-project file, only syntax errors are reported";
+/// The codes of diagnostics, or parts of their messages, with which rust-analyzer, clangd, gopls and jdtls say that they
+/// do not know how a file is built. The other errors that they find in it mean little.
+const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
+                         not included in your workspace|non-project file, only syntax errors are \
+                         reported";
 
 /// The numbers of the events of files.
 pub(crate) const CREATED: u8 = 1;
@@ -106,14 +108,14 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Returns true if the server says that it does not check the file.
+    /// Returns true if the server says that it cannot check the file.
     pub(crate) fn says_unchecked(&self) -> bool {
         UNCHECKED.split('|').any(|part| self.code == part || self.message.contains(part))
     }
 }
 
 /// Returns the errors among diagnostics, sorted and without duplicates. Malformed entries and lower severities are left
-/// out, unless they say that the file is not checked. `None` if there is no list of diagnostics, because then the
+/// out, unless they say that the file cannot be checked. `None` if there is no list of diagnostics, because then the
 /// errors are not known.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();

@@ -87,7 +87,7 @@ pub fn counted_errors(count: usize) -> String {
 }
 
 /// Finds the errors of a text that it did not have before a change. Fails if the list of earlier errors was cut off, or
-/// if the server does not check the file.
+/// if the server cannot check the file.
 pub(crate) fn new_errors(
     before: &[Problem],
     now: &[Problem],
@@ -181,8 +181,14 @@ mod tests {
         assert_eq!(compare(&[], &unlinked), expected);
         assert_eq!(compare(&unlinked, &unlinked), expected);
         assert_eq!(compare(&unlinked, &[]), "[s: no new errors in a.rs]");
-        let message = "A.java is a non-project file, only syntax errors are reported";
-        assert!(compare(&[], &[problem(0, "16", message)]).contains(message));
+        for (code, message) in [
+            ("16", "A.java is a non-project file, only syntax errors are reported"),
+            ("pp_file_not_found", "'a.h' file not found"),
+        ] {
+            let found = [problem(0, code, message), problem(1, "undeclared_var_use", "m")];
+            let expected = format!("[s: not known yet if a.rs has new errors: {message}]");
+            assert_eq!(compare(&[], &found), expected);
+        }
     }
 
     #[test]

@@ -268,13 +268,21 @@ impl Project<'_> {
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
         let has_check = all.iter().any(|command| command.purpose == Check);
         if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
-            // Without `--build`, a file that only refers to other projects checks nothing, and succeeds.
-            let refers = self.read(TYPESCRIPT).contains("\"references\"");
-            let option = if refers { "--build --noEmit" } else { "--noEmit" };
-            let command = format!("npx --no-install tsc {option}");
-            all.extend(self.runnable(Check, &command, TYPESCRIPT));
+            all.extend(self.of_typescript());
         }
         all
+    }
+
+    /// The check of the types. With a file that only refers to other projects, `tsc` would check nothing and succeed,
+    /// and before version 5.6, `--build` always writes its output.
+    fn of_typescript(&self) -> Option<FoundCommand> {
+        let command = "npx --no-install tsc --noEmit";
+        let settings = self.read(TYPESCRIPT).replace(char::is_whitespace, "");
+        if !settings.contains("\"files\":[]") {
+            return self.runnable(Check, command, TYPESCRIPT);
+        }
+        let marker = self.file_named("tsconfig.app.json")?;
+        self.runnable(Check, &format!("{command} --project {marker}"), &marker)
     }
 
     /// The well-known scripts of a manifest.
@@ -317,11 +325,12 @@ impl Project<'_> {
             return Vec::new();
         };
         let settings = PYTHON_FILES.map(|name| self.read(name)).concat();
-        let mut tools = vec![(Lint, "ruff", " check")];
+        let mut tools = Vec::new();
         // In a project that does not use it, it finds neither the packages nor the rules.
         if settings.contains("pyright") || self.has("pyrightconfig.json") {
-            tools.insert(0, (Check, "pyright", ""));
+            tools.push((Check, "pyright", ""));
         }
+        tools.push((Lint, "ruff", " check"));
         if settings.contains("pytest") || self.has("tests") || self.has("pytest.ini") {
             tools.push((Test, "pytest", ""));
         }
@@ -482,12 +491,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_only_refers_to_other_projects_is_checked_with_them() {
-        let config = r#"{ "files": [], "references": [{ "path": "./tsconfig.app.json" }] }"#;
-        let files =
-            [("package.json", "{}"), ("tsconfig.json", config), ("node_modules/.bin/tsc", "")];
-        let expected = ["npx --no-install tsc --build --noEmit (tsconfig.json)"];
-        assert_eq!(commands_in(&files, &["npx"]), expected);
+    fn a_file_that_only_refers_to_other_projects_is_no_check_of_them() {
+        let refers = r#"{ "files": [ ], "references": [{ "path": "./tsconfig.app.json" }] }"#;
+        let mut files =
+            vec![("package.json", "{}"), ("tsconfig.json", refers), ("node_modules/.bin/tsc", "")];
+        assert!(commands_in(&files, &["npx"]).is_empty());
+        files.push(("tsconfig.app.json", "{}"));
+        let app = ["npx --no-install tsc --noEmit --project tsconfig.app.json (tsconfig.app.json)"];
+        assert_eq!(commands_in(&files, &["npx"]), app);
+        files[1].1 = r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
+        let whole = ["npx --no-install tsc --noEmit (tsconfig.json)"];
+        assert_eq!(commands_in(&files, &["npx"]), whole);
     }
 
     #[test]

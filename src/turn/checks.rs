@@ -230,7 +230,7 @@ impl Turn {
             let is_success = outcome.is_success;
             let news = find_news(check.before.as_ref(), output_of(&outcome), is_success);
             // A check that has failed all along says nothing about the edits, and neither does one of nothing.
-            if news.is_some() || is_success && !ran_nothing(output_of(&outcome)) {
+            if news.is_some() || is_success && !ran_nothing(&check.command, output_of(&outcome)) {
                 self.checks.ledger.note_check(&check.command, is_success);
             }
             if let Some(news) = news {

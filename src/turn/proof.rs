@@ -51,8 +51,12 @@ const FORGETS_NOTHING: [&str; 8] =
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
+/// Words of test runners that have found no test.
+const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0\n|\
+                        0 passing|0 examples,|0 runs,|no test files|no tests found|\
+                        no tests to run|no tests were found|no tests executed";
 /// Words of test runners beside the number of the tests that they have run.
-const COUNTED: &str = "assertions examples pass passed passing run runs tests";
+const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
 /// The names of the argument with the line of a command.
 const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
 /// The tool that shows the output of a command in the background.
@@ -195,8 +199,9 @@ impl Ledger {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
             let is_here = name == COMMAND_TOOL && !names_folder(arguments);
-            let most = if ok && ran_nothing(&result.text) { Proof::Thin } else { Proof::Real };
-            let proof = proof.min(most);
+            // Of a command in the background, the tool shows only what is new.
+            let is_empty = ok && name == COMMAND_TOOL && ran_nothing(&line, &result.text);
+            let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
@@ -262,19 +267,34 @@ fn names_folder(arguments: &Arguments) -> bool {
     folders.any(|folder| !["", "."].contains(&folder.trim()))
 }
 
-/// Returns true if a run has succeeded because there was nothing to run: its output says that there were no tests, and
-/// nowhere that there was one.
-pub(super) fn ran_nothing(output: &str) -> bool {
+/// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that
+/// there was one.
+pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
     let text = output.to_ascii_lowercase();
-    let parts = text.split(|char: char| !char.is_alphanumeric());
-    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
-    let beside = words.windows(2).filter(|pair| pair.iter().any(|word| is_in(COUNTED, word)));
-    let counts: Vec<u32> = beside.flatten().filter_map(|word| word.parse().ok()).collect();
     // A number may be in what was left out. Go gives none.
     let may_have_run = text.contains(" omitted")
-        || counts.iter().any(|count| *count > 0)
-        || text.lines().any(|line| line.starts_with("ok ") && !line.contains("no test"));
-    !may_have_run && (text.contains("no test") || counts.contains(&0))
+        || text.lines().any(|row| {
+            counts_tests(row) || row.contains("ok  ") && !row.contains("no test")
+        });
+    if may_have_run || !NO_TESTS.split('|').any(|words| text.contains(words)) {
+        return false;
+    }
+    // Another command may have proven something, or have cut the output.
+    let mut commands = shell::parse(line, dialect()).commands;
+    commands.retain(|command| command.program() != "cd");
+    commands.dedup_by(|one, other| one.words == other.words);
+    commands.len() == 1
+}
+
+/// Returns true if a row of output gives a number of tests that is not 0.
+fn counts_tests(row: &str) -> bool {
+    let parts = row.split(|char: char| char.is_whitespace() || ":=".contains(char));
+    let bare = parts.map(|part| part.trim_matches(|char: char| !char.is_alphanumeric()));
+    let words: Vec<_> = bare.filter(|word| !word.is_empty()).collect();
+    words.windows(2).any(|pair| {
+        pair.iter().any(|word| is_in(COUNTED, word))
+            && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
+    })
 }
 
 /// The id of the job in whose name the result of a command says that it is running.
@@ -655,12 +675,19 @@ mod tests {
             ("# tests 4\n# pass 4\n# fail 0", false),
             ("0 examples, 0 failures", true),
             ("Tests run: 0, Failures: 0", true),
+            ("> app@1.0.3 test\n> mocha\n\n  0 passing (2ms)", true),
+            ("Executed 0 tests, with 0 failures\nTest run with 1 test passed", false),
+            ("==> a\nNo tests to run\n==> b\n1 test, 0 failures", false),
+            ("{\"Output\":\"? x [no test files]\"}\n{\"Output\":\"ok  \\tx/a\\t0.01s\"}", false),
+            ("> tests@0.1.0 build\n> tsc", false),
+            ("All checks passed!\n0 errors, 0 warnings", false),
+            ("no test failures, 0 tests failed", false),
             ("Passed!  - Failed: 0, Passed: 3, Skipped: 0", false),
             ("[3 lines omitted]\nrunning 0 tests", false),
             ("Finished in 0.5s", false),
             ("", false),
         ] {
-            assert_eq!(ran_nothing(output), is_nothing, "{output}");
+            assert_eq!(ran_nothing("npm test", output), is_nothing, "{output}");
         }
         let mut ledger = Ledger::default();
         for (result, expected) in [
@@ -671,6 +698,19 @@ mod tests {
             let result = ToolMessage::new(&call, result.to_owned(), true);
             ledger.note("exec", None, &call.arguments, &result, false);
             assert_eq!(ledger.proof(), expected);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+    fn a_run_of_no_test_says_nothing_about_the_other_commands_of_its_line() {
+        for (line, is_nothing) in [
+            ("cd web && cargo test x 2>&1", true),
+            ("cargo build && cargo test x", false),
+            ("set -o pipefail; cargo test 2>&1 | tail -4", false),
+            ("cargo test > log && tail -4 log", false),
+        ] {
+            assert_eq!(ran_nothing(line, "running 0 tests"), is_nothing, "{line}");
         }
     }
 

@@ -271,30 +271,22 @@ fn names_folder(arguments: &Arguments) -> bool {
 /// there was one.
 pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
     let text = output.to_ascii_lowercase();
-    // A number may be in what was left out. Go gives none.
-    let may_have_run = text.contains(" omitted")
-        || text.lines().any(|row| {
-            counts_tests(row) || row.contains("ok  ") && !row.contains("no test")
-        });
-    if may_have_run || !NO_TESTS.split('|').any(|words| text.contains(words)) {
-        return false;
-    }
+    let parts = text.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let is_counted = words.windows(2).any(|pair| {
+        pair.iter().any(|word| is_in(COUNTED, word))
+            && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
+    });
+    // Go gives no number, and one may be in what was left out.
+    let may_have_run = is_counted
+        || text.contains(" omitted")
+        || text.lines().any(|row| row.contains("ok  ") && !row.contains("no test"));
     // Another command may have proven something, or have cut the output.
     let mut commands = shell::parse(line, dialect()).commands;
     commands.retain(|command| command.program() != "cd");
     commands.dedup_by(|one, other| one.words == other.words);
-    commands.len() == 1
-}
-
-/// Returns true if a row of output gives a number of tests that is not 0.
-fn counts_tests(row: &str) -> bool {
-    let parts = row.split(|char: char| char.is_whitespace() || ":=".contains(char));
-    let bare = parts.map(|part| part.trim_matches(|char: char| !char.is_alphanumeric()));
-    let words: Vec<_> = bare.filter(|word| !word.is_empty()).collect();
-    words.windows(2).any(|pair| {
-        pair.iter().any(|word| is_in(COUNTED, word))
-            && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
-    })
+    let says_nothing = NO_TESTS.split('|').any(|part| text.contains(part));
+    says_nothing && !may_have_run && commands.len() == 1
 }
 
 /// The id of the job in whose name the result of a command says that it is running.

@@ -267,22 +267,17 @@ impl Project<'_> {
         let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
         let has_check = all.iter().any(|command| command.purpose == Check);
-        if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
-            all.extend(self.of_typescript());
+        if !has_check && self.has("node_modules/.bin/tsc") {
+            // With a file that only refers to other projects, `tsc` checks nothing and succeeds, and before version
+            // 5.6, `--build` always writes its output.
+            let settings = self.read(TYPESCRIPT).replace(char::is_whitespace, "");
+            let only_refers = settings.contains("\"files\":[]");
+            let marker = if only_refers { "tsconfig.app.json" } else { TYPESCRIPT };
+            let command = format!("npx --no-install tsc --noEmit --project {marker}");
+            let found = self.has(marker).then(|| self.runnable(Check, &command, marker));
+            all.extend(found.flatten());
         }
         all
-    }
-
-    /// The check of the types. With a file that only refers to other projects, `tsc` would check nothing and succeed,
-    /// and before version 5.6, `--build` always writes its output.
-    fn of_typescript(&self) -> Option<FoundCommand> {
-        let command = "npx --no-install tsc --noEmit";
-        let settings = self.read(TYPESCRIPT).replace(char::is_whitespace, "");
-        if !settings.contains("\"files\":[]") {
-            return self.runnable(Check, command, TYPESCRIPT);
-        }
-        let marker = self.file_named("tsconfig.app.json")?;
-        self.runnable(Check, &format!("{command} --project {marker}"), &marker)
     }
 
     /// The well-known scripts of a manifest.
@@ -402,7 +397,7 @@ mod tests {
         let unset = r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#;
         let files =
             [("package.json", unset), ("tsconfig.json", "{}"), ("node_modules/.bin/tsc", "")];
-        let expected = ["npx --no-install tsc --noEmit (tsconfig.json)"];
+        let expected = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npm", "npx"]), expected);
         assert!(commands_in(&[("package.json", "[not json")], &["npm"]).is_empty());
     }
@@ -500,7 +495,7 @@ mod tests {
         let app = ["npx --no-install tsc --noEmit --project tsconfig.app.json (tsconfig.app.json)"];
         assert_eq!(commands_in(&files, &["npx"]), app);
         files[1].1 = r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
-        let whole = ["npx --no-install tsc --noEmit (tsconfig.json)"];
+        let whole = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npx"]), whole);
     }
 

@@ -201,9 +201,7 @@ fn lines_of(list: &Value) -> Vec<String> {
     match list {
         Value::String(line) => vec![line.clone()],
         Value::Array(all) => all.iter().flat_map(lines_of).collect(),
-        Value::Object(parts) => {
-            vec![parts.values().flat_map(lines_of).collect::<Vec<_>>().join(": ")]
-        }
+        Value::Object(parts) => vec![lines_of(&parts.values().cloned().collect()).join(": ")],
         _ => Vec::new(),
     }
 }

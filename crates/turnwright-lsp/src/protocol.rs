@@ -20,8 +20,8 @@ const MAX_FILES: usize = 200;
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
-/// The codes of diagnostics, or parts of their messages, with which rust-analyzer, clangd, gopls and jdtls say that they
-/// do not know how a file is built. The other errors that they find in it mean little.
+/// The codes of diagnostics, or parts of their messages, with which rust-analyzer, clangd, gopls and jdtls say that
+/// they do not know how a file is built. The other errors that they find in it mean little.
 const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
                          not included in your workspace|non-project file, only syntax errors are \
                          reported";

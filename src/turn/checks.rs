@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::own_calls::{CommandEnd, Consent, output_of};
-use super::proof::Ledger;
+use super::proof::{Ledger, ran_nothing};
 use super::{PROJECT_READ_TIMEOUT, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolEnv};
 use turnwright_policy::permission::{CheckBook, KnownCheck, Mode};
@@ -229,8 +229,8 @@ impl Turn {
             };
             let is_success = outcome.is_success;
             let news = find_news(check.before.as_ref(), output_of(&outcome), is_success);
-            // A check that has failed all along says nothing about the edits.
-            if is_success || news.is_some() {
+            // A check that has failed all along says nothing about the edits, and neither does one of nothing.
+            if news.is_some() || is_success && !ran_nothing(&check.command, output_of(&outcome)) {
                 self.checks.ledger.note_check(&check.command, is_success);
             }
             if let Some(news) = news {

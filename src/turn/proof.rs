@@ -51,6 +51,12 @@ const FORGETS_NOTHING: [&str; 8] =
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
+/// Words of test runners that have found no test.
+const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0\n|\
+                        0 passing|0 examples,|0 runs,|no test files|no tests found|\
+                        no tests to run|no tests were found|no tests executed";
+/// Words of test runners beside the number of the tests that they have run.
+const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
 /// The names of the argument with the line of a command.
 const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
 /// The tool that shows the output of a command in the background.
@@ -193,6 +199,9 @@ impl Ledger {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
             let is_here = name == COMMAND_TOOL && !names_folder(arguments);
+            // Of a command in the background, the tool shows only what is new.
+            let is_empty = ok && name == COMMAND_TOOL && ran_nothing(&line, &result.text);
+            let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
@@ -256,6 +265,28 @@ fn names_folder(arguments: &Arguments) -> bool {
     let Arguments::Object(arguments) = arguments else { return false };
     let mut folders = ["cwd", "workdir"].iter().filter_map(|name| arguments[*name].as_str());
     folders.any(|folder| !["", "."].contains(&folder.trim()))
+}
+
+/// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that
+/// there was one.
+pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
+    let text = output.to_ascii_lowercase();
+    let parts = text.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let is_counted = words.windows(2).any(|pair| {
+        pair.iter().any(|word| is_in(COUNTED, word))
+            && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
+    });
+    // Go gives no number, and one may be in what was left out.
+    let may_have_run = is_counted
+        || text.contains(" omitted")
+        || text.lines().any(|row| row.contains("ok  ") && !row.contains("no test"));
+    // Another command may have proven something, or have cut the output.
+    let mut commands = shell::parse(line, dialect()).commands;
+    commands.retain(|command| command.program() != "cd");
+    commands.dedup_by(|one, other| one.words == other.words);
+    let says_nothing = NO_TESTS.split('|').any(|part| text.contains(part));
+    says_nothing && !may_have_run && commands.len() == 1
 }
 
 /// The id of the job in whose name the result of a command says that it is running.
@@ -617,6 +648,61 @@ mod tests {
                 note(&mut ledger, "exec", line, result, false);
             }
             assert_eq!(ledger.failed_check(), expected, "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_no_test_proves_little() {
+        for (output, is_nothing) in [
+            ("running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 9 filtered out", true),
+            ("running 2 tests\ntest result: ok. 2 passed; 0 failed\nrunning 0 tests", false),
+            ("?   \tx\t[no test files]\nok  \tx/a\t0.01s [no tests to run]", true),
+            ("?   \tx\t[no test files]\nok  \tx/a\t(cached)", false),
+            ("No tests found, exiting with code 0", true),
+            ("No test files found, exiting with code 0", true),
+            ("  0 passing (2ms)", true),
+            ("  10 passing (2ms)", false),
+            ("\nRan 0 tests in 0.000s\n\nOK", true),
+            ("\u{2139} tests 0\n\u{2139} suites 0\n\u{2139} pass 0", true),
+            ("# tests 4\n# pass 4\n# fail 0", false),
+            ("0 examples, 0 failures", true),
+            ("Tests run: 0, Failures: 0", true),
+            ("> app@1.0.3 test\n> mocha\n\n  0 passing (2ms)", true),
+            ("Executed 0 tests, with 0 failures\nTest run with 1 test passed", false),
+            ("==> a\nNo tests to run\n==> b\n1 test, 0 failures", false),
+            ("{\"Output\":\"? x [no test files]\"}\n{\"Output\":\"ok  \\tx/a\\t0.01s\"}", false),
+            ("> tests@0.1.0 build\n> tsc", false),
+            ("All checks passed!\n0 errors, 0 warnings", false),
+            ("no test failures, 0 tests failed", false),
+            ("Passed!  - Failed: 0, Passed: 3, Skipped: 0", false),
+            ("[3 lines omitted]\nrunning 0 tests", false),
+            ("Finished in 0.5s", false),
+            ("", false),
+        ] {
+            assert_eq!(ran_nothing("npm test", output), is_nothing, "{output}");
+        }
+        let mut ledger = Ledger::default();
+        for (result, expected) in [
+            ("[exit 0 \u{b7} 0.1 s]\nrunning 0 tests\n", ProofWord::Thin),
+            ("[exit 0 \u{b7} 0.1 s]\nrunning 1 test\n1 passed\n", ProofWord::Green),
+        ] {
+            let call = ToolCall::new("c", "p", "exec", json!({ "command": "cargo test x" }));
+            let result = ToolMessage::new(&call, result.to_owned(), true);
+            ledger.note("exec", None, &call.arguments, &result, false);
+            assert_eq!(ledger.proof(), expected);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+    fn a_run_of_no_test_says_nothing_about_the_other_commands_of_its_line() {
+        for (line, is_nothing) in [
+            ("cd web && cargo test x 2>&1", true),
+            ("cargo build && cargo test x", false),
+            ("set -o pipefail; cargo test 2>&1 | tail -4", false),
+            ("cargo test > log && tail -4 log", false),
+        ] {
+            assert_eq!(ran_nothing(line, "running 0 tests"), is_nothing, "{line}");
         }
     }
 

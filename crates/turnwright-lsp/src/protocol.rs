@@ -20,6 +20,11 @@ const MAX_FILES: usize = 200;
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
+/// The codes of diagnostics, or parts of their messages, with which rust-analyzer, clangd, gopls and jdtls say that
+/// they do not know how a file is built. The other errors that they find in it mean little.
+const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
+                         not included in your workspace|non-project file, only syntax errors are \
+                         reported";
 
 /// The numbers of the events of files.
 pub(crate) const CREATED: u8 = 1;
@@ -102,12 +107,19 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
+impl Problem {
+    /// Returns true if the server says that it cannot check the file.
+    pub(crate) fn says_unchecked(&self) -> bool {
+        UNCHECKED.split('|').any(|part| self.code == part || self.message.contains(part))
+    }
+}
+
 /// Returns the errors among diagnostics, sorted and without duplicates. Malformed entries and lower severities are left
-/// out. `None` if there is no list of diagnostics, because then the errors are not known.
+/// out, unless they say that the file cannot be checked. `None` if there is no list of diagnostics, because then the
+/// errors are not known.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();
-    let errors = all.filter(|found| found["severity"].as_u64().unwrap_or(ERROR) == ERROR);
-    let mut found: Vec<_> = errors.filter_map(problem).take(MAX_ERRORS).collect();
+    let mut found: Vec<_> = all.filter_map(error).take(MAX_ERRORS).collect();
     found.sort();
     found.dedup();
     Some(found)
@@ -127,7 +139,7 @@ pub(crate) fn compiler_errors(diagnostics: &Value) -> Option<Vec<Problem>> {
     errors_in(&converted.collect())
 }
 
-fn problem(diagnostic: &Value) -> Option<Problem> {
+fn error(diagnostic: &Value) -> Option<Problem> {
     let range = Range::deserialize(&diagnostic["range"]).ok()?;
     let said = &diagnostic["message"];
     let whole = said.as_str().or_else(|| said["value"].as_str())?;
@@ -137,7 +149,9 @@ fn problem(diagnostic: &Value) -> Option<Problem> {
         _ => String::new(),
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
-    Some(Problem { range, code, message })
+    let found = Problem { range, code, message };
+    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR;
+    (is_error || found.says_unchecked()).then_some(found)
 }
 
 /// Returns the URI of a file.

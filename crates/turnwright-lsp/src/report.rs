@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::catalogue::shown_words;
 use crate::protocol::{Encoding, MAX_ERRORS, Problem};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::text;
@@ -85,7 +86,8 @@ pub fn counted_errors(count: usize) -> String {
     }
 }
 
-/// Finds the errors of a text that it did not have before a change. Fails if the list of earlier errors was cut off.
+/// Finds the errors of a text that it did not have before a change. Fails if the list of earlier errors was cut off, or
+/// if the server cannot check the file.
 pub(crate) fn new_errors(
     before: &[Problem],
     now: &[Problem],
@@ -94,6 +96,9 @@ pub(crate) fn new_errors(
 ) -> Result<Vec<String>, String> {
     if before.len() >= MAX_ERRORS && !now.is_empty() {
         return Err(TOO_MANY.to_owned());
+    }
+    if let Some(problem) = now.iter().find(|problem| problem.says_unchecked()) {
+        return Err(shown_words(&problem.message));
     }
     let mut known: HashMap<_, usize> = HashMap::new();
     for problem in before {
@@ -123,8 +128,10 @@ fn line(problem: &Problem, encoding: Encoding, text: &str) -> String {
 mod tests {
     use std::slice;
 
+    use serde_json::json;
+
     use super::*;
-    use crate::protocol::{Position, Range};
+    use crate::protocol::{Position, Range, errors_in};
 
     fn problem(line: u32, code: &str, message: &str) -> Problem {
         let start = Position { line, character: 3 };
@@ -161,6 +168,27 @@ mod tests {
         assert_eq!(compare(&many, &many), unknown);
         assert_eq!(compare(&many, &[problem(1, "", "x")]), unknown);
         assert_eq!(compare(&many, &[]), "[s: no new errors in a.rs]");
+    }
+
+    #[test]
+    fn a_file_that_a_server_does_not_check_is_not_called_free_of_new_errors() {
+        let hint = "This file is not included anywhere in the module tree";
+        let entry = json!({ "severity": 4, "code": "unlinked-file", "message": hint, "range": {
+            "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 1 }
+        } });
+        let unlinked = errors_in(&json!([entry])).unwrap();
+        let expected = format!("[s: not known yet if a.rs has new errors: {hint}]");
+        assert_eq!(compare(&[], &unlinked), expected);
+        assert_eq!(compare(&unlinked, &unlinked), expected);
+        assert_eq!(compare(&unlinked, &[]), "[s: no new errors in a.rs]");
+        for (code, message) in [
+            ("16", "A.java is a non-project file, only syntax errors are reported"),
+            ("pp_file_not_found", "'a.h' file not found"),
+        ] {
+            let found = [problem(0, code, message), problem(1, "undeclared_var_use", "m")];
+            let expected = format!("[s: not known yet if a.rs has new errors: {message}]");
+            assert_eq!(compare(&[], &found), expected);
+        }
     }
 
     #[test]

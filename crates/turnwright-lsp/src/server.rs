@@ -160,7 +160,8 @@ async fn initialize(
         "clientInfo": { "name": "turnwright", "version": env!("CARGO_PKG_VERSION") },
         "rootUri": uri(root),
         "workspaceFolders": connection.folders,
-        "initializationOptions": spec.options,
+        // Many servers fail without an object here.
+        "initializationOptions": spec.options.as_object().cloned().unwrap_or_default(),
         "capabilities": client_capabilities()
     });
     let asking = connection.request("initialize", params, spec.startup());
@@ -393,6 +394,8 @@ mod tests {
     struct Peer {
         frames: FrameReader<DuplexStream>,
         output: DuplexStream,
+        /// The parameters of the first request.
+        first: Value,
     }
 
     impl Peer {
@@ -428,11 +431,13 @@ mod tests {
         let (output, server_output) = duplex(64 * 1024);
         let (server_input, input) = duplex(64 * 1024);
         let (connection, tasks) = connect(output, input, Value::Null, Value::Null);
-        let mut peer = Peer { frames: FrameReader::new(server_input), output: server_output };
+        let frames = FrameReader::new(server_input);
+        let mut peer = Peer { frames, output: server_output, first: Value::Null };
         let spec = Arc::new(crate::catalogue::known_servers()[3].clone());
         let root = file();
         let answering = async {
-            let request = peer.next().await;
+            let mut request = peer.next().await;
+            peer.first = request["params"].take();
             let result = json!({ "capabilities": capabilities });
             peer.say(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             assert_eq!(peer.next().await["method"], "initialized");
@@ -452,6 +457,12 @@ mod tests {
     #[test]
     fn our_capabilities_are_sent() {
         assert_eq!(client_capabilities()["window"]["workDoneProgress"], true);
+    }
+
+    #[tokio::test]
+    async fn a_server_without_options_is_sent_an_empty_object() {
+        let (_server, peer, _tasks) = started(&json!({})).await;
+        assert_eq!(peer.first["initializationOptions"], json!({}));
     }
 
     #[tokio::test]

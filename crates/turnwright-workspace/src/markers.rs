@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The most targets of a makefile that are looked at for one of them.
+/// The most scripts or targets that are looked at for one of them.
 const MAX_NEEDED: usize = 16;
 
 /// The purpose of a command that a file of the project names.
@@ -72,36 +72,33 @@ const SCRIPTS: [(&str, Purpose); 5] =
 
 /// Options with which a linter changes files, or a runner of tests waits for changes and never ends.
 const UNFIT_OPTIONS: &str = "--apply --apply-unsafe --auto-correct --autocorrect --fix --watch \
-                             --watchAll --write";
+                             --updateSnapshot --watchAll --write";
 /// The ends of the names of scripts that use such an option.
 const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
-/// Programs that do the same with the second word (with any words, if it is empty), unless one of the words in the
-/// third column keeps them from it. `--profile` is there because isort has a profile named `black`.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 23] = [
+/// Programs that do the same with one of the words in the second column (with any words, if it is empty), unless one of
+/// those in the third column keeps them from it. `--profile` is there because isort has a profile named `black`.
+/// `pre-commit` and the like also put away what is not staged while they run.
+const UNFIT_PROGRAMS: [(&str, &str, &str); 16] = [
     ("black", "", "--check --diff --profile"),
-    ("cargo", "fmt", "--check"),
     ("cargo", "watch", ""),
+    ("cargo deno dprint go terraform", "fmt", "--check -check -check=true"),
     ("clang-format", "-i", "--dry-run -n"),
-    ("deno", "fmt", "--check"),
-    ("go", "fmt", ""),
-    ("gofmt", "-w", ""),
-    ("gofumpt", "-w", ""),
-    ("goimports", "-w", ""),
+    ("gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
     ("isort", "", "--check --check-only --diff -c"),
+    ("jest vitest", "-u", ""),
     ("karma", "start", "--single-run"),
-    ("mix", "format", "--check-formatted"),
+    ("lint-staged pre-commit prek", "", ""),
+    ("mix ruff", "format", "--check --check-formatted --diff"),
     ("ng", "test", "--no-watch --watch=false"),
     ("php-cs-fixer", "fix", "--dry-run"),
     ("pint", "", "--test"),
-    ("prettier", "-w", ""),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
-    ("rubocop", "-A", ""),
-    ("rubocop", "-a", ""),
-    ("ruff", "format", "--check --diff"),
-    ("terraform", "fmt", "-check -check=true"),
-    ("tsc", "-w", ""),
+    ("rubocop", "-A -a", ""),
     ("vue-cli-service", "lint", "--no-fix"),
 ];
+
+/// Programs that run other scripts or targets of the same file.
+const RUNNERS: &str = "${MAKE} MAKE bun make npm npm-run-all pnpm run-p run-s yarn";
 
 const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
@@ -160,42 +157,66 @@ fn is_rule(line: &str, target: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with('='))
 }
 
-/// Returns true if no command of a script, or of a line of a recipe, changes files or waits for changes. In a manifest
-/// of Composer, a script may be a list.
-fn only_looks(script: &str) -> bool {
-    script.split("\",\"").flat_map(|part| part.split(['&', '|', ';'])).all(is_fit)
+/// The commands of a script or a target, and the names of those that run with it.
+type Recipe = (String, Vec<String>);
+
+/// Finds the recipe of a target, with the targets that it needs.
+fn recipe_of(makefile: &str, target: &str) -> Option<Recipe> {
+    let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
+    let (_, behind) = lines.next()?.split_once(':')?;
+    let (needed, recipe) = behind.split_once(';').unwrap_or((behind, ""));
+    let is_of_recipe = |line: &&str| line.trim().is_empty() || line.starts_with(['\t', '#']);
+    let all: Vec<_> = std::iter::once(recipe).chain(lines.take_while(is_of_recipe)).collect();
+    Some((all.join(";"), needed.split_whitespace().map(str::to_owned).collect()))
+}
+
+/// Finds a script of a manifest, with those that run before and after it. In one of Composer, a script may be a list.
+fn script_of(scripts: &Value, name: &str) -> Option<Recipe> {
+    let script = scripts.get(name)?.to_string().replace("\",\"", ";");
+    Some((script, vec![format!("pre{name}"), format!("post{name}")]))
+}
+
+/// Returns true if no command of a script or target, or of those that run with it or by it, changes files or waits for
+/// changes. `seen` has those that were looked at before.
+fn only_looks(name: &str, find: &dyn Fn(&str) -> Option<Recipe>, seen: &mut Vec<String>) -> bool {
+    if seen.len() == MAX_NEEDED || seen.iter().any(|known| known == name) {
+        return true;
+    }
+    let Some((commands, mut others)) = find(name) else { return true };
+    seen.push(name.to_owned());
+    for command in commands.split(['&', '|', ';']) {
+        let words = words_of(command);
+        if !is_fit(&words) {
+            return false;
+        }
+        if has_any(&words, RUNNERS) && !words.contains(&"echo") {
+            others.extend(words.into_iter().map(str::to_owned));
+        }
+    }
+    others.iter().all(|other| only_looks(other, find, seen))
+}
+
+/// The words of a command, each without a folder before it.
+fn words_of(command: &str) -> Vec<&str> {
+    let parts = command.split(|char: char| char.is_whitespace() || "\"\\'`,()[]@".contains(char));
+    parts.map(|word| word.rsplit('/').next().unwrap_or(word)).collect()
 }
 
 /// Returns true if a command neither changes files nor waits for changes, as far as its words tell.
-fn is_fit(command: &str) -> bool {
-    let parts = command.split(|char: char| char.is_whitespace() || "\"\\'`,()[]@".contains(char));
-    let words: Vec<_> = parts.map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
-    let is_unfit = words.iter().any(|word| {
-        UNFIT_OPTIONS.split_whitespace().any(|option| option == *word)
-            || UNFIT_ENDS.iter().any(|end| word.ends_with(end))
-    });
+fn is_fit(words: &[&str]) -> bool {
+    let is_unfit = has_any(words, UNFIT_OPTIONS)
+        || words.iter().any(|word| UNFIT_ENDS.iter().any(|end| word.ends_with(end)));
     !is_unfit
-        && UNFIT_PROGRAMS.iter().all(|(program, command, harmless)| {
-            !words.contains(program)
-                || !command.is_empty() && !words.contains(command)
-                || harmless.split_whitespace().any(|word| words.contains(&word))
+        && UNFIT_PROGRAMS.iter().all(|(programs, commands, harmless)| {
+            !has_any(words, programs)
+                || !commands.is_empty() && !has_any(words, commands)
+                || has_any(words, harmless)
         })
 }
 
-/// Returns true if neither the recipe of a target nor those of the targets that it needs do more than look. `seen` has
-/// the targets that were looked at before.
-fn recipes_only_look<'a>(makefile: &'a str, target: &'a str, seen: &mut Vec<&'a str>) -> bool {
-    if seen.len() == MAX_NEEDED || seen.contains(&target) {
-        return true;
-    }
-    seen.push(target);
-    let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
-    let Some((_, behind)) = lines.next().and_then(|rule| rule.split_once(':')) else { return true };
-    let (needed, recipe) = behind.split_once(';').unwrap_or((behind, ""));
-    let is_of_recipe = |line: &&str| line.trim().is_empty() || line.starts_with(['\t', '#']);
-    only_looks(recipe)
-        && lines.take_while(is_of_recipe).all(only_looks)
-        && needed.split_whitespace().all(|name| recipes_only_look(makefile, name, seen))
+/// Returns true if a list of words has one of these.
+fn has_any(words: &[&str], list: &str) -> bool {
+    list.split_whitespace().any(|word| words.contains(&word))
 }
 
 /// A folder with the files of a project.
@@ -246,8 +267,15 @@ impl Project<'_> {
         let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
         let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
         let has_check = all.iter().any(|command| command.purpose == Check);
-        if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
-            all.extend(self.runnable(Check, "npx --no-install tsc --noEmit", TYPESCRIPT));
+        if !has_check && self.has("node_modules/.bin/tsc") {
+            // With a file that only refers to other projects, `tsc` checks nothing and succeeds, and before version
+            // 5.6, `--build` always writes its output.
+            let settings = self.read(TYPESCRIPT).replace(char::is_whitespace, "");
+            let only_refers = settings.contains("\"files\":[]");
+            let marker = if only_refers { "tsconfig.app.json" } else { TYPESCRIPT };
+            let command = format!("npx --no-install tsc --noEmit --project {marker}");
+            let found = self.has(marker).then(|| self.runnable(Check, &command, marker));
+            all.extend(found.flatten());
         }
         all
     }
@@ -255,11 +283,12 @@ impl Project<'_> {
     /// The well-known scripts of a manifest.
     fn of_scripts(&self, marker: &str, manager: &str) -> Vec<FoundCommand> {
         let manifest: Value = serde_json::from_str(&self.read(marker)).unwrap_or_default();
+        let scripts = &manifest["scripts"];
         self.well_known(&format!("{manager} run"), marker, |name| {
-            let script = &manifest["scripts"][name];
-            let text = script.to_string();
             // `npm init` writes a test that only fails.
-            !script.is_null() && !text.contains("no test specified") && only_looks(&text)
+            !scripts[name].is_null()
+                && !scripts[name].to_string().contains("no test specified")
+                && only_looks(name, &|other| script_of(scripts, other), &mut Vec::new())
         })
     }
 
@@ -268,7 +297,7 @@ impl Project<'_> {
         let text = self.read(marker);
         self.well_known("make", marker, |name| {
             text.lines().any(|line| is_rule(line, name))
-                && recipes_only_look(&text, name, &mut Vec::new())
+                && only_looks(name, &|other| recipe_of(&text, other), &mut Vec::new())
         })
     }
 
@@ -290,10 +319,14 @@ impl Project<'_> {
         let Some(marker) = PYTHON_FILES.iter().find(|name| self.has(name)) else {
             return Vec::new();
         };
-        let has_tests = ["tests", "pytest.ini"].iter().any(|name| self.has(name))
-            || PYTHON_FILES.iter().any(|name| self.read(name).contains("pytest"));
-        let mut tools = vec![(Check, "pyright", ""), (Lint, "ruff", " check")];
-        if has_tests {
+        let settings = PYTHON_FILES.map(|name| self.read(name)).concat();
+        let mut tools = Vec::new();
+        // In a project that does not use it, it finds neither the packages nor the rules.
+        if settings.contains("pyright") || self.has("pyrightconfig.json") {
+            tools.push((Check, "pyright", ""));
+        }
+        tools.push((Lint, "ruff", " check"));
+        if settings.contains("pytest") || self.has("tests") || self.has("pytest.ini") {
             tools.push((Test, "pytest", ""));
         }
         let commands = tools.into_iter().filter_map(|(purpose, name, arguments)| {
@@ -364,7 +397,7 @@ mod tests {
         let unset = r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#;
         let files =
             [("package.json", unset), ("tsconfig.json", "{}"), ("node_modules/.bin/tsc", "")];
-        let expected = ["npx --no-install tsc --noEmit (tsconfig.json)"];
+        let expected = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npm", "npx"]), expected);
         assert!(commands_in(&[("package.json", "[not json")], &["npm"]).is_empty());
     }
@@ -412,6 +445,9 @@ mod tests {
             ("ng test", false),
             ("ng test --watch=false", true),
             ("tsc-watch-free test", true),
+            ("jest -u", false),
+            ("vitest run --updateSnapshot", false),
+            ("uv run pre-commit run --all-files", false),
         ] {
             let manifest = format!(r#"{{"scripts":{{"lint":"{script}"}}}}"#);
             let found = commands_in(&[("package.json", &manifest)], &["npm"]);
@@ -428,6 +464,52 @@ mod tests {
             "lint: ; black .\ncheck:\n\tflake8\n\n\tblack .\ntest: {needed}\na: {needed}\n"
         );
         assert_eq!(commands_in(&[("Makefile", &many)], &["make"]), ["make test (Makefile)"]);
+    }
+
+    #[test]
+    fn a_script_that_has_others_change_files_is_no_check() {
+        for (scripts, is_check) in [
+            (r#""lint":"eslint .","prelint":"prettier --write ."#, false),
+            (r#""lint":"eslint .","postlint":"npm run format","format":"prettier -w ."#, false),
+            (r#""lint":"yarn format && eslint .","format":"yarn all","all":"black ."#, false),
+            (r#""lint":"npm-run-all format lint","format":"prettier --check ."#, true),
+            (r#""lint":"biome format .","format":"biome format --write ."#, true),
+            (r#""lint":"npm run lint"#, true),
+        ] {
+            let manifest = format!(r#"{{"scripts":{{{scripts}"}}}}"#);
+            let found = commands_in(&[("package.json", &manifest)], &["npm"]);
+            assert_eq!(!found.is_empty(), is_check, "{scripts}: {found:?}");
+        }
+        let text = "lint:\n\t$(MAKE) fmt\ncheck:\n\tmake -s lint\ntest:\n\tmake unit\nfmt:\n\tblack .\n\
+                    unit:\n\tpytest || (echo 'try make fmt'; exit 1)\n";
+        assert_eq!(commands_in(&[("Makefile", text)], &["make"]), ["make test (Makefile)"]);
+    }
+
+    #[test]
+    fn a_file_that_only_refers_to_other_projects_is_no_check_of_them() {
+        let refers = r#"{ "files": [ ], "references": [{ "path": "./tsconfig.app.json" }] }"#;
+        let mut files =
+            vec![("package.json", "{}"), ("tsconfig.json", refers), ("node_modules/.bin/tsc", "")];
+        assert!(commands_in(&files, &["npx"]).is_empty());
+        files.push(("tsconfig.app.json", "{}"));
+        let app = ["npx --no-install tsc --noEmit --project tsconfig.app.json (tsconfig.app.json)"];
+        assert_eq!(commands_in(&files, &["npx"]), app);
+        files[1].1 = r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
+        let whole = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
+        assert_eq!(commands_in(&files, &["npx"]), whole);
+    }
+
+    #[test]
+    fn pyright_checks_only_projects_that_use_it() {
+        let expected = ["pyright (pyproject.toml)"];
+        for (file, text, is_used) in [
+            ("README.md", "pyright", false),
+            ("requirements.txt", "basedpyright==1.0", true),
+            ("pyrightconfig.json", "{}", true),
+        ] {
+            let found = commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
+            assert_eq!(found == expected, is_used, "{file}: {found:?}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ const JUDGE: &str = include_str!("verify.md");
 
 #[derive(Debug, Deserialize)]
 struct ListedRequirements {
-    requirements: Vec<String>,
+    requirements: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,7 +43,8 @@ struct JudgeAnswer {
     /// The proofs by the numbers of the requirements.
     #[serde(default)]
     evidence: Value,
-    missing: Option<Vec<String>>,
+    #[serde(default)]
+    missing: Value,
     blocker: Option<String>,
 }
 
@@ -156,7 +157,7 @@ fn last_object<T: DeserializeOwned>(answer: &str) -> Option<T> {
 
 /// The requirements that the judge has listed. Without a list that can be used, the goal's own words are the only one.
 fn requirements_of(listed: Option<ListedRequirements>, goal: &str) -> Vec<GoalRequirement> {
-    let mut found = points(&listed.map(|list| list.requirements).unwrap_or_default());
+    let mut found = points(&lines_of(&listed.map(|list| list.requirements).unwrap_or_default()));
     if found.is_empty() {
         found = points(&[goal.to_owned()]);
     }
@@ -165,7 +166,7 @@ fn requirements_of(listed: Option<ListedRequirements>, goal: &str) -> Vec<GoalRe
 
 /// Notes the evidence of a verdict. A requirement that the judge says nothing about is not proven.
 fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
-    let mut missing = points(&answer.missing.unwrap_or_default());
+    let mut missing = points(&lines_of(&answer.missing));
     let reason = missing.first().cloned().unwrap_or_else(|| "no reason is given".to_owned());
     for (number, requirement) in (1..).zip(&mut state.requirements) {
         requirement.evidence = evidence_of(&answer.evidence, number);
@@ -193,6 +194,16 @@ fn evidence_of(evidence: &Value, number: usize) -> Option<String> {
         other => other.get(number.to_string()),
     };
     points(&[found?.as_str()?.to_owned()]).pop()
+}
+
+/// The lines of a list, or the only one. Some judges make an object of each.
+fn lines_of(list: &Value) -> Vec<String> {
+    match list {
+        Value::String(line) => vec![line.clone()],
+        Value::Array(all) => all.iter().flat_map(lines_of).collect(),
+        Value::Object(parts) => vec![lines_of(&parts.values().cloned().collect()).join(": ")],
+        _ => Vec::new(),
+    }
 }
 
 /// The points that are not blank, each in one line of bounded length.
@@ -268,6 +279,23 @@ mod tests {
         for unreadable in ["", "It is met.", "{", r#"{"missing":[]}"#, "}{"] {
             assert_eq!(judged(unreadable, &mut state()), None, "{unreadable}");
         }
+    }
+
+    #[test]
+    fn points_are_read_in_whichever_form_a_judge_gives_them() {
+        let no_proof = ["1. a: nothing proves it", "2. b: nothing proves it"];
+        for (missing, expected) in [
+            (r#""run it""#, vec!["run it"]),
+            (r#"[{"id":1,"point":"b","why":"no test"},"c"]"#, vec!["b: no test", "c"]),
+            ("[{}, 7, null]", Vec::new()),
+        ] {
+            let answer = format!(r#"{{"met":false,"missing":{missing}}}"#);
+            let all = [expected, no_proof.to_vec()].concat();
+            assert_eq!(judged(&answer, &mut state()), Some(open(&all)), "{missing}");
+        }
+        let listed = r#"{"requirements":[{"id":1,"text":"a"},{"id":2,"text":"b"}]}"#;
+        let found = requirements_of(last_object(listed), "the goal");
+        assert_eq!(found.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

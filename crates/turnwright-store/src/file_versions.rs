@@ -189,27 +189,3 @@ pub fn undoable_rewind(
         find.query_row(params![session, seq], |row| Ok(RewindRow { seq, turn: row.get(0)? }));
     Ok(found.optional()?)
 }
-
-/// The most recently used session in one of these folders; one that has had prompts comes before those with nothing but
-/// commands.
-///
-/// # Errors
-/// If there is none.
-pub fn newest_session_of(
-    connection: &Connection,
-    folders: &[PathBuf],
-) -> Result<turnwright_types::ids::SessionId, StoreError> {
-    let mut find = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM turns WHERE session = sessions.key AND kind = 'prompt') AS \
-         has_prompts, updated_at, id FROM sessions WHERE cwd = ? AND helper_of IS NULL ORDER BY \
-         has_prompts DESC, updated_at DESC, key DESC LIMIT 1",
-    )?;
-    let mut newest: Option<(bool, i64, String)> = None;
-    for folder in folders {
-        let found = find.query_row([super::read::path_to_value(folder)], |row| {
-            Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-        });
-        newest = newest.max(found.optional()?);
-    }
-    newest.map(|newest| newest.2.into()).ok_or(StoreError::NoSuchSession)
-}

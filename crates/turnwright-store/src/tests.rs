@@ -389,6 +389,30 @@ async fn a_store_that_was_removed_is_made_anew() {
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
 
+/// Makes the last cleanup two days old.
+fn let_a_day_pass(connection: &Connection) {
+    let update = "UPDATE meta SET value = value - 172800000 WHERE name = 'swept_at'";
+    connection.execute(update, []).unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_ahead_deletes_no_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    session(&store, "s").await;
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    // As it looks to a clock that is years ahead.
+    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
+    connection.execute("UPDATE meta SET value = 1 WHERE name = 'swept_at'", []).unwrap();
+    let limits = RetentionLimits { days: 30, bytes: 1 };
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 1);
+    // It still says so a day later.
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0);
+}
+
 #[tokio::test]
 async fn old_sessions_are_deleted_with_their_blobs() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,7 +440,7 @@ async fn old_sessions_are_deleted_with_their_blobs() {
     // A cleanup has run today already.
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!(count(&connection, "sessions"), 4);
-    connection.execute("UPDATE meta SET value = 0 WHERE name = 'swept_at'", []).unwrap();
+    let_a_day_pass(&connection);
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (3, 4));
     assert_eq!(notes(&store, "held").await.unwrap(), "xu");
@@ -441,7 +465,10 @@ async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     }
     let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     connection.execute("UPDATE sessions SET updated_at = key WHERE id <> 's4'", []).unwrap();
-    run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 800_000 });
+    let limits = RetentionLimits { days: 0, bytes: 800_000 };
+    run_cleanup(&connection, folder.path(), limits);
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 2));
     assert_eq!(notes(&store, "s4").await.unwrap(), "4");
     let size = fs::metadata(folder.path().join(DATABASE_FILE)).unwrap().len();

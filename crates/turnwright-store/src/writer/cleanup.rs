@@ -35,6 +35,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
+/// After a longer pause, no session is deleted for a day, because the clock may have been set ahead.
+const MAX_PAUSE_DAYS: i64 = 30;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
 
@@ -115,8 +117,7 @@ fn run_stage(
     match stage {
         CleanupStage::Idle => {
             empty_log(connection)?;
-            let is_due = claim_run(connection)?;
-            Ok(if is_due { CleanupStage::FindSession(i64::MIN, 0) } else { CleanupStage::Idle })
+            claim_run(connection)
         }
         CleanupStage::FindSession(time, key) => {
             find_expired(connection, folder, limits, (time, key))
@@ -151,17 +152,29 @@ fn in_transaction<T>(
     Ok(done)
 }
 
-/// Returns true if a cleanup is due, and claims it so that no other process runs one as well.
-fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
+/// Claims a cleanup, if one is due, so that no other process runs it as well. Returns where it begins.
+fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
     let now = to_millis(SystemTime::now());
     // Usually none is due, and then no lock is taken.
-    Ok(is_run_due(connection, now)?
-        && in_transaction(connection, || {
-            let is_due = is_run_due(connection, now)?;
-            connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
-            connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
-            Ok(is_due)
-        })?)
+    if !is_run_due(connection, now)? {
+        return Ok(CleanupStage::Idle);
+    }
+    in_transaction(connection, || {
+        if !is_run_due(connection, now)? {
+            return Ok(CleanupStage::Idle);
+        }
+        let query = "SELECT value FROM meta WHERE name = 'swept_at'";
+        let last: i64 = connection.query_row(query, [], |row| row.get(0))?;
+        connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
+        // To a clock that is wrong, or was until now, all sessions seem old.
+        let is_clock_plausible = now - last < MAX_PAUSE_DAYS * DAY_MILLIS;
+        Ok(if is_clock_plausible {
+            CleanupStage::FindSession(i64::MIN, 0)
+        } else {
+            CleanupStage::DeleteBlobs(0)
+        })
+    })
 }
 
 fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {

@@ -455,6 +455,30 @@ async fn old_sessions_are_deleted_with_their_blobs() {
 }
 
 #[tokio::test]
+async fn the_conversation_of_a_helper_stays_as_long_as_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    for id in ["archived", "helper"] {
+        session(&store, id).await;
+    }
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    connection
+        .execute_batch(
+            "UPDATE sessions SET updated_at = 1, archived = id = 'archived'; \
+             UPDATE sessions SET helper_of = 'archived' WHERE id = 'helper'",
+        )
+        .unwrap();
+    let limits = RetentionLimits { days: 30, bytes: 1 };
+    run_cleanup(&connection, folder.path(), limits);
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 2);
+    connection.execute("DELETE FROM sessions WHERE id = 'archived'", []).unwrap();
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0);
+}
+
+#[tokio::test]
 async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());

@@ -195,7 +195,7 @@ fn pragma_number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
 }
 
 /// Finds the next session to delete. Sessions that are open, archived or were used within the last
-/// day are never deleted.
+/// day are never deleted, and those of helpers stay as long as the sessions that they belong to.
 fn find_expired(
     connection: &Connection,
     folder: &Path,
@@ -212,7 +212,8 @@ fn find_expired(
     let found = connection
         .prepare_cached(
             "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
-             (updated_at, key) > (?, ?) ORDER BY updated_at, key LIMIT 1",
+             (updated_at, key) > (?, ?) AND NOT EXISTS (SELECT 1 FROM sessions AS own WHERE \
+             own.id = sessions.helper_of) ORDER BY updated_at, key LIMIT 1",
         )?
         .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))

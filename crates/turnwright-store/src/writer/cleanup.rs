@@ -46,8 +46,8 @@ enum CleanupStage {
     Idle,
     /// Looking for the next session to delete, after this time and key.
     FindSession(i64, i64),
-    /// Deleting the session with this time and key, whose lock is held meanwhile.
-    DeleteSession(i64, i64, SessionLock),
+    /// Deleting the session with this key, whose lock is held meanwhile.
+    DeleteSession(i64, SessionLock),
     /// Deleting unused blobs with ids greater than this one.
     DeleteBlobs(i64),
     /// Giving free pages back to the file system.
@@ -122,11 +122,12 @@ fn run_stage(
         CleanupStage::FindSession(time, key) => {
             find_expired(connection, folder, limits, (time, key))
         }
-        CleanupStage::DeleteSession(time, key, lock) => {
+        CleanupStage::DeleteSession(key, lock) => {
             if in_transaction(connection, || delete_session_part(connection, key))? {
-                return Ok(CleanupStage::FindSession(time, key));
+                // Those of its helpers may be older.
+                return Ok(CleanupStage::FindSession(i64::MIN, 0));
             }
-            Ok(CleanupStage::DeleteSession(time, key, lock))
+            Ok(CleanupStage::DeleteSession(key, lock))
         }
         CleanupStage::DeleteBlobs(after) => {
             let after = in_transaction(connection, || delete_unused_blobs(connection, after))?;
@@ -221,7 +222,7 @@ fn find_expired(
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
     match SessionLock::acquire(folder, &SessionId::from(id), "") {
-        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(time, key, lock)),
+        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(key, lock)),
         _ => Ok(CleanupStage::FindSession(time, key)),
     }
 }

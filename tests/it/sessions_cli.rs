@@ -250,6 +250,19 @@ fn last_never_means_a_session_of_another_folder() {
 }
 
 #[test]
+fn last_is_no_archived_session_as_lists_leave_them_out() {
+    let mut agent = agent();
+    let params = json!({ "sessionId": agent.session });
+    let archived = agent.call("session/archive", &params);
+    assert!(archived["error"].is_null(), "{archived}");
+    let sessions =
+        |arguments: &[&str]| run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat());
+    assert!(sessions(&["show", "last"]).0.contains("and there"));
+    assert_eq!(sessions(&["list"]).0.lines().count(), 1);
+    assert_eq!(sessions(&["list", "--archived"]).0.lines().count(), 2);
+}
+
+#[test]
 fn a_closed_stdout_is_not_an_error() {
     let agent = agent();
     let mut child = command(agent.home(), agent.workspace(), &["history"])

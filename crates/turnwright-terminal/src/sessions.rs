@@ -119,7 +119,7 @@ fn title(session: &SessionSummary) -> &str {
 }
 
 /// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
-/// folder. One that has had prompts comes before those with nothing but commands.
+/// folder that is not archived. One that has had prompts comes before those with nothing but commands.
 ///
 /// # Errors
 /// If there is none. Nobody expects `last` to change files elsewhere, or to delete what was said there.
@@ -127,7 +127,7 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
-        let own = sessions.iter().filter(|session| !session.is_helper);
+        let own = sessions.iter().filter(|session| !session.is_helper && !session.row.is_archived);
         let mut ours =
             own.clone().filter(|session| is_same_folder(&session.row.cwd, &folder)).peekable();
         let newest = ours.peek().copied();

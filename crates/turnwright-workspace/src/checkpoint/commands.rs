@@ -1,7 +1,7 @@
 //! Determines what a command has changed: compares snapshots from before and after, and takes the
 //! old contents from wherever they are known.
 
-use crate::real_path;
+use crate::{has_other_letters, real_path};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -423,7 +423,7 @@ impl<'a> ChangeComparison<'a> {
                     && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
-                has_no_link_above(&change.path) && lstat(&change.path) == Some(before)
+                is_spelled_so(&change.path) && lstat(&change.path) == Some(before)
             }
             _ => false,
         }
@@ -442,8 +442,8 @@ impl<'a> ChangeComparison<'a> {
         if change.after.is_some() && self.start.elapsed() > READ_LIMIT {
             return ObservedState::unknown("too many changes at once");
         }
-        // The folder may have become a link.
-        if change.after.is_none() && !has_no_link_above(&change.path) {
+        // The folder may have become a link, or the name has other letters now.
+        if change.after.is_none() && !is_spelled_so(&change.path) {
             return FileState::Absent.into();
         }
         let is_small = change.after.is_some_and(|stat| stat.size <= MAX_CACHED_FILE);
@@ -517,9 +517,11 @@ fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds.min(u64::from(u32::MAX) * 16), nanos)
 }
 
-fn has_no_link_above(path: &Path) -> bool {
+/// Returns true if neither a link above nor other letters of the name lead to what is at a path.
+fn is_spelled_so(path: &Path) -> bool {
     let folder = path.parent();
     folder.is_some_and(|folder| real_path(folder).is_ok_and(|real| real == folder))
+        && !has_other_letters(path)
 }
 
 /// Returns true if a file was created before a point in time, as far as the file system knows.

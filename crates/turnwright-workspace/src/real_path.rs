@@ -31,9 +31,9 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
 /// on macOS and Windows: the entry has the same name in other letters. Blocks.
 pub fn has_other_letters(path: &Path) -> bool {
-    let lowered = |path: &Path| path.to_string_lossy().to_lowercase();
     let real = real_path(path).ok().filter(|real| real != path && !path.is_symlink());
-    real.is_some_and(|real| lowered(&real) == lowered(path))
+    let lowered = path.to_string_lossy().to_lowercase();
+    real.is_some_and(|real| real.to_string_lossy().to_lowercase() == lowered)
 }
 
 /// Resolves many paths with common parent folders, and looks at each folder once. It does not see later

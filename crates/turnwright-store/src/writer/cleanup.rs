@@ -157,31 +157,25 @@ fn in_transaction<T>(
 fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
     let now = to_millis(SystemTime::now());
     // Usually none is due, and then no lock is taken.
-    if !is_run_due(connection, now)? {
+    if last_run_if_due(connection, now)?.is_none() {
         return Ok(CleanupStage::Idle);
     }
     in_transaction(connection, || {
-        if !is_run_due(connection, now)? {
-            return Ok(CleanupStage::Idle);
-        }
-        let query = "SELECT value FROM meta WHERE name = 'swept_at'";
-        let last: i64 = connection.query_row(query, [], |row| row.get(0))?;
+        let Some(last) = last_run_if_due(connection, now)? else { return Ok(CleanupStage::Idle) };
         connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
         connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
         // To a clock that is wrong, or was until now, all sessions seem old.
-        let is_clock_plausible = now - last < MAX_PAUSE_DAYS * DAY_MILLIS;
-        Ok(if is_clock_plausible {
-            CleanupStage::FindSession(i64::MIN, 0)
-        } else {
-            CleanupStage::DeleteBlobs(0)
-        })
+        let is_doubtful = now - last > MAX_PAUSE_DAYS * DAY_MILLIS;
+        let first = CleanupStage::FindSession(i64::MIN, 0);
+        Ok(if is_doubtful { CleanupStage::DeleteBlobs(0) } else { first })
     })
 }
 
-fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {
-    let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
-                 (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
-    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
+/// The time of the last cleanup, if another one is due.
+fn last_run_if_due(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
+    let query = "SELECT value FROM meta WHERE name = 'swept_at' AND (value NOT BETWEEN ? AND ? OR \
+                 EXISTS (SELECT 1 FROM meta WHERE name = 'unswept'))";
+    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get(0)).optional()?)
 }
 
 /// The bytes in use, without free pages.

@@ -344,11 +344,7 @@ struct ChangeComparison<'a> {
 }
 
 impl<'a> ChangeComparison<'a> {
-    fn new(
-        before: &'a CommandBaseline,
-        contents: &'a ContentCache,
-        has_room: bool,
-    ) -> ChangeComparison<'a> {
+    fn new(before: &'a CommandBaseline, contents: &'a ContentCache, has_room: bool) -> Self {
         let inodes = HashSet::new();
         let renamed = HashMap::new();
         let start = Instant::now();

@@ -219,11 +219,11 @@ mod tests {
              INSERT INTO turns (session, number, kind, begun_at, ended_at) VALUES
                (1, 1, 'prompt', 1000, 9000), (2, 1, 'prompt', 500, 8000);
              INSERT INTO calls (session, call, seq, position, turn, message_id, tool_name, arguments,
-               asked_at, ended_at) VALUES
-               (1, 'call-1', 1, 0, 1, 'm', 'exec', '{}', 1100, 5000),
-               (1, 'call-2', 2, 0, 1, 'm', 'edit_file', '{}', 6000, 6100),
-               (2, 'call-1', 1, 0, 1, 'm', 'edit_file', '{}', 2000, 2100),
-               (2, 'call-2', 2, 0, 1, 'm', 'exec', '{}', 1100, 7000);";
+               status, asked_at, ended_at) VALUES
+               (1, 'call-1', 1, 0, 1, 'm', 'exec', '{}', 'success', 1100, 5000),
+               (1, 'call-2', 2, 0, 1, 'm', 'edit_file', '{}', 'success', 6000, 6100),
+               (2, 'call-1', 1, 0, 1, 'm', 'edit_file', '{}', 'success', 2000, 2100),
+               (2, 'call-2', 2, 0, 1, 'm', 'exec', '{}', 'success', 1100, 7000);";
         connection.execute_batch(insert).unwrap();
         for (session, call, path, after) in [
             (1, "call-1", "/w/theirs", file("b", false)),

@@ -399,15 +399,25 @@ fn let_a_day_pass(connection: &Connection) {
 async fn a_clock_that_was_set_ahead_deletes_no_sessions() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
-    session(&store, "s").await;
+    for id in ["new", "old"] {
+        session(&store, id).await;
+    }
     let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
-    // As it looks to a clock that is years ahead.
-    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
-    connection.execute("UPDATE meta SET value = 1 WHERE name = 'swept_at'", []).unwrap();
-    let limits = RetentionLimits { days: 30, bytes: 1 };
+    let limits = RetentionLimits { days: 5, bytes: 0 };
     run_cleanup(&connection, folder.path(), limits);
+    // As it looks to a clock that is a year ahead.
+    connection
+        .execute_batch(
+            "UPDATE meta SET value = value - 31536000000 WHERE name = 'swept_at'; \
+             UPDATE sessions SET updated_at = (SELECT value FROM meta WHERE name = 'swept_at'); \
+             UPDATE sessions SET updated_at = updated_at - 6 * 86400000 WHERE id = 'old'",
+        )
+        .unwrap();
+    // What was old without it is deleted: a program that is rarely used has no other cleanups.
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(notes(&store, "new").await.unwrap(), "");
     assert_eq!(count(&connection, "sessions"), 1);
-    // It still says so a day later.
+    // The clock still says so a day later.
     let_a_day_pass(&connection);
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!(count(&connection, "sessions"), 0);

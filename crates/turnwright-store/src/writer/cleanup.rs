@@ -35,8 +35,6 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
-/// After a longer pause, no session is deleted for a day, because the clock may have been set ahead.
-const MAX_PAUSE_DAYS: i64 = 30;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
 
@@ -44,10 +42,10 @@ const ROWS_PER_DELETE: usize = 32;
 enum CleanupStage {
     /// Nothing is known to be left to do.
     Idle,
-    /// Looking for the next session to delete, after this time and key.
-    FindSession(i64, i64),
-    /// Deleting the session with this key, whose lock is held meanwhile.
-    DeleteSession(i64, SessionLock),
+    /// Looking for the next session that is too old at this time, after a time of use and a key.
+    FindSession(i64, (i64, i64)),
+    /// The same, while the session with this key is deleted, whose lock is held meanwhile.
+    DeleteSession(i64, i64, SessionLock),
     /// Deleting unused blobs with ids greater than this one.
     DeleteBlobs(i64),
     /// Giving free pages back to the file system.
@@ -119,15 +117,15 @@ fn run_stage(
             empty_log(connection)?;
             claim_run(connection)
         }
-        CleanupStage::FindSession(time, key) => {
-            find_expired(connection, folder, limits, (time, key))
+        CleanupStage::FindSession(today, after) => {
+            find_expired(connection, folder, limits, today, after)
         }
-        CleanupStage::DeleteSession(key, lock) => {
+        CleanupStage::DeleteSession(today, key, lock) => {
             if in_transaction(connection, || delete_session_part(connection, key))? {
-                // Those of its helpers may be older.
-                return Ok(CleanupStage::FindSession(i64::MIN, 0));
+                // The conversations of its helpers may be older.
+                return Ok(CleanupStage::FindSession(today, (i64::MIN, 0)));
             }
-            Ok(CleanupStage::DeleteSession(key, lock))
+            Ok(CleanupStage::DeleteSession(today, key, lock))
         }
         CleanupStage::DeleteBlobs(after) => {
             let after = in_transaction(connection, || delete_unused_blobs(connection, after))?;
@@ -164,10 +162,9 @@ fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
         let Some(last) = last_run_if_due(connection, now)? else { return Ok(CleanupStage::Idle) };
         connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
         connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
-        // To a clock that is wrong, or was until now, all sessions seem old.
-        let is_doubtful = now - last > MAX_PAUSE_DAYS * DAY_MILLIS;
-        let first = CleanupStage::FindSession(i64::MIN, 0);
-        Ok(if is_doubtful { CleanupStage::DeleteBlobs(0) } else { first })
+        // To a clock that is wrong, or was until now, all sessions seem old: only a day counts since the last cleanup.
+        let today = now.min(last.saturating_add(DAY_MILLIS));
+        Ok(CleanupStage::FindSession(today, (i64::MIN, 0)))
     })
 }
 
@@ -195,9 +192,9 @@ fn find_expired(
     connection: &Connection,
     folder: &Path,
     limits: RetentionLimits,
+    today: i64,
     (time, key): (i64, i64),
 ) -> Result<CleanupStage, StoreError> {
-    let now = to_millis(SystemTime::now());
     let is_too_large = limits.bytes > 0 && used_bytes(connection)? > limits.bytes;
     let days = match (is_too_large, limits.days) {
         (true, _) => 1,
@@ -210,14 +207,14 @@ fn find_expired(
              (updated_at, key) > (?, ?) AND NOT EXISTS (SELECT 1 FROM sessions AS own WHERE \
              own.id = sessions.helper_of) ORDER BY updated_at, key LIMIT 1",
         )?
-        .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
+        .query_row(params![today - days * DAY_MILLIS, time, key], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
     match SessionLock::acquire(folder, &SessionId::from(id), "") {
-        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(key, lock)),
-        _ => Ok(CleanupStage::FindSession(time, key)),
+        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(today, key, lock)),
+        _ => Ok(CleanupStage::FindSession(today, (time, key))),
     }
 }
 

@@ -97,18 +97,20 @@ pub fn undoable_turns(
 }
 
 /// The changes of a turn, without those that comparing files attributes to a command, though the edits of another
-/// session have made them in that time. A fork has copies of the edits, which were asked for at the same time.
+/// session have made them in that time. A fork has copies of the edits, which were asked for at the same time. Of a
+/// turn without an end, a day counts: else all later calls would be looked at.
 const OWN_CHANGES: &str = "SELECT path, before, after FROM file_versions AS own WHERE session = ?1
   AND turn = ?2 AND path <> '' AND (EXISTS (SELECT 1 FROM calls WHERE session = ?1
     AND call = own.call AND tool_name NOT IN ('exec', 'exec_output'))
   OR (path, replace(coalesce(after, ''), 'false', 'true')) NOT IN (
-    SELECT path, replace(after, 'false', 'true') FROM turns AS mine
-    JOIN calls ON asked_at BETWEEN mine.begun_at - 86400000 AND coalesce(mine.ended_at, 1e15)
-      AND calls.ended_at BETWEEN mine.begun_at AND coalesce(mine.ended_at, 1e15)
+    SELECT path, replace(after, 'false', 'true')
+    FROM (SELECT begun_at AS since, coalesce(ended_at, begun_at + 86400000) AS until
+      FROM turns WHERE session = ?1 AND number = ?2)
+    JOIN calls ON asked_at BETWEEN since - 86400000 AND until AND ended_at BETWEEN since AND until
     JOIN file_versions AS other ON (other.session, other.turn, other.call)
       = (calls.session, calls.turn, calls.call)
-    WHERE mine.session = ?1 AND mine.number = ?2 AND calls.session <> ?1 AND path <> ''
-      AND tool_name NOT IN ('exec', 'exec_output') AND after IS NOT NULL
+    WHERE calls.session <> ?1 AND path <> '' AND after IS NOT NULL
+      AND tool_name NOT IN ('exec', 'exec_output')
       AND (calls.call, asked_at) NOT IN (SELECT call, asked_at FROM calls WHERE session = ?1)))
   ORDER BY id";
 

@@ -36,8 +36,8 @@ const MAX_KEPT_ENTRIES: usize = 60_000;
 const MAX_CHANGES: usize = 5_000;
 /// The most bytes of their contents.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Once the commands of a session have had as many stored, only those of small files are: a database that each run of
-/// the tests changes would fill the store, and old sessions would be deleted for it.
+/// Once the commands of a session have stored this many bytes, only the contents of small files are: a database that
+/// each run of the tests changes would fill the store, and old sessions would be deleted for it.
 const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
 /// How long their contents are read.
 const READ_LIMIT: Duration = Duration::from_secs(2);

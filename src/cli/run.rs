@@ -33,10 +33,6 @@ const INVALID_PARAMS: i32 = -32602;
 const NOT_UTF_8: &str =
     "the path of this folder is not UTF-8; give its folders other names, or work in another folder";
 
-/// The session that `--session last` names does not exist.
-const NO_SESSION: &str =
-    "no session was held in this folder; `turnwright sessions list --all` lists all";
-
 #[derive(Debug, Args)]
 pub(super) struct RunCliArgs {
     /// Prompt; `-` reads it from stdin. Without one, a conversation starts
@@ -145,23 +141,11 @@ fn session_plan(config: &Config, name: Option<&str>, mode: Option<Mode>) -> CliR
     };
     let Some(name) = name else { return Ok(new) };
     let store = Store::new(&config.paths.state);
-    if !store.exists() {
-        return Err(NO_SESSION.into());
-    }
     let id = find_session(&store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let is_here = is_same_folder(&row.cwd, &here);
     let is_gone = !is_here && !row.cwd.exists();
     let place = escape_hidden_line(&row.cwd.to_string_lossy());
-    // Nobody expects `last` to change files elsewhere.
-    if name == "last" && is_gone {
-        return Err(CliError::Other(format!(
-            "no session was held in this folder. If this is {place}, which is gone: --session {id}"
-        )));
-    }
-    if name == "last" && !is_here {
-        return Err(NO_SESSION.into());
-    }
     let note = match (is_here, is_gone) {
         (true, _) => None,
         (false, true) => Some(format!("{place} is gone. The session goes on here.")),

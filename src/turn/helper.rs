@@ -25,7 +25,7 @@ use turnwright_recording::outside::in_same_session;
 use turnwright_store::{PendingWrite, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{PromptPart, StopReason, UserMessage, within_context};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage, within_context};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -33,6 +33,8 @@ use turnwright_types::text;
 
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
+/// An answer with fewer bytes may only point to a report.
+const MAX_POINTER_BYTES: usize = 250;
 /// Added to the answer of a helper that the user has refused something.
 const REJECTED: &str =
     "[The user rejected a call of this helper. Do not repeat it or work around it.]";
@@ -271,16 +273,29 @@ fn short_id(call: &CallId) -> String {
     format!("h{}", call.as_str().trim_start_matches(|character: char| !character.is_ascii_digit()))
 }
 
+/// The last words of a helper. If they only say that the report is above, the report comes first: its reader sees
+/// nothing else of the conversation.
+fn last_words(history: &History) -> String {
+    let answers = history.messages.iter().rev().filter_map(|message| message.as_assistant());
+    // A note of ours about the end of the turn has no identifier.
+    let mut texts = answers
+        .filter(|answer| !answer.id.as_str().is_empty())
+        .map(|answer| answer.text.trim())
+        .filter(|text| !text.is_empty());
+    let last = texts.next().unwrap_or_default();
+    match texts.next() {
+        Some(report) if last.len() < MAX_POINTER_BYTES && report.len() > 4 * MAX_POINTER_BYTES => {
+            format!("{report}\n\n{last}")
+        }
+        _ => last.to_owned(),
+    }
+}
+
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
-    let answers =
-        finished.history.messages.iter().rev().filter_map(|message| message.as_assistant());
-    // A note of ours about the end of the turn has no identifier.
-    let mut texts =
-        answers.filter(|answer| !answer.id.as_str().is_empty()).map(|answer| answer.text.trim());
-    let text = texts.find(|text| !text.is_empty()).unwrap_or_default();
+    let text = last_words(&finished.history);
     let why = match finished.result {
-        Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text.to_owned()),
+        Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {
             return Ok(format!(
                 "{text}\n[incomplete: the helper had to stop at a limit, or because it repeated itself]"
@@ -301,7 +316,7 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     };
     let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
     if !text.is_empty() {
-        let words = text::prefix(text, MAX_ANSWER_BYTES / 2);
+        let words = text::prefix(&text, MAX_ANSWER_BYTES / 2);
         refusal.for_model.push_str(&format!(" Its last words were: {words}"));
     }
     Err(refusal)

@@ -228,6 +228,41 @@ fn sessions_are_listed_shown_and_deleted() {
 }
 
 #[test]
+fn last_never_means_a_session_of_another_folder() {
+    let mut agent = agent();
+    let (home, folder) = (agent.home().to_path_buf(), agent.workspace().to_path_buf());
+    agent.close();
+    let elsewhere = turnwright_testing::temporary_folder();
+    for arguments in [
+        &["undo", "--session", "last"][..],
+        &["redo", "--session", "last"],
+        &["diff", "--session", "last"],
+        &["history", "--session", "last"],
+        &["sessions", "show", "last"],
+        &["sessions", "export", "last"],
+        &["sessions", "delete", "last", "--yes"],
+    ] {
+        let (text, status) = run(&home, elsewhere.path(), arguments);
+        let is_refused = text.contains("no session was held in this folder") && status != 0;
+        assert!(is_refused, "{arguments:?}: {text}");
+    }
+    assert_eq!(run(&home, &folder, &["sessions", "list"]).0.lines().count(), 2);
+}
+
+#[test]
+fn last_is_no_archived_session_as_lists_leave_them_out() {
+    let mut agent = agent();
+    let params = json!({ "sessionId": agent.session });
+    let archived = agent.call("session/archive", &params);
+    assert!(archived["error"].is_null(), "{archived}");
+    let sessions =
+        |arguments: &[&str]| run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat());
+    assert!(sessions(&["show", "last"]).0.contains("and there"));
+    assert_eq!(sessions(&["list"]).0.lines().count(), 1);
+    assert_eq!(sessions(&["list", "--archived"]).0.lines().count(), 2);
+}
+
+#[test]
 fn a_closed_stdout_is_not_an_error() {
     let agent = agent();
     let mut child = command(agent.home(), agent.workspace(), &["history"])

@@ -416,6 +416,22 @@ fn a_helper_without_requests_left_is_asked_for_its_answer() {
 }
 
 #[test]
+fn a_report_before_the_last_call_of_a_helper_is_not_lost() {
+    let report = "A finding of many words. ".repeat(50);
+    let read = call("read_file", &json!({ "path": "a" }));
+    let replies = json!([
+        [agent_call("explore", "the task")],
+        says("Done."),
+        when("the task", json!([{ "text": "I look around." }, read])),
+        when("the task", json!([{ "text": report }, read])),
+        when("the task", says("My report is above.")),
+    ]);
+    let mut agent = helpers(replies).file("a", "1\n").start();
+    let result = cards::turn(&mut agent);
+    assert_eq!(result, format!("{}\n\nMy report is above.", report.trim()));
+}
+
+#[test]
 fn a_long_answer_is_cut_and_the_rest_can_be_read() {
     let long = "An answer of many words. ".repeat(1_000);
     let replies =

@@ -96,16 +96,31 @@ pub fn undoable_turns(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The changes of a turn, without those that comparing files attributes to a command, though the edits of another
+/// session have made them in that time. A fork has copies of the edits, which were asked for at the same time. Of a
+/// turn without an end, a day counts: else all later calls would be looked at.
+const OWN_CHANGES: &str = "SELECT path, before, after FROM file_versions AS own WHERE session = ?1
+  AND turn = ?2 AND path <> '' AND (EXISTS (SELECT 1 FROM calls WHERE session = ?1
+    AND call = own.call AND tool_name NOT IN ('exec', 'exec_output'))
+  OR (path, replace(coalesce(after, ''), 'false', 'true')) NOT IN (
+    SELECT path, replace(after, 'false', 'true')
+    FROM (SELECT begun_at AS since, coalesce(ended_at, begun_at + 86400000) AS until
+      FROM turns WHERE session = ?1 AND number = ?2)
+    JOIN calls ON asked_at BETWEEN since - 86400000 AND until AND ended_at BETWEEN since AND until
+    JOIN file_versions AS other ON (other.session, other.turn, other.call)
+      = (calls.session, calls.turn, calls.call)
+    WHERE calls.session <> ?1 AND path <> '' AND after IS NOT NULL
+      AND tool_name NOT IN ('exec', 'exec_output')
+      AND (calls.call, asked_at) NOT IN (SELECT call, asked_at FROM calls WHERE session = ?1)))
+  ORDER BY id";
+
 /// The file changes of these turns, in order.
 pub fn file_versions(
     connection: &Connection,
     session: i64,
     turns: &[u64],
 ) -> Result<Vec<FileChange>, StoreError> {
-    let mut find = connection.prepare_cached(
-        "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? \
-         AND path <> '' ORDER BY id",
-    )?;
+    let mut find = connection.prepare_cached(OWN_CHANGES)?;
     let mut all = Vec::new();
     for turn in turns {
         for change in find.query_map(params![session, turn], file_change)? {
@@ -190,26 +205,50 @@ pub fn undoable_rewind(
     Ok(found.optional()?)
 }
 
-/// The most recently used session in one of these folders; one that has had prompts comes before those with nothing but
-/// commands.
-///
-/// # Errors
-/// If there is none.
-pub fn newest_session_of(
-    connection: &Connection,
-    folders: &[PathBuf],
-) -> Result<turnwright_types::ids::SessionId, StoreError> {
-    let mut find = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM turns WHERE session = sessions.key AND kind = 'prompt') AS \
-         has_prompts, updated_at, id FROM sessions WHERE cwd = ? AND helper_of IS NULL ORDER BY \
-         has_prompts DESC, updated_at DESC, key DESC LIMIT 1",
-    )?;
-    let mut newest: Option<(bool, i64, String)> = None;
-    for folder in folders {
-        let found = find.query_row([super::read::path_to_value(folder)], |row| {
-            Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-        });
-        newest = newest.max(found.optional()?);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::fork;
+
+    #[test]
+    fn what_another_session_edits_while_a_command_runs_is_not_the_commands() {
+        let connection = crate::database::open_in_memory().unwrap();
+        let file = |hash: &str, is_kept: bool| {
+            format!(r#"{{"file":{{"hash":"{hash}","size":1,"mode":420,"is_kept":{is_kept}}}}}"#)
+        };
+        let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES
+               (1, 'ours', '/w', 0, 0), (2, 'theirs', '/w', 0, 0);
+             INSERT INTO turns (session, number, kind, begun_at, ended_at) VALUES
+               (1, 1, 'prompt', 1000, 9000), (2, 1, 'prompt', 500, 8000);
+             INSERT INTO calls (session, call, seq, position, turn, message_id, tool_name, arguments,
+               status, asked_at, ended_at) VALUES
+               (1, 'call-1', 1, 0, 1, 'm', 'exec', '{}', 'success', 1100, 5000),
+               (1, 'call-2', 2, 0, 1, 'm', 'edit_file', '{}', 'success', 6000, 6100),
+               (2, 'call-1', 1, 0, 1, 'm', 'edit_file', '{}', 'success', 2000, 2100),
+               (2, 'call-2', 2, 0, 1, 'm', 'exec', '{}', 'success', 1100, 7000);";
+        connection.execute_batch(insert).unwrap();
+        for (session, call, path, after) in [
+            (1, "call-1", "/w/theirs", file("b", false)),
+            (1, "call-1", "/w/made", file("b", true)),
+            (1, "call-2", "/w/edited", file("b", true)),
+            (2, "call-1", "/w/theirs", file("b", true)),
+            (2, "call-2", "/w/made", file("b", true)),
+            (2, "call-2", "/w/theirs", file("b", true)),
+        ] {
+            let insert = "INSERT INTO file_versions (session, turn, call, path, before, after) \
+                          VALUES (?, 1, ?, ?, ?, ?)";
+            connection
+                .execute(insert, params![session, call, path, file("a", true), after])
+                .unwrap();
+        }
+        let paths = |session: i64| -> Vec<String> {
+            let found = file_versions(&connection, session, &[1]).unwrap();
+            found.iter().map(|change| change.path.display().to_string()).collect()
+        };
+        assert_eq!(paths(1), ["/w/made", "/w/edited"]);
+        let all = ["/w/theirs", "/w/made", "/w/theirs"];
+        assert_eq!(paths(2), all);
+        fork(&connection, &"theirs".into(), &"copy".into(), None).unwrap();
+        assert_eq!(paths(2), all);
     }
-    newest.map(|newest| newest.2.into()).ok_or(StoreError::NoSuchSession)
 }

@@ -389,6 +389,40 @@ async fn a_store_that_was_removed_is_made_anew() {
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
 
+/// Makes the last cleanup two days old.
+fn let_a_day_pass(connection: &Connection) {
+    let update = "UPDATE meta SET value = value - 172800000 WHERE name = 'swept_at'";
+    connection.execute(update, []).unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_ahead_deletes_no_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    for id in ["new", "old"] {
+        session(&store, id).await;
+    }
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    let limits = RetentionLimits { days: 5, bytes: 0 };
+    run_cleanup(&connection, folder.path(), limits);
+    // As it looks to a clock that is a year ahead.
+    connection
+        .execute_batch(
+            "UPDATE meta SET value = value - 31536000000 WHERE name = 'swept_at'; \
+             UPDATE sessions SET updated_at = (SELECT value FROM meta WHERE name = 'swept_at'); \
+             UPDATE sessions SET updated_at = updated_at - 6 * 86400000 WHERE id = 'old'",
+        )
+        .unwrap();
+    // What was old without it is deleted: a program that is rarely used has no other cleanups.
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(notes(&store, "new").await.unwrap(), "");
+    assert_eq!(count(&connection, "sessions"), 1);
+    // The clock still says so a day later.
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0);
+}
+
 #[tokio::test]
 async fn old_sessions_are_deleted_with_their_blobs() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,7 +450,7 @@ async fn old_sessions_are_deleted_with_their_blobs() {
     // A cleanup has run today already.
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!(count(&connection, "sessions"), 4);
-    connection.execute("UPDATE meta SET value = 0 WHERE name = 'swept_at'", []).unwrap();
+    let_a_day_pass(&connection);
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (3, 4));
     assert_eq!(notes(&store, "held").await.unwrap(), "xu");
@@ -431,6 +465,32 @@ async fn old_sessions_are_deleted_with_their_blobs() {
 }
 
 #[tokio::test]
+async fn the_conversation_of_a_helper_stays_as_long_as_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    for id in ["archived", "helper"] {
+        session(&store, id).await;
+    }
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    connection
+        .execute_batch(
+            "UPDATE sessions SET updated_at = 1, archived = id = 'archived'; \
+             UPDATE sessions SET helper_of = 'archived' WHERE id = 'helper'",
+        )
+        .unwrap();
+    let limits = RetentionLimits { days: 30, bytes: 1 };
+    run_cleanup(&connection, folder.path(), limits);
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 2);
+    let update = "UPDATE sessions SET updated_at = 2, archived = 0 WHERE id = 'archived'";
+    connection.execute(update, []).unwrap();
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0);
+}
+
+#[tokio::test]
 async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
@@ -441,7 +501,10 @@ async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     }
     let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     connection.execute("UPDATE sessions SET updated_at = key WHERE id <> 's4'", []).unwrap();
-    run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 800_000 });
+    let limits = RetentionLimits { days: 0, bytes: 800_000 };
+    run_cleanup(&connection, folder.path(), limits);
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 2));
     assert_eq!(notes(&store, "s4").await.unwrap(), "4");
     let size = fs::metadata(folder.path().join(DATABASE_FILE)).unwrap().len();

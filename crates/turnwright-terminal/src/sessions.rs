@@ -32,6 +32,9 @@ const MAX_LINE_LENGTH: usize = 100;
 /// The message about a current folder that does not exist any more.
 const GONE: &str = "the folder in which this was started is gone; change to one that exists";
 
+/// The session that `last` names does not exist.
+const NOT_HERE: &str = "no session was held in this folder";
+
 /// The current folder.
 pub fn current_folder() -> CliResult<PathBuf> {
     std::path::absolute(".").map_err(|error| match error.kind() {
@@ -116,19 +119,29 @@ fn title(session: &SessionSummary) -> &str {
 }
 
 /// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
-/// folder, or of any folder if this one has none. One that has had prompts comes before those with
-/// nothing but commands.
+/// folder that is not archived. One that has had prompts comes before those with nothing but commands.
+///
+/// # Errors
+/// If there is none. Nobody expects `last` to change files elsewhere, or to delete what was said there.
 pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
-        let own = sessions.iter().filter(|session| !session.is_helper);
+        let own = sessions.iter().filter(|session| !session.is_helper && !session.row.is_archived);
         let mut ours =
             own.clone().filter(|session| is_same_folder(&session.row.cwd, &folder)).peekable();
-        let newest = ours.peek().copied().or_else(|| own.clone().next());
-        let worked = ours.find(|session| session.turns > 0);
-        let last = worked.or(newest).map(|session| session.row.id.clone());
-        return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
+        let newest = ours.peek().copied();
+        if let Some(last) = ours.find(|session| session.turns > 0).or(newest) {
+            return Ok(last.row.id.clone());
+        }
+        let gone = own.clone().next().filter(|session| !session.row.cwd.exists());
+        return Err(match gone {
+            None => format!("{NOT_HERE}; `turnwright sessions list --all` lists all").into(),
+            Some(SessionSummary { row, .. }) => {
+                let place = escape_hidden_line(&row.cwd.to_string_lossy());
+                format!("{NOT_HERE}. If this is {place}, which is gone: --session {}", row.id).into()
+            }
+        });
     }
     let ids = || sessions.iter().map(|session| &session.row.id);
     if let Some(id) = ids().find(|id| id.as_str() == name) {

@@ -2,7 +2,6 @@
 //! no process has open.
 
 use std::io::{Write, stderr};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rusqlite::Connection;
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{CliError, CliResult, runtime, sessions, write_stdout};
 use turnwright_config::Config;
 use turnwright_store::{
-    Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
+    Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, read,
 };
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
@@ -21,7 +20,6 @@ use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes,
 };
 use turnwright_workspace::files::{Files, Roots};
-use turnwright_workspace::real_path;
 
 /// Limits of a printed diff, in bytes.
 const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
@@ -37,19 +35,10 @@ struct StoredSession {
 impl StoredSession {
     fn find(session: Option<String>, config: &Config) -> CliResult<StoredSession> {
         let store = Store::new(&config.paths.state);
-        let here = sessions::current_folder()?;
-        let session = session.map(|name| sessions::find_session(&store, &name)).transpose()?;
-        let loaded = store.read_blocking(|connection| {
-            let id = match session {
-                Some(id) => id,
-                None => file_versions::newest_session_of(connection, &folder_names(&here))?,
-            };
-            read_session(connection, &id)
-        });
-        let (row, last_numbers) = loaded.map_err(|error| match error {
-            StoreError::NoSuchSession => CliError::from("no session here"),
-            error => error.into(),
-        })?;
+        let name = session.unwrap_or_else(|| "last".to_owned());
+        let id = sessions::find_session(&store, &name)?;
+        let (row, last_numbers) =
+            store.read_blocking(|connection| read_session(connection, &id))?;
         Ok(StoredSession { store, row, last_numbers })
     }
 
@@ -76,13 +65,6 @@ fn read_session(
 ) -> Result<(SessionRow, (u64, u64)), StoreError> {
     let row = read::session(connection, id)?;
     Ok((row, read::last_numbers(connection, read::session_key(connection, id)?)?))
-}
-
-/// The paths under which a client may have opened a folder.
-fn folder_names(folder: &Path) -> Vec<PathBuf> {
-    let mut names = vec![folder.to_path_buf()];
-    names.extend(real_path(folder).ok().filter(|real| real != folder));
-    names
 }
 
 /// Reverts or reapplies the changes of turns, and prints the report. `session` is an id, a prefix of one, or `last`; if

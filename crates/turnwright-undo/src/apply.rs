@@ -15,7 +15,7 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_workspace::files::FileError;
-use turnwright_workspace::nofollow;
+use turnwright_workspace::{has_other_letters, nofollow};
 #[cfg(unix)]
 use turnwright_workspace::nofollow::permission_bits as mode_of;
 
@@ -239,6 +239,10 @@ pub(crate) fn file_state(path: &Path) -> FileState {
     let Some((folder, name)) = path.parent().zip(path.file_name()) else {
         return FileState::Unknown { why: "it is not a file".to_owned() };
     };
+    // A name that a command has changed only in its letters finds the file, too.
+    if has_other_letters(path) {
+        return FileState::Absent;
+    }
     let found =
         nofollow::open_folder(folder).and_then(|(_held, folder)| state_of(&folder.join(name)));
     found.unwrap_or_else(|error| match error.kind() {

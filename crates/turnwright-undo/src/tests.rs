@@ -304,6 +304,26 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
     assert_eq!(["a", "b"].map(|name| fixture.read(name)), ["2", "2"]);
 }
 
+/// On macOS and Windows, both names find the file.
+#[tokio::test]
+async fn a_file_whose_name_was_changed_only_in_its_letters_comes_back() {
+    let fixture = UndoFixture::new(&[("Hello", "1"), ("Src/a", "2")]).await;
+    let before = fixture.tree();
+    let rename = [
+        ("Hello", FileOp::Remove),
+        ("hello", FileOp::Write("1")),
+        ("Src", FileOp::Remove),
+        ("src/a", FileOp::Write("2")),
+    ];
+    fixture.turn(&rename).await;
+    let after = fixture.tree();
+    let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
+    assert!(report.is_complete() && report.already.is_empty(), "{report:?}");
+    assert_eq!(fixture.tree(), before);
+    assert!(fixture.carry_out(UndoRequest::Redo).await.unwrap().is_complete());
+    assert_eq!(fixture.tree(), after);
+}
+
 #[tokio::test]
 async fn undo_does_not_follow_a_folder_that_has_become_a_link() {
     let fixture = UndoFixture::new(&[("d/a", "1"), ("elsewhere/a", "2")]).await;

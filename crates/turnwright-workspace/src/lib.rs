@@ -33,4 +33,4 @@ pub mod surroundings;
 pub mod tool_versions;
 pub mod checkpoint;
 
-pub use real_path::{FolderNames, RealPaths, real_path};
+pub use real_path::{FolderNames, RealPaths, has_other_letters, real_path};

@@ -28,6 +28,14 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
+/// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
+/// on macOS and Windows: the entry has the same name in other letters. Blocks.
+pub fn has_other_letters(path: &Path) -> bool {
+    let real = real_path(path).ok().filter(|real| real != path && !path.is_symlink());
+    let lowered = path.to_string_lossy().to_lowercase();
+    real.is_some_and(|real| real.to_string_lossy().to_lowercase() == lowered)
+}
+
 /// Resolves many paths with common parent folders, and looks at each folder once. It does not see later
 /// changes, so use one for a single short task.
 #[derive(Debug, Default)]
@@ -262,6 +270,17 @@ mod tests {
         for name in ["a", "A", "B", "b", "c.d", "link", "LINK", "dangling", "none", "\u{e4}"] {
             let path = base.join(name);
             assert_eq!(all.get(&path), real_path(&path).ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_entry_in_other_letters_is_told_from_the_one_that_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
+        fs::write(base.join("Hello"), "").unwrap();
+        let is_case_ignored = base.join("hello").exists();
+        for (name, expected) in [("Hello", false), ("hello", is_case_ignored), ("none", false)] {
+            assert_eq!(has_other_letters(&base.join(name)), expected, "{name}");
         }
     }
 

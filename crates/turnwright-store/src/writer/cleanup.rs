@@ -42,9 +42,9 @@ const ROWS_PER_DELETE: usize = 32;
 enum CleanupStage {
     /// Nothing is known to be left to do.
     Idle,
-    /// Looking for the next session to delete, after this time and key.
-    FindSession(i64, i64),
-    /// Deleting the session with this time and key, whose lock is held meanwhile.
+    /// Looking for the next session that is too old at this time, after a time of use and a key.
+    FindSession(i64, (i64, i64)),
+    /// The same, while the session with this key is deleted, whose lock is held meanwhile.
     DeleteSession(i64, i64, SessionLock),
     /// Deleting unused blobs with ids greater than this one.
     DeleteBlobs(i64),
@@ -115,17 +115,17 @@ fn run_stage(
     match stage {
         CleanupStage::Idle => {
             empty_log(connection)?;
-            let is_due = claim_run(connection)?;
-            Ok(if is_due { CleanupStage::FindSession(i64::MIN, 0) } else { CleanupStage::Idle })
+            claim_run(connection)
         }
-        CleanupStage::FindSession(time, key) => {
-            find_expired(connection, folder, limits, (time, key))
+        CleanupStage::FindSession(today, after) => {
+            find_expired(connection, folder, limits, today, after)
         }
-        CleanupStage::DeleteSession(time, key, lock) => {
+        CleanupStage::DeleteSession(today, key, lock) => {
             if in_transaction(connection, || delete_session_part(connection, key))? {
-                return Ok(CleanupStage::FindSession(time, key));
+                // The conversations of its helpers may be older.
+                return Ok(CleanupStage::FindSession(today, (i64::MIN, 0)));
             }
-            Ok(CleanupStage::DeleteSession(time, key, lock))
+            Ok(CleanupStage::DeleteSession(today, key, lock))
         }
         CleanupStage::DeleteBlobs(after) => {
             let after = in_transaction(connection, || delete_unused_blobs(connection, after))?;
@@ -151,23 +151,28 @@ fn in_transaction<T>(
     Ok(done)
 }
 
-/// Returns true if a cleanup is due, and claims it so that no other process runs one as well.
-fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
+/// Claims a cleanup, if one is due, so that no other process runs it as well. Returns where it begins.
+fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
     let now = to_millis(SystemTime::now());
     // Usually none is due, and then no lock is taken.
-    Ok(is_run_due(connection, now)?
-        && in_transaction(connection, || {
-            let is_due = is_run_due(connection, now)?;
-            connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
-            connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
-            Ok(is_due)
-        })?)
+    if last_run_if_due(connection, now)?.is_none() {
+        return Ok(CleanupStage::Idle);
+    }
+    in_transaction(connection, || {
+        let Some(last) = last_run_if_due(connection, now)? else { return Ok(CleanupStage::Idle) };
+        connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
+        // To a clock that is wrong, or was until now, all sessions seem old: only a day counts since the last cleanup.
+        let today = now.min(last.saturating_add(DAY_MILLIS));
+        Ok(CleanupStage::FindSession(today, (i64::MIN, 0)))
+    })
 }
 
-fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {
-    let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
-                 (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
-    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
+/// The time of the last cleanup, if another one is due.
+fn last_run_if_due(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
+    let query = "SELECT value FROM meta WHERE name = 'swept_at' AND (value NOT BETWEEN ? AND ? OR \
+                 EXISTS (SELECT 1 FROM meta WHERE name = 'unswept'))";
+    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get(0)).optional()?)
 }
 
 /// The bytes in use, without free pages.
@@ -182,14 +187,14 @@ fn pragma_number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
 }
 
 /// Finds the next session to delete. Sessions that are open, archived or were used within the last
-/// day are never deleted.
+/// day are never deleted, and those of helpers stay as long as the sessions that they belong to.
 fn find_expired(
     connection: &Connection,
     folder: &Path,
     limits: RetentionLimits,
+    today: i64,
     (time, key): (i64, i64),
 ) -> Result<CleanupStage, StoreError> {
-    let now = to_millis(SystemTime::now());
     let is_too_large = limits.bytes > 0 && used_bytes(connection)? > limits.bytes;
     let days = match (is_too_large, limits.days) {
         (true, _) => 1,
@@ -199,16 +204,17 @@ fn find_expired(
     let found = connection
         .prepare_cached(
             "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
-             (updated_at, key) > (?, ?) ORDER BY updated_at, key LIMIT 1",
+             (updated_at, key) > (?, ?) AND NOT EXISTS (SELECT 1 FROM sessions AS own WHERE \
+             own.id = sessions.helper_of) ORDER BY updated_at, key LIMIT 1",
         )?
-        .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
+        .query_row(params![today - days * DAY_MILLIS, time, key], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
     match SessionLock::acquire(folder, &SessionId::from(id), "") {
-        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(time, key, lock)),
-        _ => Ok(CleanupStage::FindSession(time, key)),
+        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(today, key, lock)),
+        _ => Ok(CleanupStage::FindSession(today, (time, key))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Determines what a command has changed: compares snapshots from before and after, and takes the
 //! old contents from wherever they are known.
 
-use crate::real_path;
+use crate::{has_other_letters, real_path};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +36,9 @@ const MAX_KEPT_ENTRIES: usize = 60_000;
 const MAX_CHANGES: usize = 5_000;
 /// The most bytes of their contents.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Once the commands of a session have stored this many bytes, only the contents of small files are: a database that
+/// each run of the tests changes would fill the store, and old sessions would be deleted for it.
+const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
 /// How long their contents are read.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
@@ -224,8 +227,11 @@ impl super::ChangeTracker {
         let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
         changed.sort_by(|one, other| one.path.cmp(&other.path));
+        let has_room = self.kept_bytes.load(Ordering::Relaxed) < MAX_SESSION_BYTES;
         let (mut changes, unchanged) =
-            ChangeComparison::new(before, &self.contents.lock()).into_changes(changed);
+            ChangeComparison::new(before, &self.contents.lock(), has_room).into_changes(changed);
+        let kept = changes.contents.iter().map(|bytes| bytes.len() as u64).sum();
+        self.kept_bytes.fetch_add(kept, Ordering::Relaxed);
         changes.omitted += newly_ignored.omitted;
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
         changes.new_repositories = (&new_repositories | &hidden).into_iter().collect();
@@ -329,6 +335,8 @@ struct ChangeComparison<'a> {
     contents: &'a ContentCache,
     start: Instant,
     bytes: usize,
+    /// False if the session has stored so much that only the contents of small files are wanted.
+    has_room: bool,
     /// The inodes of the files of the old snapshot that differ.
     inodes: HashSet<u64>,
     /// The contents of files that may have been renamed.
@@ -336,10 +344,11 @@ struct ChangeComparison<'a> {
 }
 
 impl<'a> ChangeComparison<'a> {
-    fn new(before: &'a CommandBaseline, contents: &'a ContentCache) -> ChangeComparison<'a> {
+    fn new(before: &'a CommandBaseline, contents: &'a ContentCache, has_room: bool) -> Self {
         let inodes = HashSet::new();
         let renamed = HashMap::new();
-        ChangeComparison { before, contents, start: Instant::now(), bytes: 0, inodes, renamed }
+        let start = Instant::now();
+        ChangeComparison { before, contents, start, bytes: 0, has_room, inodes, renamed }
     }
 
     /// The changes, and the files whose content is the same as before although their stat data differ.
@@ -410,7 +419,7 @@ impl<'a> ChangeComparison<'a> {
                     && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
-                has_no_link_above(&change.path) && lstat(&change.path) == Some(before)
+                is_spelled_so(&change.path) && lstat(&change.path) == Some(before)
             }
             _ => false,
         }
@@ -429,11 +438,13 @@ impl<'a> ChangeComparison<'a> {
         if change.after.is_some() && self.start.elapsed() > READ_LIMIT {
             return ObservedState::unknown("too many changes at once");
         }
-        // The folder may have become a link.
-        if change.after.is_none() && !has_no_link_above(&change.path) {
+        // The folder may have become a link, or the name has other letters now.
+        if change.after.is_none() && !is_spelled_so(&change.path) {
             return FileState::Absent.into();
         }
-        let found = observe(&change.path, self.bytes < MAX_BYTES && !is_secret_path(&change.path));
+        let is_small = change.after.is_some_and(|stat| stat.size <= MAX_CACHED_FILE);
+        let is_wanted = self.bytes < MAX_BYTES && (self.has_room || is_small);
+        let found = observe(&change.path, is_wanted && !is_secret_path(&change.path));
         self.bytes += found.bytes.as_ref().map_or(0, |bytes| bytes.len());
         found
     }
@@ -502,9 +513,11 @@ fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds.min(u64::from(u32::MAX) * 16), nanos)
 }
 
-fn has_no_link_above(path: &Path) -> bool {
+/// Returns true if neither a link above nor other letters of the name lead to what is at a path.
+fn is_spelled_so(path: &Path) -> bool {
     let folder = path.parent();
     folder.is_some_and(|folder| real_path(folder).is_ok_and(|real| real == folder))
+        && !has_other_letters(path)
 }
 
 /// Returns true if a file was created before a point in time, as far as the file system knows.

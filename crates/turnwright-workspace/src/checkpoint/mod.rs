@@ -91,6 +91,8 @@ pub struct ChangeTracker {
     /// True if a call has changed files since [`ChangeTracker::take_changes`] was last called.
     has_changes: AtomicBool,
     changes: AtomicU64,
+    /// The bytes of contents that the commands had stored.
+    kept_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]

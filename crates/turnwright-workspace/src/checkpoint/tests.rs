@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::git::FileStat;
@@ -313,6 +313,24 @@ fn the_content_of_a_file_of_which_only_the_time_has_changed_stays_known() {
     let stat = super::lstat(&path).unwrap();
     let known = tracker.contents.lock().get(&path, &stat).cloned().unwrap();
     assert_eq!(known.bytes.as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_file_that_each_command_changes_does_not_fill_the_store() {
+    let big = "b".repeat(300 * 1024);
+    let fixture = TrackerFixture::new(&[("big", &big), ("small", "1")]);
+    let tracker = fixture.tracker();
+    let stored = |text: &str| {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        fs::write(fixture.path("big"), format!("{text}{big}")).unwrap();
+        fs::write(fixture.path("small"), text).unwrap();
+        let changes = tracker.changes_since(&before, false);
+        assert_eq!(changes.files.len(), 2);
+        changes.contents.iter().map(|bytes| bytes.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(stored("22"), [300 * 1024 + 2, 1, 2]);
+    tracker.kept_bytes.fetch_add(256 * 1024 * 1024, Ordering::Relaxed);
+    assert_eq!(stored("333"), [3]);
 }
 
 #[test]

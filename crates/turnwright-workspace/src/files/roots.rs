@@ -420,9 +420,9 @@ fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     real
 }
 
-/// The path with the names that its folders have on the disk: on Windows each may be written in any case,
-/// and has a short name, too.
-#[cfg(windows)]
+/// The path with the names that its folders have on the disk: on Windows and macOS each may be written in any
+/// case, and on Windows it has a short name, too.
+#[cfg(any(windows, target_os = "macos"))]
 fn with_real_folder(path: PathBuf) -> PathBuf {
     let real = path
         .ancestors()
@@ -431,7 +431,7 @@ fn with_real_folder(path: PathBuf) -> PathBuf {
     real.unwrap_or(path)
 }
 
-#[cfg(not(windows))]
+#[cfg(not(any(windows, target_os = "macos")))]
 fn with_real_folder(path: PathBuf) -> PathBuf {
     path
 }
@@ -507,6 +507,15 @@ mod tests {
         }
         let missing = roots.resolve("new.");
         assert_eq!(missing, roots.resolve("new"));
+    }
+
+    #[test]
+    fn the_folder_of_a_new_file_is_spelled_as_on_the_disk() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        fs::create_dir(base.join("src")).unwrap();
+        let expected = if base.join("SRC").exists() { "src/new" } else { "SRC/new" };
+        assert_eq!(Roots::new(&base).unwrap().resolve("SRC/new").path, base.join(expected));
     }
 
     #[cfg(windows)]

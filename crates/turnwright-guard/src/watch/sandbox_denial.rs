@@ -18,7 +18,7 @@ use turnwright_workspace::files::Roots;
 
 use super::CommandWatch;
 use out_of_reach::{
-    closed_socket, failed_signature, missing_login, missing_variable, nested_sandbox,
+    closed_socket, failed_signature, hidden_gpu, missing_login, missing_variable, nested_sandbox,
 };
 
 /// The port of nameservers.
@@ -122,6 +122,11 @@ impl CommandWatch {
         refused_connections(&connections, self.has_network, !is_success)
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
             .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
+            .or_else(|| {
+                let gpu = hidden_gpu(output, Path::new("/dev"), &self.writable);
+                // A command that only reads may have come across such words.
+                gpu.filter(|_| self.has_snapshot)
+            })
             .or_else(|| {
                 let named = unwritable_path(output)
                     .filter(|named| !is_success && !self.hidden.contains(Path::new(named)))?;

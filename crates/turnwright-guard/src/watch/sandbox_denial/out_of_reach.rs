@@ -19,6 +19,8 @@ use super::{MAX_LINES, MAX_NAMED, ReachedLimit, SEARCHED_BYTES, refused_path};
 
 /// Messages of programs that have found no login, in lower case, behind the names of these programs.
 const MISSING_LOGINS: &str = include_str!("missing_logins.txt");
+/// Messages of programs that find no graphics processor, in lower case.
+const MISSING_GPUS: &str = include_str!("missing_gpus.txt");
 /// Programs that run a program of a package.
 const RUNNERS: [&str; 3] = ["bunx", "npx", "uvx"];
 
@@ -187,6 +189,29 @@ fn is_socket(_: &Path) -> bool {
     false
 }
 
+/// How the names of the devices of graphics processors begin.
+const GPU_DEVICES: [&str; 4] = ["dri", "dxg", "kfd", "nvidia"];
+
+/// Names the graphics processors in the folder `devices` that the sandbox hides and does not hold `open`, if the output
+/// says that there are none. Blocks.
+pub(super) fn hidden_gpu(output: &str, devices: &Path, open: &[PathBuf]) -> Option<ReachedLimit> {
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
+    text::list_entries(MISSING_GPUS).find(|phrase| end.contains(phrase))?;
+    let paths = devices.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let mut gpus: Vec<_> = paths
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            GPU_DEVICES.iter().any(|begin| name.starts_with(*begin))
+        })
+        .collect();
+    gpus.sort_unstable();
+    // Every screen has this one.
+    gpus.last().filter(|path| !path.ends_with("dri"))?;
+    gpus.retain(|path| !open.iter().any(|place| path.starts_with(place)));
+    let names: Vec<_> = gpus.iter().map(|path| path.to_string_lossy()).collect();
+    (!names.is_empty()).then(|| ReachedLimit::denied("commands see no GPU", &names.join(",")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -346,6 +371,34 @@ mod tests {
             let advice = format!("\"escalate\": \"{socket}\"");
             assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
             assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_the_sandbox_hides_is_not_taken_for_missing() {
+        let missing = "RuntimeError: No CUDA GPUs are available";
+        for (devices, opened, output, expected) in [
+            ("dri null nvidia0 nvidiactl", None, missing, "dri nvidia0 nvidiactl"),
+            ("nvidia0", None, "Failed to initialize NVML: Unknown Error", "nvidia0"),
+            ("dxg", None, "GPU access blocked: failed to initialize nvml", "dxg"),
+            ("nvidia0", Some("nvidia0"), missing, ""),
+            ("nvidia0", Some(""), missing, ""),
+            ("nvidia0", None, "1 passed", ""),
+            ("dri null", None, missing, ""),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for name in devices.split_whitespace() {
+                std::fs::File::create(folder.path().join(name)).unwrap();
+            }
+            let open: Vec<_> = opened.map(|name| folder.path().join(name)).into_iter().collect();
+            let limit = hidden_gpu(output, folder.path(), &open);
+            let named: Vec<_> = expected
+                .split_whitespace()
+                .map(|name| folder.path().join(name).display().to_string())
+                .collect();
+            let advice = format!("\"escalate\": \"{}\"", named.join(","));
+            assert_eq!(limit.is_some(), !expected.is_empty(), "{devices}: {limit:?}");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{advice}");
         }
     }
 }

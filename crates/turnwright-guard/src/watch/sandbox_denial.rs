@@ -123,6 +123,11 @@ impl CommandWatch {
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
             .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
             .or_else(|| {
+                // The output names the usual socket, and the limits the one of the variable that it lacks.
+                let is_missed = !is_success && output.contains("docker.sock");
+                closed_socket(self.limits.as_deref().filter(|_| is_missed)?, &self.writable)
+            })
+            .or_else(|| {
                 let gpu = hidden_gpu(output, Path::new("/dev"), &self.writable);
                 // A command that only reads may have come across such words.
                 gpu.filter(|_| self.has_snapshot)

@@ -372,6 +372,16 @@ mod tests {
             assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
             assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
         }
+        let limits = Some(format!("sandbox: no network; $DOCKER_HOST (unix://{socket}) only if opened"));
+        let watch = CommandWatch { limits, ..CommandWatch::default() };
+        for (output, is_success, expected) in [
+            ("Cannot connect to the Docker daemon at unix:///nowhere/docker.sock.", false, true),
+            ("Cannot connect to the Docker daemon at unix:///nowhere/docker.sock.", true, false),
+            ("test failed", false, false),
+        ] {
+            let limit = watch.reached_limit(output, is_success, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+        }
     }
 
     #[test]

@@ -36,6 +36,17 @@ const NO_RETRIES: &[(&str, &str)] = &[
     ("YARN_HTTP_RETRY", "0"),
 ];
 
+/// Variables that name a cache: of many programs, and of those that have theirs elsewhere, at least on macOS.
+const CACHE_VARIABLES: [&str; 5] =
+    ["CCACHE_DIR", "GOCACHE", "GOLANGCI_LINT_CACHE", "XDG_CACHE_HOME", "npm_config_cache"];
+
+/// Variables that name what programs keep in the cache although it takes long to get again, and where that is.
+const KEPT_IN_CACHE: [(&str, &str); 3] = [
+    ("CYPRESS_CACHE_FOLDER", "Cypress"),
+    ("HF_HUB_CACHE", "huggingface/hub"),
+    ("PLAYWRIGHT_BROWSERS_PATH", "ms-playwright"),
+];
+
 impl ConfinementBuilder<'_> {
     /// Creates the caches that installed programs would create in a fresh home folder. Commands get a private layer
     /// over each cache, which has to exist for that. Done once in a session, and only for default caches: one that the
@@ -84,6 +95,24 @@ pub(super) fn offline_variables(
     }
     let unset = NO_RETRIES.iter().filter(|(name, _)| environment.get(name).is_none());
     unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+/// The variables with which programs have their caches in `folder` and find browsers and models in the user's own
+/// cache. Looks files up.
+pub(super) fn redirected_caches(
+    folder: &Path,
+    environment: &Environment,
+) -> Vec<(&'static str, String)> {
+    let mut variables = Vec::from(CACHE_VARIABLES.map(|name| (name, folder.display().to_string())));
+    let home = environment.get("HOME").map(|home| Path::new(home).join(".cache"));
+    let cache = environment.get("XDG_CACHE_HOME").map(PathBuf::from).or(home).unwrap_or_default();
+    for (name, place) in KEPT_IN_CACHE {
+        let kept = cache.join(place);
+        if environment.get(name).is_none() && kept.is_dir() {
+            variables.push((name, kept.display().to_string()));
+        }
+    }
+    variables
 }
 
 /// Returns true if a command line certainly runs nothing but package managers.
@@ -513,6 +542,28 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[test]
+    fn browsers_in_the_users_cache_are_found_where_caches_are_elsewhere() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = home.path().join(".cache");
+        for name in ["Cypress", "ms-playwright"] {
+            fs::create_dir_all(cache.join(name)).unwrap();
+        }
+        let environment =
+            Environment::default().with("HOME", home.path()).with("CYPRESS_CACHE_FOLDER", "/x");
+        let variables = redirected_caches(Path::new("/redirected"), &environment);
+        for (name, expected) in [
+            ("GOCACHE", Some("/redirected")),
+            ("XDG_CACHE_HOME", Some("/redirected")),
+            ("PLAYWRIGHT_BROWSERS_PATH", cache.join("ms-playwright").to_str()),
+            ("CYPRESS_CACHE_FOLDER", None),
+            ("HF_HUB_CACHE", None),
+        ] {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            assert_eq!(found.map(|(_, value)| value.as_str()), expected, "{name}");
+        }
     }
 
     #[cfg(unix)]

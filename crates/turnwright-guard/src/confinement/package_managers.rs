@@ -47,6 +47,10 @@ const KEPT_IN_CACHE: [(&str, &str); 3] = [
     ("PLAYWRIGHT_BROWSERS_PATH", "ms-playwright"),
 ];
 
+/// Programs that the table of caches has for what they start.
+const STARTS_OTHERS: [&str; 8] =
+    ["adb", "bundle", "clojure", "hatch", "java", "julia", "jupyter", "sh"];
+
 impl ConfinementBuilder<'_> {
     /// Creates the caches that installed programs would create in a fresh home folder. Commands get a private layer
     /// over each cache, which has to exist for that. Done once in a session, and only for default caches: one that the
@@ -123,12 +127,14 @@ fn runs_only_package_managers(command: &ShellCommand) -> bool {
 
 fn is_package_manager(command: &SimpleCommand) -> bool {
     let program = Path::new(command.program()).file_name().unwrap_or_default();
-    if program == "python" || program == "python3" {
-        return command.argv().skip(1).take(2).eq(["-m", "pip"]);
+    let words: Vec<_> = command.argv().skip(1).take(2).collect();
+    if program == "dart" {
+        return matches!(words[..], ["pub", "add" | "get" | "upgrade"]);
     }
-    // The table contains these for what they start.
-    let starts_others =
-        matches!(program.to_str(), Some("clojure" | "dart" | "java" | "julia" | "jupyter" | "sh"));
+    if program == "python" || program == "python3" {
+        return words == ["-m", "pip"];
+    }
+    let starts_others = STARTS_OTHERS.iter().any(|name| program == *name);
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
@@ -516,6 +522,10 @@ mod tests {
             ("jupyter nbconvert --execute x.ipynb", false),
             ("julia x.jl", false),
             ("dart x.dart", false),
+            ("dart pub get", true),
+            ("dart pub run x", false),
+            ("bundle exec rake", false),
+            ("hatch run x", false),
             ("git push", false),
         ] {
             let script = shell::parse(line, ShellDialect::Bash);
@@ -525,7 +535,9 @@ mod tests {
 
     #[test]
     fn programs_in_folders_that_are_in_the_path_of_users_are_known() {
-        for folder in [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".swiftpm"] {
+        for folder in
+            [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".platformio", ".swiftpm"]
+        {
             let home = Path::new("/home/a");
             let cache = default_cache(home, &home.join(folder)).unwrap();
             assert!(cache.has_programs, "{folder}");

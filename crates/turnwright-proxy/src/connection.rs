@@ -2,8 +2,8 @@
 //! distinguishes SOCKS5 from HTTP. No body is read before its host is admitted, and a refused request is answered only
 //! with the reason.
 //!
-//! A plain request is forwarded to the host of its URL over a connection of its own, without the headers for the proxy
-//! and with that host as its `Host`.
+//! A plain request is forwarded to the host of its URL, or to the user's proxy, over a connection of its own, without
+//! the headers for this proxy and with that host as its `Host`.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use http::uri::{self, Scheme};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -24,8 +25,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use url::Url;
 
-use crate::dial::DialError;
+use crate::dial::{self, DialError};
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
 
@@ -80,15 +82,20 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Connects to a host once it is admitted.
+/// Connects to a host, or to the user's proxy for plain requests to it, once the host is admitted.
 async fn connect(
     target: &Target,
+    plain_proxy: Option<&Url>,
     proxy: &CommandProxy,
     hosts: &CommandHosts,
 ) -> Result<TcpStream, DialError> {
-    let connected = match hosts.admit(target).await {
-        Ok(access) => (proxy.dial)(target.clone(), access, Arc::clone(&proxy.lookups)).await,
-        Err(why) => Err(DialError::Refused(why)),
+    let admitted = hosts.admit(target).await;
+    let connected = match (admitted, plain_proxy) {
+        (Ok(_), Some(plain_proxy)) => dial::connect_to_proxy(plain_proxy).await,
+        (Ok(access), None) => {
+            (proxy.dial)(target.clone(), access, Arc::clone(&proxy.lookups)).await
+        }
+        (Err(why), _) => Err(DialError::Refused(why)),
     };
     connected.inspect_err(|error| {
         if let DialError::Refused(why) = error {
@@ -118,11 +125,13 @@ async fn answer(
         response.headers_mut().insert(PROXY_AUTHENTICATE, realm);
         return Ok(response);
     }
-    let mut host = match connect(&target, proxy, hosts).await {
+    let is_tunnel = request.method() == Method::CONNECT;
+    let plain_proxy = if is_tunnel { None } else { (proxy.plain_proxy)(&target) };
+    let mut host = match connect(&target, plain_proxy.as_ref(), proxy, hosts).await {
         Ok(host) => host,
         Err(error) => return Ok(failure(&target, &error)),
     };
-    if request.method() == Method::CONNECT {
+    if is_tunnel {
         let upgrade = hyper::upgrade::on(request);
         spawn(tasks, async move {
             if let Ok(client) = upgrade.await {
@@ -132,7 +141,7 @@ async fn answer(
         });
         return Ok(explained(StatusCode::OK, ""));
     }
-    Ok(match forward(request, &target, host, tasks).await {
+    Ok(match forward(request, &target, plain_proxy.as_ref(), host, tasks).await {
         Ok(response) => response.map(BodyExt::boxed_unsync),
         Err(error) => failure(&target, &DialError::Failed(error.to_string())),
     })
@@ -157,10 +166,11 @@ fn target_of(request: &Request<Incoming>) -> Option<Target> {
     }
 }
 
-/// Sends a plain request to its host.
+/// Sends a plain request to its host, or to the user's proxy.
 async fn forward(
     mut request: Request<Incoming>,
     target: &Target,
+    plain_proxy: Option<&Url>,
     host: TcpStream,
     tasks: &Tasks,
 ) -> hyper::Result<Response<Incoming>> {
@@ -168,16 +178,26 @@ async fn forward(
     spawn(tasks, async move {
         connection.await.ok();
     });
+    let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
+    let authority = format!("{}{port}", target.host);
     let path = request.uri().path_and_query().cloned();
-    *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
+    let mut parts = uri::Parts::default();
+    if plain_proxy.is_some() {
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = authority.parse().ok();
+    }
+    parts.path_and_query = path;
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
     for name in CONNECTION_HEADERS {
         headers.remove(name);
     }
-    let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
-    if let Ok(name) = HeaderValue::from_str(&format!("{}{port}", target.host)) {
+    if let Ok(name) = HeaderValue::try_from(authority) {
         headers.insert(HOST, name);
+    }
+    if let Some(Ok(login)) = plain_proxy.and_then(dial::basic_login).map(HeaderValue::try_from) {
+        headers.insert(PROXY_AUTHORIZATION, login);
     }
     let mut response = sender.send_request(request).await?;
     response.headers_mut().remove(CONNECTION);
@@ -213,7 +233,7 @@ async fn serve_socks(
 ) -> io::Result<()> {
     let reading = timeout(REQUEST_TIME, read_socks_request(&mut client, proxy));
     let Some(target) = reading.await?? else { return client.shutdown().await };
-    let reply = match connect(&target, proxy, hosts).await {
+    let reply = match connect(&target, None, proxy, hosts).await {
         Ok(mut host) => {
             answer_socks(&mut client, SUCCEEDED).await?;
             return copy_bidirectional(&mut client, &mut host).await.map(drop);
@@ -398,6 +418,45 @@ mod tests {
         }
         let long = format!("GET http://a.example/ HTTP/1.1\r\nA: {}", "x".repeat(MAX_HEAD_BYTES));
         assert!(ask(address, long.as_bytes()).await.starts_with("HTTP/1.1 431 "));
+    }
+
+    #[tokio::test]
+    async fn the_users_proxy_gets_a_plain_request_as_it_is_and_a_socks_proxy_any() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut proxy = CommandProxy::new(listener, false).unwrap();
+        let (_tasks, socks, login, port, _) = proxied(true).await;
+        proxy.plain_proxy =
+            |target| Url::parse(&format!("http://me:p%40w@127.0.0.1:{}", target.port)).ok();
+        let listed = HostList::parse(&[format!("a.example:{port}")]);
+        let (hosts, _) = CommandHosts::new(listed, std::iter::empty(), |_| HostVerdict::Ask);
+        let address = proxy.address;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(proxy.serve(Arc::new(hosts)));
+        let request = format!(
+            "POST http://A.Example:{port} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\
+             Proxy-Authorization: Basic b3RoZXI=\r\nContent-Length: 5\r\n\r\nhello"
+        );
+        let answer = ask(address, request.as_bytes()).await;
+        for part in [
+            format!("POST http://a.example:{port}/ HTTP/1.1\r\n"),
+            format!("host: a.example:{port}\r\n"),
+            format!("proxy-authorization: Basic {}\r\n", BASE64_STANDARD.encode("me:p@w")),
+        ] {
+            assert!(answer.contains(&part) && !answer.contains("evil"), "{part}: {answer}");
+        }
+        let refused =
+            ask(address, b"GET http://evil.example/ HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+
+        let decoded = BASE64_STANDARD.decode(login.trim_start_matches("Basic ")).unwrap();
+        let name_and_token = String::from_utf8(decoded).unwrap();
+        let target = Target::parse(&format!("a.example:{port}"), None).unwrap();
+        let through = format!("socks5h://{name_and_token}@{socks}");
+        let mut stream = dial::dial_through(&through, &target).await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        assert!(bytes.ends_with(b"hello"));
     }
 
     #[tokio::test]

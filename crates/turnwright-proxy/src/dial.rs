@@ -1,6 +1,6 @@
 //! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. If the
-//! environment names a proxy for a host, that proxy looks the name up and opens a tunnel. Plain requests use a tunnel
-//! as well, because otherwise the proxy would accept further requests for other hosts over the same connection.
+//! environment names a proxy for a host, that proxy looks the name up and opens a tunnel. Each plain request is sent to
+//! it over a connection of its own, because many proxies open tunnels to port 443 only.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -10,11 +10,15 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::future::{BoxFuture, select_ok};
+use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::SocksV5;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
+use tower_service::Service;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 use turnwright_workspace::web::reserved_kind;
@@ -124,19 +128,40 @@ async fn connect_after(delay: Duration, address: SocketAddr) -> io::Result<TcpSt
     timeout(TIME, TcpStream::connect(address)).await?
 }
 
-/// Connects to a host through the user's proxy.
-async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
+/// Returns the user's proxy that takes plain requests to a host; `None` if there is none.
+pub(crate) fn plain_proxy(target: &Target) -> Option<Url> {
+    let url = Url::parse(&format!("http://{}:{}/", target.host, target.port)).ok()?;
+    let proxy = parse_proxy(&turnwright_http::proxy_url(&url)?).ok()?;
+    (proxy.scheme() == "http").then_some(proxy)
+}
+
+fn parse_proxy(proxy: &str) -> Result<Url, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
-    let parsed = Url::parse(&whole).ok();
-    let Some(url) = parsed.filter(|url| url.scheme() == "http" && url.has_host()) else {
-        return Err(DialError::Failed("the proxy of this machine is not one for HTTP".to_owned()));
-    };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let port = url.port_or_known_default().unwrap_or_default();
+    let is_known = |url: &Url| ["http", "socks5", "socks5h"].contains(&url.scheme());
+    Url::parse(&whole).ok().filter(|url| is_known(url) && url.has_host()).ok_or_else(|| {
+        DialError::Failed("the proxy of this machine is not one for HTTP or SOCKS5".to_owned())
+    })
+}
+
+/// Connects to a proxy itself.
+pub(crate) async fn connect_to_proxy(proxy: &Url) -> Result<TcpStream, DialError> {
+    let host = proxy.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let port = proxy.port_or_known_default().unwrap_or_default();
     let connecting = timeout(TIME, TcpStream::connect((host, port)));
-    let mut stream = connecting.await.map_err(io::Error::from)??;
+    Ok(connecting.await.map_err(io::Error::from)??)
+}
+
+/// Connects to a host through the user's proxy.
+pub(crate) async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
+    let url = parse_proxy(proxy)?;
+    if url.scheme() != "http" {
+        return dial_through_socks(&url, target).await;
+    }
+    let mut stream = connect_to_proxy(&url).await?;
     let place = format!("{}:{}", target.host, target.port);
-    let header = authorization(&url);
+    let login = basic_login(&url);
+    let header =
+        login.map_or_else(String::new, |login| format!("Proxy-Authorization: {login}\r\n"));
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await?;
     let head = timeout(TIME, read_head(&mut stream)).await.map_err(io::Error::from)??;
@@ -149,14 +174,33 @@ async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialErr
     }
 }
 
-/// Returns the header line for the name and password in the URL of a proxy; empty if there are none.
-fn authorization(proxy: &Url) -> String {
-    let password = proxy.password().unwrap_or_default();
-    if proxy.username().is_empty() && password.is_empty() {
-        return String::new();
+/// Connects to a host through a proxy for SOCKS5, which looks the name up.
+async fn dial_through_socks(proxy: &Url, target: &Target) -> Result<TcpStream, DialError> {
+    let place =
+        format!("//{}:{}", proxy.host_str().unwrap_or_default(), proxy.port().unwrap_or(1080));
+    let proxy_uri = Uri::try_from(format!("http:{place}")).map_err(io::Error::other)?;
+    let host_uri = Uri::try_from(format!("https://{}:{}", target.host, target.port));
+    let mut socks = SocksV5::new(proxy_uri, HttpConnector::new());
+    if let Some((name, password)) = login(proxy) {
+        socks = socks.with_auth(name, password);
     }
-    let plain = text::percent_decoded(format!("{}:{password}", proxy.username()).as_bytes());
-    format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain))
+    let connecting = timeout(TIME, socks.call(host_uri.map_err(io::Error::other)?));
+    let connected = connecting.await.map_err(io::Error::from)?;
+    Ok(connected.map_err(io::Error::other)?.into_inner())
+}
+
+/// Returns the name and password in the URL of a proxy.
+fn login(proxy: &Url) -> Option<(String, String)> {
+    let password = proxy.password().unwrap_or_default();
+    let [name, password] = [proxy.username(), password]
+        .map(|part| String::from_utf8_lossy(&text::percent_decoded(part.as_bytes())).into_owned());
+    (!name.is_empty() || !password.is_empty()).then_some((name, password))
+}
+
+/// Returns the login for a proxy as its header has it.
+pub(crate) fn basic_login(proxy: &Url) -> Option<String> {
+    let (name, password) = login(proxy)?;
+    Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{name}:{password}"))))
 }
 
 /// Reads the head of a proxy's answer and nothing beyond it.
@@ -199,8 +243,8 @@ mod tests {
     fn the_password_of_a_proxy_is_decoded() {
         let url = Url::parse("http://me:a%40b%25@proxy.example:3128").unwrap();
         let expected = BASE64_STANDARD.encode("me:a@b%");
-        assert_eq!(authorization(&url), format!("Proxy-Authorization: Basic {expected}\r\n"));
-        assert_eq!(authorization(&Url::parse("http://proxy.example").unwrap()), "");
+        assert_eq!(basic_login(&url), Some(format!("Basic {expected}")));
+        assert_eq!(basic_login(&Url::parse("http://proxy.example").unwrap()), None);
     }
 
     #[test]

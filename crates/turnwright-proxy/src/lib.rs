@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use turnwright_types::secret::Secret;
+use url::Url;
 
 pub use command_hosts::{CommandHosts, HostQuestion, HostReport, HostVerdict, RefusedHosts};
 pub use hosts::{HostAccess, HostList, REGISTRIES, Target};
@@ -47,6 +48,8 @@ pub struct CommandProxy {
     /// False if programs cannot be given a token. Then only the port shows which command a connection belongs to.
     needs_token: bool,
     dial: Dial,
+    /// Finds the user's proxy for plain requests to a host.
+    plain_proxy: fn(&Target) -> Option<Url>,
     /// Limits the look-ups of names.
     lookups: Arc<Semaphore>,
 }
@@ -59,7 +62,8 @@ impl CommandProxy {
         let token = Secret::from(uuid::Uuid::new_v4().simple().to_string());
         let dial: Dial = |target, access, lookups| Box::pin(dial::dial(target, access, lookups));
         let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
-        Ok(CommandProxy { listener, address, token, needs_token, dial, lookups })
+        let plain_proxy = dial::plain_proxy;
+        Ok(CommandProxy { listener, address, token, needs_token, dial, plain_proxy, lookups })
     }
 
     /// Returns the value of the header with which programs log in.

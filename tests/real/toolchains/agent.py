@@ -36,7 +36,8 @@ class Session:
         settings = {"OPENAI_BASE_URL": self.upstream.base_url, "OPENAI_API_KEY": "none", "TURNWRIGHT_MODEL": "scripted"}
         settings |= {"TURNWRIGHT_MODE": mode, "TURNWRIGHT_HOME": str(folder / "home"), "NO_PROXY": "127.0.0.1"}
         self.agent = Agent(program, folder, time.monotonic() + 7000, self.answer, variables | settings)
-        self.agent.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        info = {"name": "toolchains", "version": "1"}
+        self.agent.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info})
         self.id = self.agent.ask("session/new", {"cwd": str(project), "mcpServers": []})[0]["sessionId"]
 
     def answer(self, request):

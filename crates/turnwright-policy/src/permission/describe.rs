@@ -408,20 +408,25 @@ const WITH_NETWORK: &str = "with network";
 const WITHOUT_SANDBOX: &str = "without the sandbox";
 
 /// Puts each kind of access beyond the sandbox into words: those for the network, for debugging and for signing, and
-/// with what it names each of the others.
+/// with what it names each of the others. Writing at a path that is called a socket means connecting to it.
 fn words_of_access(
     access: &ExtraAccess,
+    bases: &PathBases,
     [network, debug, sign]: [&str; 3],
-    write: impl Fn(&Path) -> String,
+    write: impl Fn(String) -> String,
     connect: impl Fn(String) -> String,
     publish: impl Fn(&u16) -> String,
 ) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(access.network.then(|| network.to_owned()));
-    parts.extend(access.writes.iter().map(|target| write(&target.path)));
+    parts.extend(access.writes.iter().map(|target| {
+        let shown = display_path(&target.path, bases);
+        let is_socket = target.path.extension().is_some_and(|extension| extension == "sock");
+        if is_socket { connect(shown) } else { write(shown) }
+    }));
     parts.extend(access.debug.then(|| debug.to_owned()));
     parts.extend(access.sign.then(|| sign.to_owned()));
-    parts.extend(address_names(access).into_iter().map(connect));
+    parts.extend(address_names(access).into_iter().map(&connect));
     parts.extend(access.publishes.iter().map(publish));
     parts
 }
@@ -430,8 +435,9 @@ fn words_of_access(
 pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option<String> {
     let words = words_of_access(
         access,
+        bases,
         [WITH_NETWORK, "may debug", "may sign"],
-        |path| format!("may write {}", display_path(path, bases)),
+        |path| format!("may write {path}"),
         |address| format!("may reach {address}"),
         |port| format!("lets your programs reach its port {port}"),
     );
@@ -446,8 +452,9 @@ fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> String {
                 starts can sign, too)";
     let words = words_of_access(
         access,
+        bases,
         ["for network access", "to trace and debug its own processes", sign],
-        |path| format!("to write {}", markdown_code(&display_path(path, bases))),
+        |path| format!("to write {}", markdown_code(&path)),
         |address| format!("to connect to {}", markdown_code(&address)),
         |port| format!("to open its port {port} to your own programs (`localhost:{port}`)"),
     );
@@ -467,9 +474,10 @@ pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> Stri
 pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
     words_of_access(
         access,
+        bases,
         ["network", "debugging", "your signing key"],
-        |path| format!("write access to {}", markdown_code(&display_path(path, bases))),
-        |address| format!("connections to {address}"),
+        |path| format!("write access to {}", markdown_code(&path)),
+        |address| format!("connections to {}", markdown_code(&address)),
         |port| format!("port {port} open to your programs"),
     )
 }
@@ -604,6 +612,13 @@ mod tests {
             - in the sandbox: may change the project; with network"]]
         .assert_eq(&described(&policy(), &command(ExtraAccess::network()), escalated()));
         let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
+        let engine = ResolvedPath { path: "/run/docker.sock".into(), scope: PathScope::Outside };
+        let connecting = ExtraAccess { writes: vec![engine], ..ExtraAccess::default() };
+        expect![[r#"
+            - ⚠ asks to connect to `/run/docker.sock`
+            - in the sandbox: may change the project, `/run/docker.sock`; no network
+            - Outside the project: `/run/docker.sock`"#]]
+        .assert_eq(&described(&policy(), &command(connecting), escalated()));
         let writing = ExtraAccess { writes: vec![there], ..ExtraAccess::default() };
         expect![[r"
             - ⚠ asks to write `/x`

@@ -158,21 +158,42 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     })
 }
 
-/// Explains that the sandbox keeps a command from a socket which its output names: many programs then say that nothing
-/// listens there. Blocks.
+/// What programs say that find no container engine and do not name its socket, in lower case.
+const MISSING_ENGINES: [&str; 6] = [
+    "could not find a valid docker environment",
+    "could not find a working container runtime",
+    "docker is either not running or misconfigured",
+    "error while fetching server api version",
+    "failed to connect to the docker api",
+    "rootless docker not found",
+];
+/// The sockets of container engines.
+const ENGINES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+
+/// Explains that the sandbox keeps a command from a socket which its output is about: many programs then say that
+/// nothing listens there. Blocks.
 pub(super) fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
-    let words = text::suffix(output, SEARCHED_BYTES)
-        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
-        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
-        .filter(|word| {
-            word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
-        });
-    let mut sockets = words.take(MAX_LINES).filter_map(|word| real_path(word).ok());
+    let mut sockets = possible_sockets(text::suffix(output, SEARCHED_BYTES))
+        .take(MAX_LINES)
+        .filter_map(|path| real_path(path).ok());
     let socket = sockets
         .find(|path| !writable.iter().any(|place| path.starts_with(place)) && is_socket(path))?;
     let shown = escape_hidden_line(&socket.to_string_lossy());
     let what = format!("commands do not reach the program that listens at {shown}");
     Some(ReachedLimit::denied(&what, &shown))
+}
+
+/// The paths in an output that may be sockets, and those of container engines if it misses one.
+fn possible_sockets(output: &str) -> impl Iterator<Item = &str> {
+    let lower = output.to_lowercase();
+    let lacks_engine = MISSING_ENGINES.iter().any(|phrase| lower.contains(phrase));
+    let words = output
+        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
+        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
+        .filter(|word| {
+            word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
+        });
+    ENGINES.into_iter().filter(move |_| lacks_engine).chain(words)
 }
 
 /// Parts of the names of sockets.
@@ -346,6 +367,22 @@ mod tests {
             assert!(told.ends_with(expected), "{line}: {told}");
             assert_eq!(told.is_empty(), expected.is_empty(), "{line}: {told}");
             assert!(limit.is_none_or(|limit| limit.for_model.contains("name it in a call")));
+        }
+    }
+
+    #[test]
+    fn container_engines_are_meant_by_programs_that_name_no_socket() {
+        for (output, expected) in [
+            ("IllegalStateException: Could not find a valid Docker environment. Please see", true),
+            ("Error: Could not find a working container runtime strategy", true),
+            (
+                "DockerException: Error while fetching server API version: ('Connection aborted.'",
+                true,
+            ),
+            ("docker: command not found", false),
+        ] {
+            let sockets: Vec<_> = possible_sockets(output).collect();
+            assert_eq!(sockets, if expected { &ENGINES[..] } else { &[] }, "{output}");
         }
     }
 

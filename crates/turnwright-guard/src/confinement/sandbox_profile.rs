@@ -270,9 +270,6 @@ impl ConfinementBuilder<'_> {
         if self.further.debug {
             limits.push_str("; debugging");
         }
-        if let Some(docker) = self.site.environment.get("DOCKER_HOST") {
-            limits.push_str(&format!("; $DOCKER_HOST ({}) only if opened", docker.display()));
-        }
         limits
     }
 

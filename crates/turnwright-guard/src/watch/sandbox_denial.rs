@@ -17,9 +17,7 @@ use turnwright_workspace::exec::JobEnd;
 use turnwright_workspace::files::Roots;
 
 use super::CommandWatch;
-use out_of_reach::{
-    closed_socket, failed_signature, hidden_gpu, missing_login, missing_variable, nested_sandbox,
-};
+use out_of_reach::{failed_signature, missing_login, missing_variable, nested_sandbox};
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -121,17 +119,7 @@ impl CommandWatch {
         }
         refused_connections(&connections, self.has_network, !is_success)
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
-            .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
-            .or_else(|| {
-                // The output names the usual socket, and the limits the one of the variable that it lacks.
-                let is_missed = !is_success && output.contains("docker.sock");
-                closed_socket(self.limits.as_deref().filter(|_| is_missed)?, &self.writable)
-            })
-            .or_else(|| {
-                let gpu = hidden_gpu(output, Path::new("/dev"), &self.writable);
-                // A command that only reads may have come across such words.
-                gpu.filter(|_| self.has_snapshot)
-            })
+            .or_else(|| if is_success { None } else { self.closed_socket(output) })
             .or_else(|| {
                 let named = unwritable_path(output)
                     .filter(|named| !is_success && !self.hidden.contains(Path::new(named)))?;

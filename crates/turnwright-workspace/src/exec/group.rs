@@ -153,26 +153,19 @@ pub(super) fn base_command(
 pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.sandbox {
-        remove_escape_variables(command, &spec.environment, profile);
+        remove_escapes(command, &spec.environment, profile);
     }
     command.current_dir(&spec.workdir);
     // A program that can only be answered from a terminal fails at once instead of waiting.
     command.stdin(if spec.accepts_input { Stdio::piped() } else { Stdio::null() });
 }
 
-/// Removes the variables that lead to services outside the sandbox, but to Docker and Podman if their socket is open to
-/// the command, and to the ssh agent unless the network is allowed.
-fn remove_escape_variables(
-    command: &mut Command,
-    environment: &Environment,
-    profile: &SandboxProfile,
-) {
+/// Removes the variables that lead to services outside the sandbox, except to a container engine whose socket is open
+/// to the command, and to the ssh agent unless the network is allowed.
+fn remove_escapes(command: &mut Command, environment: &Environment, profile: &SandboxProfile) {
     for name in SANDBOX_ESCAPE_VARIABLES {
-        let value = environment.get(name).unwrap_or_default().to_string_lossy();
-        // As in `DOCKER_HOST=unix:///run/user/1000/docker.sock`.
-        let path = value.find('/').map_or(Path::new(""), |start| Path::new(&value[start..]));
-        let is_open = profile.writable.iter().any(|place| path.starts_with(place));
-        if !is_open || !name.ends_with("_HOST") {
+        let socket = environment.socket(name).map(Path::new);
+        if socket.is_none_or(|path| !profile.writable.iter().any(|place| path.starts_with(place))) {
             command.env_remove(name);
         }
     }
@@ -239,7 +232,7 @@ impl ProcessGroup {
         let words = turnwright_sandbox::wrap_command(sandbox.as_ref(), program.to_vec())?;
         let mut command = base_command(&words, environment, &mark);
         if let Some(profile) = &sandbox {
-            remove_escape_variables(&mut command, environment, profile);
+            remove_escapes(&mut command, environment, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
         let sandbox = sandbox.map(|profile| prepare_sandbox(&profile, network)).transpose()?;

@@ -47,10 +47,6 @@ const KEPT_IN_CACHE: [(&str, &str); 3] = [
     ("PLAYWRIGHT_BROWSERS_PATH", "ms-playwright"),
 ];
 
-/// Programs that the table of caches has for what they start.
-const STARTS_OTHERS: [&str; 8] =
-    ["adb", "bundle", "clojure", "hatch", "java", "julia", "jupyter", "sh"];
-
 impl ConfinementBuilder<'_> {
     /// Creates the caches that installed programs would create in a fresh home folder. Commands get a private layer
     /// over each cache, which has to exist for that. Done once in a session, and only for default caches: one that the
@@ -107,16 +103,12 @@ pub(super) fn redirected_caches(
     folder: &Path,
     environment: &Environment,
 ) -> Vec<(&'static str, String)> {
-    let mut variables = Vec::from(CACHE_VARIABLES.map(|name| (name, folder.display().to_string())));
     let home = environment.get("HOME").map(|home| Path::new(home).join(".cache"));
     let cache = environment.get("XDG_CACHE_HOME").map(PathBuf::from).or(home).unwrap_or_default();
-    for (name, place) in KEPT_IN_CACHE {
-        let kept = cache.join(place);
-        if environment.get(name).is_none() && kept.is_dir() {
-            variables.push((name, kept.display().to_string()));
-        }
-    }
-    variables
+    let kept = KEPT_IN_CACHE.into_iter().map(|(name, place)| (name, cache.join(place)));
+    let unset = kept.filter(|(name, path)| environment.get(name).is_none() && path.is_dir());
+    let redirected = CACHE_VARIABLES.map(|name| (name, folder.to_path_buf()));
+    unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
 }
 
 /// Returns true if a command line certainly runs nothing but package managers.
@@ -126,17 +118,17 @@ fn runs_only_package_managers(command: &ShellCommand) -> bool {
 }
 
 fn is_package_manager(command: &SimpleCommand) -> bool {
-    let program = Path::new(command.program()).file_name().unwrap_or_default();
+    let name = Path::new(command.program()).file_name().unwrap_or_default();
+    let program = name.to_str().unwrap_or_default();
     let words: Vec<_> = command.argv().skip(1).take(2).collect();
-    if program == "dart" {
-        return matches!(words[..], ["pub", "add" | "get" | "upgrade"]);
+    match program {
+        "cd" => true,
+        "dart" => matches!(words[..], ["pub", "add" | "get" | "upgrade"]),
+        "python" | "python3" => words == ["-m", "pip"],
+        // The table of caches contains these for what they start.
+        "adb" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter" | "sh" => false,
+        _ => DEFAULT_CACHES.iter().any(|cache| cache.made_by.contains(&program)),
     }
-    if program == "python" || program == "python3" {
-        return words == ["-m", "pip"];
-    }
-    let starts_others = STARTS_OTHERS.iter().any(|name| program == *name);
-    let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
-    program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
 
 /// Returns true if a default cache does not exist, and a program that makes it does.

@@ -16,7 +16,7 @@ const PUBLISHING: WordList = "deprecate login logout owner publish push unpublis
 /// project's own tests and tasks, which have their own ideas of proxies.
 const RESOLVERS: &[(&str, WordList)] = &[
     ("bunx npx pnpx uvx", ""),
-    ("cabal opam stack", "build install test update upgrade"),
+    ("cabal opam stack", "build install update upgrade"),
     ("cargo", "build b check c clippy doc d metadata tree vendor generate-lockfile"),
     ("composer", "install update require create-project"),
     ("dotnet", "restore build add publish"),
@@ -126,6 +126,7 @@ mod tests {
             ("mix test", None),
             ("opam install dune", Some(true)),
             ("cabal upload x", None),
+            ("stack test", None),
             ("pre-commit install-hooks", Some(true)),
             ("pre-commit run", None),
             ("hf download x", Some(true)),

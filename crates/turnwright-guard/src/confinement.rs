@@ -130,9 +130,6 @@ impl CommandSite {
     }
 }
 
-/// The variables that name the cache of many programs, and of npm.
-const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
-
 /// The shared memory. In a mount namespace it is not the machine's.
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -363,8 +360,8 @@ impl ConfinementBuilder<'_> {
         if self.may_write && !confinement.can_layer_caches() {
             // The cache of commands on systems without layers.
             let folder = confinement.private_caches.join("redirected");
-            let path = folder.display().to_string();
-            extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
+            let environment = &self.site.environment;
+            extra_variables.extend(package_managers::redirected_caches(&folder, environment));
             write.extend(private_file::create_folder(&folder).and_then(|()| real_path(&folder)));
         }
         if environment_use(self.command) == EnvironmentUse::CreatesNamed {

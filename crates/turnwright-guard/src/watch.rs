@@ -42,7 +42,7 @@ use turnwright_types::shell_script::{Script, SimpleCommand};
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
-use turnwright_workspace::exec::{Job, Jobs};
+use turnwright_workspace::exec::{Environment, Job, Jobs};
 use turnwright_workspace::files::{Roots, SessionTmp};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -155,6 +155,8 @@ struct CommandWatch {
     refused_hosts: Option<Arc<RefusedHosts>>,
     /// An error if nothing signs for it although it may sign; `None` if it may not.
     signing: Option<io::Result<()>>,
+    /// The user's variables, some of which it lacks.
+    environment: Arc<Environment>,
     /// Where it may write.
     writable: Vec<PathBuf>,
     /// Files in the session's folders that are hidden from it.
@@ -468,6 +470,7 @@ impl CommandSite {
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
             refused_hosts: confinement.refused_hosts,
             signing,
+            environment: Arc::clone(&self.environment),
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             hidden,
             newly_hidden,

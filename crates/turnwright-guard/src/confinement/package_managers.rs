@@ -36,6 +36,17 @@ const NO_RETRIES: &[(&str, &str)] = &[
     ("YARN_HTTP_RETRY", "0"),
 ];
 
+/// Variables that name a cache: of many programs, and of those that have theirs elsewhere, at least on macOS.
+const CACHE_VARIABLES: [&str; 5] =
+    ["CCACHE_DIR", "GOCACHE", "GOLANGCI_LINT_CACHE", "XDG_CACHE_HOME", "npm_config_cache"];
+
+/// Variables that name what programs keep in the cache although it takes long to get again, and where that is.
+const KEPT_IN_CACHE: [(&str, &str); 3] = [
+    ("CYPRESS_CACHE_FOLDER", "Cypress"),
+    ("HF_HUB_CACHE", "huggingface/hub"),
+    ("PLAYWRIGHT_BROWSERS_PATH", "ms-playwright"),
+];
+
 impl ConfinementBuilder<'_> {
     /// Creates the caches that installed programs would create in a fresh home folder. Commands get a private layer
     /// over each cache, which has to exist for that. Done once in a session, and only for default caches: one that the
@@ -84,6 +95,20 @@ pub(super) fn offline_variables(
     unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 
+/// The variables with which programs have their caches in `folder` and find browsers and models in the user's own
+/// cache. Looks files up.
+pub(super) fn redirected_caches(
+    folder: &Path,
+    environment: &Environment,
+) -> Vec<(&'static str, String)> {
+    let home = environment.get("HOME").map(|home| Path::new(home).join(".cache"));
+    let cache = environment.get("XDG_CACHE_HOME").map(PathBuf::from).or(home).unwrap_or_default();
+    let kept = KEPT_IN_CACHE.into_iter().map(|(name, place)| (name, cache.join(place)));
+    let unset = kept.filter(|(name, path)| environment.get(name).is_none() && path.is_dir());
+    let redirected = CACHE_VARIABLES.map(|name| (name, folder.to_path_buf()));
+    unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
+}
+
 /// Returns true if a command line certainly runs nothing but package managers.
 fn runs_only_package_managers(command: &ShellCommand) -> bool {
     let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
@@ -91,15 +116,17 @@ fn runs_only_package_managers(command: &ShellCommand) -> bool {
 }
 
 fn is_package_manager(command: &SimpleCommand) -> bool {
-    let program = Path::new(command.program()).file_name().unwrap_or_default();
-    if program == "python" || program == "python3" {
-        return command.argv().skip(1).take(2).eq(["-m", "pip"]);
+    let name = Path::new(command.program()).file_name().unwrap_or_default();
+    let program = name.to_str().unwrap_or_default();
+    let words: Vec<_> = command.argv().skip(1).take(2).collect();
+    match program {
+        "cd" => true,
+        "dart" => matches!(words[..], ["pub", "add" | "get" | "upgrade"]),
+        "python" | "python3" => words == ["-m", "pip"],
+        // The table of caches contains these for what they start.
+        "adb" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter" | "sh" => false,
+        _ => DEFAULT_CACHES.iter().any(|cache| cache.made_by.contains(&program)),
     }
-    // The table contains these for what they start.
-    let starts_others =
-        matches!(program.to_str(), Some("clojure" | "dart" | "java" | "julia" | "jupyter" | "sh"));
-    let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
-    program == "cd" || !starts_others && installers.any(|name| program == *name)
 }
 
 /// Returns the default caches that are listed and do not exist, although a program that makes them does.
@@ -493,6 +520,10 @@ mod tests {
             ("jupyter nbconvert --execute x.ipynb", false),
             ("julia x.jl", false),
             ("dart x.dart", false),
+            ("dart pub get", true),
+            ("dart pub run x", false),
+            ("bundle exec rake", false),
+            ("hatch run x", false),
             ("git push", false),
         ] {
             let script = shell::parse(line, ShellDialect::Bash);
@@ -502,7 +533,9 @@ mod tests {
 
     #[test]
     fn programs_in_folders_that_are_in_the_path_of_users_are_known() {
-        for folder in [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".swiftpm"] {
+        for folder in
+            [".cabal", ".julia", ".local/bin", ".local/state/cabal", ".platformio", ".swiftpm"]
+        {
             let cache = DEFAULT_CACHES.iter().find(|cache| cache.folder == folder).unwrap();
             assert!(cache.has_programs, "{folder}");
         }
@@ -518,6 +551,28 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[test]
+    fn browsers_in_the_users_cache_are_found_where_caches_are_elsewhere() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = home.path().join(".cache");
+        for name in ["Cypress", "ms-playwright"] {
+            fs::create_dir_all(cache.join(name)).unwrap();
+        }
+        let environment =
+            Environment::default().with("HOME", home.path()).with("CYPRESS_CACHE_FOLDER", "/x");
+        let variables = redirected_caches(Path::new("/redirected"), &environment);
+        for (name, expected) in [
+            ("GOCACHE", Some("/redirected")),
+            ("XDG_CACHE_HOME", Some("/redirected")),
+            ("PLAYWRIGHT_BROWSERS_PATH", cache.join("ms-playwright").to_str()),
+            ("CYPRESS_CACHE_FOLDER", None),
+            ("HF_HUB_CACHE", None),
+        ] {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            assert_eq!(found.map(|(_, value)| value.as_str()), expected, "{name}");
+        }
     }
 
     #[cfg(unix)]

@@ -17,9 +17,7 @@ use turnwright_workspace::exec::JobEnd;
 use turnwright_workspace::files::Roots;
 
 use super::CommandWatch;
-use out_of_reach::{
-    closed_socket, failed_signature, missing_login, missing_variable, nested_sandbox,
-};
+use out_of_reach::{failed_signature, missing_login, missing_variable, nested_sandbox};
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -121,7 +119,7 @@ impl CommandWatch {
         }
         refused_connections(&connections, self.has_network, !is_success)
             .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
-            .or_else(|| if is_success { None } else { closed_socket(output, &self.writable) })
+            .or_else(|| if is_success { None } else { self.closed_socket(output) })
             .or_else(|| {
                 let named = unwritable_path(output)
                     .filter(|named| !is_success && !self.hidden.contains(Path::new(named)))?;

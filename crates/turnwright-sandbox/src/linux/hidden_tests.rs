@@ -52,6 +52,18 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
+/// A GPU or `/dev/kvm` does nothing without `ioctl`.
+#[test]
+fn a_device_that_the_profile_names_can_be_controlled() {
+    let folders = TestFolders::new();
+    let mut profile = folders.profile();
+    profile.writable.push("/dev/full".into());
+    for namespaces in variants() {
+        let (text, _) = folders.run(&profile, namespaces, "LC_ALL=C stty -F /dev/full");
+        assert!(!text.to_lowercase().contains("permi"), "{namespaces:?}: {text}");
+    }
+}
+
 /// The user may type a password there.
 #[test]
 fn the_terminals_of_other_programs_cannot_be_read() {

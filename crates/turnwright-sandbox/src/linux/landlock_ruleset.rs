@@ -61,10 +61,12 @@ pub(super) fn build(
     for path in &profile.writable {
         let opened = open_without_symlinks(path).map_err(|error| with_path(path, &error));
         let has_sockets = without_sockets.is_none_or(|folder| !folder.starts_with(path));
-        let sockets: BitFlags<AccessFs> =
-            if has_sockets { BitFlags::empty() } else { AccessFs::ResolveUnix.into() };
+        let mut rights = write_rights();
+        rights.set(AccessFs::ResolveUnix, has_sockets);
+        // Named devices, such as a GPU, are of no use otherwise.
+        rights.set(AccessFs::IoctlDev, path.starts_with("/dev"));
         if let Some(place) = if_accessible(opened)? {
-            builder.allow(&place, write_rights() & !sockets)?;
+            builder.allow(&place, rights)?;
         }
     }
     for place in &profile.unhidden {

@@ -38,7 +38,7 @@ const TOO_MANY_WRITABLE: &str = "a private /tmp cannot be mounted if more than 6
 /// At most this many folders below a hidden one stay open.
 const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
-const MAX_CACHES: usize = 24;
+const MAX_CACHES: usize = 64;
 
 /// The lines for `/proc/self/uid_map` and `gid_map` of a new user namespace, which maps only this user; `None` for root,
 /// who needs no such namespace.

@@ -23,6 +23,9 @@ const fn programs(folder: &'static str, made_by: &'static [&'static str]) -> Def
 }
 
 pub const DEFAULT_CACHES: &[DefaultCache] = &[
+    // The Android plugin of Gradle takes a lock there for each build.
+    cache(".android", &["adb"]),
+    cache(".bundle", &["bundle"]),
     cache(".bun/install/cache", &["bun"]),
     // Cabal keeps its files elsewhere unless there is this folder.
     programs(".cabal", &[]),
@@ -30,6 +33,9 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".cache", &["sh"]),
     cache(".cargo/git", &["cargo"]),
     cache(".cargo/registry", &["cargo"]),
+    // Only old versions make it.
+    cache(".ccache", &[]),
+    cache(".conan2", &["conan"]),
     cache(".cpanm", &["cpanm"]),
     programs(".dotnet", &["dotnet"]),
     cache(".elm", &["elm"]),
@@ -45,6 +51,7 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".local/lib", &["pip", "pip3"]),
     cache(".local/share/NuGet", &["dotnet"]),
     programs(".local/share/gem", &["gem"]),
+    cache(".local/share/hatch", &["hatch"]),
     cache(".local/share/jupyter/runtime", &["jupyter"]),
     cache(".local/share/pipx", &["pipx"]),
     cache(".local/share/pnpm", &["pnpm"]),
@@ -58,11 +65,13 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // Only users who have changed npm's prefix have it.
     programs(".npm-global", &[]),
     cache(".nuget/packages", &["dotnet"]),
+    programs(".platformio", &["pio"]),
     programs(".pub-cache", &["dart", "flutter"]),
     cache(".rustup", &["rustup"]),
     cache(".sbt", &["sbt"]),
     cache(".stack", &["stack"]),
     programs(".swiftpm", &[]),
+    cache(".templateengine", &["dotnet"]),
     cache(".yarn", &["yarn"]),
     cache("go/pkg/mod", &["go"]),
 ];

@@ -251,6 +251,11 @@ impl Environment {
         self.without(SANDBOX_ESCAPE_VARIABLES).without(&["SSH_AUTH_SOCK"])
     }
 
+    /// The socket that a variable names as a URL: `DOCKER_HOST=unix:///run/user/1000/docker.sock`.
+    pub fn socket(&self, name: &str) -> Option<&str> {
+        self.get(name)?.to_str()?.strip_prefix("unix://")
+    }
+
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0
             .iter()

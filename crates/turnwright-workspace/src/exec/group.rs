@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 #[cfg(unix)]
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -116,7 +116,7 @@ pub fn dialect() -> ShellDialect {
 /// True if commands are run by bash.
 fn has_bash() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| cfg!(unix) && std::path::Path::new("/bin/bash").exists())
+    *HAS.get_or_init(|| cfg!(unix) && Path::new("/bin/bash").exists())
 }
 
 /// The command line that runs `command` in the shell.
@@ -153,18 +153,21 @@ pub(super) fn base_command(
 pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.sandbox {
-        remove_escape_variables(command, profile);
+        remove_escapes(command, &spec.environment, profile);
     }
     command.current_dir(&spec.workdir);
     // A program that can only be answered from a terminal fails at once instead of waiting.
     command.stdin(if spec.accepts_input { Stdio::piped() } else { Stdio::null() });
 }
 
-/// Removes the variables that lead to services outside the sandbox, and to the ssh agent unless the
-/// network is allowed.
-fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
+/// Removes the variables that lead to services outside the sandbox, except to a container engine whose socket is open
+/// to the command, and to the ssh agent unless the network is allowed.
+fn remove_escapes(command: &mut Command, environment: &Environment, profile: &SandboxProfile) {
     for name in SANDBOX_ESCAPE_VARIABLES {
-        command.env_remove(name);
+        let socket = environment.socket(name).map(Path::new);
+        if socket.is_none_or(|path| !profile.writable.iter().any(|place| path.starts_with(place))) {
+            command.env_remove(name);
+        }
     }
     if !profile.network.reaches_other_machines() {
         command.env_remove("SSH_AUTH_SOCK");
@@ -229,7 +232,7 @@ impl ProcessGroup {
         let words = turnwright_sandbox::wrap_command(sandbox.as_ref(), program.to_vec())?;
         let mut command = base_command(&words, environment, &mark);
         if let Some(profile) = &sandbox {
-            remove_escape_variables(&mut command, profile);
+            remove_escapes(&mut command, environment, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
         let sandbox = sandbox.map(|profile| prepare_sandbox(&profile, network)).transpose()?;

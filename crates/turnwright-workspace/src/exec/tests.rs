@@ -296,3 +296,30 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     let error = ProcessGroup::start(&spec).await.unwrap_err().to_string();
     assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_variable_that_names_an_open_socket_is_kept() {
+    use turnwright_sandbox::SandboxProfile;
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("NOT TESTED: no sandbox here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().canonicalize().unwrap();
+    let opened = format!("unix://{}/docker.sock", top.display());
+    let variables = [
+        ("PATH", "/usr/bin:/bin"),
+        ("DOCKER_HOST", opened.as_str()),
+        ("CONTAINER_HOST", "unix:///run/podman.sock"),
+        ("NVIM", &opened["unix://".len()..]),
+    ]
+    .map(|(name, value)| (name.into(), value.into()));
+    let mut spec = spec("echo \"$DOCKER_HOST$CONTAINER_HOST$NVIM\"");
+    spec.environment = Environment::scrubbed(variables, &[]);
+    spec.sandbox = Some(SandboxProfile { writable: vec![top], ..SandboxProfile::default() });
+    let (jobs, _outputs) = jobs();
+    let job = start(&jobs, &spec).await;
+    job.wait_for_end().await;
+    assert_eq!(job.take_output().text.trim_end(), opened);
+}

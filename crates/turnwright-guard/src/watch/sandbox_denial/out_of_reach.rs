@@ -156,8 +156,10 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     })
 }
 
-/// What programs say that find no container engine and do not name its socket, in lower case.
-const MISSING_ENGINES: [&str; 6] = [
+/// What programs say that find no container engine, in lower case. Many do not name its socket.
+const MISSING_ENGINES: [&str; 8] = [
+    "cannot connect to podman",
+    "cannot connect to the docker daemon",
     "could not find a valid docker environment",
     "could not find a working container runtime",
     "docker is either not running or misconfigured",
@@ -168,30 +170,36 @@ const MISSING_ENGINES: [&str; 6] = [
 /// The sockets of container engines.
 const ENGINES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
-/// Explains that the sandbox keeps a command from a socket which its output is about: many programs then say that
-/// nothing listens there. Blocks.
-pub(super) fn closed_socket(output: &str, writable: &[PathBuf]) -> Option<ReachedLimit> {
-    let mut sockets = possible_sockets(text::suffix(output, SEARCHED_BYTES))
-        .take(MAX_LINES)
-        .filter_map(|path| real_path(path).ok());
-    let socket = sockets
-        .find(|path| !writable.iter().any(|place| path.starts_with(place)) && is_socket(path))?;
-    let shown = escape_hidden_line(&socket.to_string_lossy());
-    let what = format!("commands do not reach the program that listens at {shown}");
-    Some(ReachedLimit::denied(&what, &shown))
-}
+impl CommandWatch {
+    /// Explains that the sandbox keeps the command from a socket which its output is about: many programs then say that
+    /// nothing listens there. Blocks.
+    pub(super) fn closed_socket(&self, output: &str) -> Option<ReachedLimit> {
+        let end = text::suffix(output, SEARCHED_BYTES);
+        let mut sockets = self.possible_sockets(end).filter_map(|path| real_path(path).ok());
+        let socket = sockets.find(|path| {
+            !self.writable.iter().any(|place| path.starts_with(place)) && is_socket(path)
+        })?;
+        let shown = escape_hidden_line(&socket.to_string_lossy());
+        let what = format!("commands do not reach the program that listens at {shown}");
+        Some(ReachedLimit::denied(&what, &shown))
+    }
 
-/// The paths in an output that may be sockets, and those of container engines if it misses one.
-fn possible_sockets(output: &str) -> impl Iterator<Item = &str> {
-    let lower = output.to_lowercase();
-    let lacks_engine = MISSING_ENGINES.iter().any(|phrase| lower.contains(phrase));
-    let words = output
-        .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
-        .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
-        .filter(|word| {
-            word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
-        });
-    ENGINES.into_iter().filter(move |_| lacks_engine).chain(words)
+    /// The paths in an output that may be sockets. If it misses a container engine, also those that the user's
+    /// variables name, which come first, because commands lack these variables, and the usual ones.
+    fn possible_sockets<'a>(&'a self, output: &'a str) -> impl Iterator<Item = &'a str> {
+        let lower = output.to_lowercase();
+        let lacks_engine = MISSING_ENGINES.iter().any(|phrase| lower.contains(phrase));
+        let words = output
+            .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
+            .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))
+            .filter(|word| {
+                word.starts_with('/') && SOCKET_NAMES.iter().any(|name| word.contains(name))
+            });
+        let variables = ["DOCKER_HOST", "CONTAINER_HOST"].into_iter();
+        let chosen = variables.filter_map(move |name| self.environment.socket(name));
+        let usual = ENGINES.into_iter().filter(move |_| lacks_engine);
+        chosen.filter(move |_| lacks_engine).chain(words.take(MAX_LINES)).chain(usual)
+    }
 }
 
 /// Parts of the names of sockets.
@@ -215,6 +223,7 @@ mod tests {
     use super::*;
     use turnwright_policy::shell;
     use turnwright_types::shell_script::ShellDialect;
+    use turnwright_workspace::exec::Environment;
 
     #[test]
     fn the_result_says_why_git_has_not_signed() {
@@ -356,9 +365,18 @@ mod tests {
             ),
             ("docker: command not found", false),
         ] {
-            let sockets: Vec<_> = possible_sockets(output).collect();
+            let watch = CommandWatch::default();
+            let sockets: Vec<_> = watch.possible_sockets(output).collect();
             assert_eq!(sockets, if expected { &ENGINES[..] } else { &[] }, "{output}");
         }
+        let environment = Environment::default()
+            .with("CONTAINER_HOST", "tcp://a.example:2375")
+            .with("DOCKER_HOST", "unix:///run/user/1/docker.sock");
+        let watch = CommandWatch { environment: Arc::new(environment), ..CommandWatch::default() };
+        let output = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it";
+        let sockets: Vec<_> = watch.possible_sockets(output).collect();
+        assert_eq!(sockets[..2], ["/run/user/1/docker.sock", "/var/run/docker.sock"]);
+        assert_eq!(sockets[2..], ENGINES);
     }
 
     #[cfg(unix)]
@@ -382,7 +400,18 @@ mod tests {
             assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
             let advice = format!("\"escalate\": \"{socket}\"");
             assert!(limit.is_none_or(|limit| limit.for_model.contains(&advice)), "{output}");
-            assert!(closed_socket(&output, std::slice::from_ref(&folder)).is_none(), "{output}");
+            let open = CommandWatch { writable: vec!["/".into()], ..CommandWatch::default() };
+            assert!(open.closed_socket(&output).is_none(), "{output}");
+        }
+        let environment = Environment::default().with("DOCKER_HOST", format!("unix://{socket}"));
+        let watch = CommandWatch { environment: Arc::new(environment), ..CommandWatch::default() };
+        let missing = "Cannot connect to the Docker daemon at unix:///nowhere/docker.sock.";
+        for (output, is_success, expected) in
+            [(missing, false, true), (missing, true, false), ("test failed", false, false)]
+        {
+            let limit = watch.reached_limit(output, is_success, None);
+            assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
+            assert!(limit.is_none_or(|limit| limit.for_model.contains(socket)), "{output}");
         }
     }
 }

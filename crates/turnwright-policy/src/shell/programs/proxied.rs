@@ -6,8 +6,8 @@ use super::super::args::{self, Args, name};
 use super::{SimpleCommand, WordList, is_in, names_subcommand, works_offline};
 
 /// Programs that use the network through such a proxy only. Not `gh`, which mostly publishes.
-const OBEDIENT: WordList = "bun bunx bundle cargo composer conda curl deno dotnet gem git go gradle gradlew mamba mvn mvnw npm \
-                            npx pdm pip pip3 pipenv pipx pixi pnpm pnpx poetry rustup uv uvx wget yarn";
+const OBEDIENT: WordList = "bun bunx bundle cargo composer conda curl deno dotnet gem git go gradle gradlew mamba mix mvn mvnw \
+                            npm npx pdm pip pip3 pipenv pipx pixi pnpm pnpx poetry rustup uv uvx wget yarn";
 
 /// Their subcommands that publish something, or say who may.
 const PUBLISHING: WordList = "deprecate login logout owner publish push unpublish yank";
@@ -16,12 +16,16 @@ const PUBLISHING: WordList = "deprecate login logout owner publish push unpublis
 /// project's own tests and tasks, which have their own ideas of proxies.
 const RESOLVERS: &[(&str, WordList)] = &[
     ("bunx npx pnpx uvx", ""),
+    ("cabal opam stack", "build install update upgrade"),
     ("cargo", "build b check c clippy doc d metadata tree vendor generate-lockfile"),
     ("composer", "install update require create-project"),
     ("dotnet", "restore build add publish"),
     ("go", "build vet list"),
     ("gradle gradlew mvn mvnw", ""),
+    ("hf huggingface-cli", "download"),
     ("npm", "exec x"),
+    ("pre-commit", "autoupdate install-hooks"),
+    ("tofu", "init"),
     ("uv", "run"),
 ];
 
@@ -118,6 +122,16 @@ mod tests {
             ("ssh host ls", Some(false)),
             ("rsync -a h:x y", Some(false)),
             ("docker pull x", Some(false)),
+            ("mix deps.get", Some(true)),
+            ("mix test", None),
+            ("opam install dune", Some(true)),
+            ("cabal upload x", None),
+            ("stack test", None),
+            ("pre-commit install-hooks", Some(true)),
+            ("pre-commit run", None),
+            ("hf download x", Some(true)),
+            ("hf upload x", None),
+            ("tofu init", Some(true)),
             ("ls -l", None),
         ] {
             assert_eq!(uses_proxy(&simple(line)), expected, "{line}");

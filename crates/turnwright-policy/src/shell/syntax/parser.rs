@@ -266,7 +266,7 @@ impl PartialCommand {
             if raw.is_expanded {
                 return Err(VARIABLE);
             }
-            if raw.is_glob && raw.text != "[" {
+            if raw.is_glob && raw.text != "[" && (raw.text != "[[" || raw.is_quoted) {
                 return Err("it runs a program whose name is not known");
             }
         }
@@ -327,6 +327,7 @@ impl PartialCommand {
             has_unknown_args,
             ..SimpleCommand::default()
         };
+        write_as_test(&mut simple.words);
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
         if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
             return Err(HERE_DOCUMENT);
@@ -356,6 +357,18 @@ impl PartialCommand {
         }
         state.advance(targets, end);
         Ok(())
+    }
+}
+
+/// Writes bash's `[[ -f x ]]` as `[ -f x ]`, which does the same. Comparisons may evaluate arithmetic, which can run
+/// commands.
+fn write_as_test(words: &mut [Word]) {
+    let [open, negations @ .., operator, _, close] = words else { return };
+    let is_plain = negations.iter().all(|word| word.text == "!")
+        && is_in("-d -e -f -h -L -n -r -s -w -x -z", &operator.text);
+    if is_plain && open.is_glob && open.text == "[[" && close.text == "]]" {
+        *open = Word::plain("[");
+        *close = Word::plain("]");
     }
 }
 
@@ -408,7 +421,7 @@ fn strip_wrappers(
         let program = simple.program();
         let own_word_count = match program {
             "env" if simple.words.len() == 1 && !simple.has_unknown_args => return Ok(None),
-            "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
+            "command" if is_in("-v -V", word(simple, 1)) => return Ok(None),
             "sh" | "bash" | "dash" => return shell_line(simple),
             _ => {
                 let starts = programs::find(shell_state::program_name(program)).starts;
@@ -489,10 +502,6 @@ fn may_set_variable(format: &Word) -> bool {
 
 pub(in crate::shell) fn word(simple: &SimpleCommand, index: usize) -> &str {
     simple.words.get(index).map_or("", |word| &word.text)
-}
-
-fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
-    options.contains(&word(simple, 1))
 }
 
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.

@@ -266,6 +266,7 @@ fn timeout(simple: &SimpleCommand) -> Option<usize> {
             "-s" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
                 place += 2;
             }
+            "--foreground" | "--preserve-status" | "--verbose" | "-v" => place += 1,
             duration => return is_duration(duration).then_some(place + 1),
         }
     }

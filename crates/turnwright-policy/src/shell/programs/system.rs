@@ -2,6 +2,10 @@
 //! the whole system, on Windows too, are never run, whatever the mode and the rules say. Their list is short, because a
 //! wrong entry cannot be overridden.
 
+use std::path::Path;
+
+use turnwright_types::effect::is_secret_path;
+
 use crate::shell::OperandUse;
 use crate::shell::args::Operands::{self, Format, Words};
 use crate::shell::args::{Args, Argument, FilesRead, UnknownArgs};
@@ -178,7 +182,11 @@ fn test(words: &[Word]) -> FilesRead {
         let is_file = is_in(FILE_OPERATORS, before)
             || beside.iter().any(|word| is_in(FILE_COMPARISONS, word));
         if is_file && !is_operator {
-            add_path(&mut reads, text);
+            // That a file is there, a listing of its folder tells, too.
+            let path = Path::new(text);
+            let is_looked_for = is_in("-d -e -f -h -L", before) && !path.has_root();
+            let folder = path.parent().filter(|_| is_looked_for && is_secret_path(path));
+            add_path(&mut reads, folder.and_then(Path::to_str).unwrap_or(text));
         }
     }
     Some(reads)

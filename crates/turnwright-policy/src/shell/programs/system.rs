@@ -169,10 +169,8 @@ fn test(words: &[Word]) -> FilesRead {
     let mut reads = Vec::new();
     for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
-        let near =
-            |at: Option<usize>| at.and_then(|at| words.get(at)).map_or("", |word| &word.text);
-        let before = near(index.checked_sub(1));
-        let beside = [before, near(Some(index + 1))];
+        let before = if index > 0 { words[index - 1].text.as_str() } else { "" };
+        let beside = [before, words.get(index + 1).map_or("", |word| &word.text)];
         let is_operator = [FILE_OPERATORS, WORD_OPERATORS, FILE_COMPARISONS]
             .iter()
             .any(|operators| is_in(operators, text));
@@ -248,13 +246,11 @@ fn is_duration(word: &str) -> bool {
 /// The number of words that belong to `env`; `None` if that is not clear.
 fn env(simple: &SimpleCommand) -> Option<usize> {
     let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
-    let mut count = 1;
-    for setting in settings {
-        let (variable, value) = shell_state::assignment(&setting.text)?;
-        shell_state::is_harmless_variable(variable, value).then_some(())?;
-        count += 1;
-    }
-    Some(count)
+    let are_harmless = settings.clone().all(|word| {
+        shell_state::assignment(&word.text)
+            .is_some_and(|(name, value)| shell_state::is_harmless_variable(name, value))
+    });
+    are_harmless.then(|| 1 + settings.count())
 }
 
 fn nice(simple: &SimpleCommand) -> Option<usize> {
@@ -362,12 +358,9 @@ fn stops_system(words: Args<'_>) -> Option<&'static str> {
 /// number.
 fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
     let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
-    let takes_value =
-        rest.next_if(|word| word.starts_with('-') && *word != "--").is_some_and(|option| {
-            // These take the signal as the next word.
-            ["-s", "-n", "--signal"].contains(&option)
-        });
-    if takes_value {
+    let option = rest.next_if(|word| word.starts_with('-') && *word != "--");
+    // These take the signal as the next word.
+    if option.is_some_and(|option| is_in("-s -n --signal", option)) {
         rest.next();
     }
     rest.any(|word| word == "-1").then_some("kills every process")

@@ -436,9 +436,7 @@ impl<'a> Lexer<'a> {
         if self.peek() == Some(b'(') {
             return Err(ARITHMETIC);
         }
-        if !is_known {
-            self.expansion.get_or_insert(SUBSTITUTION);
-        }
+        self.expansion = self.expansion.or((!is_known).then_some(SUBSTITUTION));
         let commands = parse_substitution(self)?;
         self.substituted.extend(commands);
         Ok(())

@@ -76,6 +76,8 @@ pub(in crate::shell) struct RawWord {
     pub(in crate::shell) is_unknown: bool,
     /// True if a part is a status such as `$?`, for which the text has a digit.
     pub(super) has_status: bool,
+    /// True if a part is `$(nproc)`, for which the text has a digit.
+    pub(super) has_count: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
@@ -95,7 +97,7 @@ pub(in crate::shell) type Variable = (String, Option<Word>);
 pub(in crate::shell) struct Lexer<'a> {
     text: &'a str,
     pub(in crate::shell) position: usize,
-    is_bash: bool,
+    pub(super) is_bash: bool,
     /// The number of lines that the text is nested in.
     pub(super) shell_depth: usize,
     /// How many brackets and loops are open.
@@ -359,10 +361,10 @@ impl<'a> Lexer<'a> {
             return Ok(());
         }
         let value = if next == Some(&b'(') {
-            let is_count = self.counts_processors();
+            let is_count = rest.starts_with("$(nproc)");
+            raw.has_count |= is_count;
             self.position += 2;
             self.substitution(is_count)?;
-            // The number does not matter.
             is_count.then(|| Word::plain("1"))
         } else if let Some(length) = self.inherited_variable() {
             self.expansion.get_or_insert(VARIABLE);
@@ -422,21 +424,13 @@ impl<'a> Lexer<'a> {
         Ok(value)
     }
 
-    /// Returns true for the `$(nproc)` of `make -j$(nproc)`.
-    fn counts_processors(&self) -> bool {
-        let (read, rest) = self.text.split_at(self.position);
-        let before = read.trim_end_matches(['"', '=', ' ']);
-        let is_count = [" -j", " --jobs", " --parallel"].iter().any(|name| before.ends_with(*name));
-        is_count && rest.starts_with("$(nproc)")
-    }
-
     /// Reads the rest of a substitution and its bracket. Its commands run in the same folder, and what
-    /// they set is lost. If it is known what they print, the line stays unambiguous.
-    fn substitution(&mut self, is_known: bool) -> Result<(), Ambiguity> {
+    /// they set is lost. If they print a number, the parser decides if the line stays unambiguous.
+    fn substitution(&mut self, is_number: bool) -> Result<(), Ambiguity> {
         if self.peek() == Some(b'(') {
             return Err(ARITHMETIC);
         }
-        self.expansion = self.expansion.or((!is_known).then_some(SUBSTITUTION));
+        self.expansion = self.expansion.or((!is_number).then_some(SUBSTITUTION));
         let commands = parse_substitution(self)?;
         self.substituted.extend(commands);
         Ok(())

@@ -14,8 +14,8 @@ use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
 use super::here_document;
 use super::lexer::{
-    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
-    Variable, check_characters,
+    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, SUBSTITUTION, Terminator, Token,
+    VARIABLE, Variable, check_characters,
 };
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 use turnwright_types::shell_script::ShellDialect;
@@ -173,8 +173,8 @@ struct PartialCommand {
     has_document: bool,
     has_unknown_args: bool,
     has_inherited_args: bool,
-    /// True if `$?` is an argument of a program for which it matters which number it is.
-    has_unknown_status: bool,
+    /// Set if a number such as `$?` is an argument for which it matters which number it is.
+    unknown_number: Option<Ambiguity>,
 }
 
 /// Reads up to the end of a command. `None` if there is nothing before the terminator.
@@ -186,9 +186,7 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
     if command.has_inherited_args && command.words.first().is_none_or(|word| word.text != "echo") {
         return Err(VARIABLE);
     }
-    if command.has_unknown_status {
-        lexer.expansion.get_or_insert(VARIABLE);
-    }
+    lexer.expansion = lexer.expansion.or(command.unknown_number);
     let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
     match (is_empty, &command.assigned) {
         (true, Some(_)) if only_assigns => Ok((Some(command), end)),
@@ -224,7 +222,7 @@ impl PartialCommand {
                     }
                     number = Some(raw.text == "1");
                 }
-                Token::Word(raw) => self.add_word(raw)?,
+                Token::Word(raw) => self.add_word(raw, lexer.is_bash)?,
                 Token::Redirect(kind) => {
                     let is_input = matches!(kind, RedirectKind::Read | RedirectKind::HereString);
                     let is_stdout = number.take().unwrap_or(!is_input);
@@ -241,7 +239,7 @@ impl PartialCommand {
         }
     }
 
-    fn add_word(&mut self, raw: RawWord) -> Result<(), Ambiguity> {
+    fn add_word(&mut self, raw: RawWord, is_bash: bool) -> Result<(), Ambiguity> {
         if raw.touches_redirect && raw.text.ends_with('}') {
             return Err("it uses an unusual file descriptor");
         }
@@ -266,21 +264,34 @@ impl PartialCommand {
             if raw.is_expanded {
                 return Err(VARIABLE);
             }
-            if raw.is_glob && raw.text != "[" && (raw.text != "[[" || raw.is_quoted) {
+            let is_condition = is_bash && raw.text == "[[" && !raw.is_quoted;
+            if raw.is_glob && raw.text != "[" && !is_condition {
                 return Err("it runs a program whose name is not known");
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
         self.has_inherited_args |= raw.is_inherited;
         let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_STATUS, &word.text));
-        self.has_unknown_status |= raw.has_status && !takes_number;
-        if raw.is_unknown || raw.has_status && !takes_number {
+        let unknown_number = if raw.has_count && !self.takes_count(&raw.text) {
+            Some(SUBSTITUTION)
+        } else {
+            (raw.has_status && !takes_number).then_some(VARIABLE)
+        };
+        self.unknown_number = self.unknown_number.or(unknown_number);
+        if raw.is_unknown || unknown_number.is_some() {
             self.has_unknown_args = true;
             self.words.push(Word { text: UNKNOWN_WORDS.to_owned(), is_glob: true });
             return Ok(());
         }
         self.words.push(Word { text: raw.text, is_glob: raw.is_glob && !is_bracket });
         Ok(())
+    }
+
+    /// Returns true if the next word, in which `1` stands for `$(nproc)`, is the value of an option for jobs.
+    fn takes_count(&self, text: &str) -> bool {
+        let is_after_option =
+            self.words.last().is_some_and(|word| is_in("-j --jobs --parallel", &word.text));
+        is_in("-j1 --jobs=1 --parallel=1", text) || text == "1" && is_after_option
     }
 
     fn add_redirect(
@@ -299,7 +310,7 @@ impl PartialCommand {
             let is_closed = raw.text == "-" && !raw.is_quoted;
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
-        let is_unknown = raw.is_unknown || raw.has_status;
+        let is_unknown = raw.is_unknown || raw.has_status || raw.has_count;
         if raw.is_glob || is_unknown || raw.has_brace || raw.text.is_empty() {
             return Err("it redirects to or from a file whose name is not known");
         }

@@ -599,6 +599,7 @@ mod tests {
             "redis-cli FLUSHALL",
             "psql -c 'DROP TABLE x'",
             "psql -tc'delete from x'",
+            "psql -c '--a\ndrop table x; --b=1'",
             "mysql -e'drop database x'",
             "mongosh x --eval 'db.dropDatabase()'",
             "prisma db push --force-reset",

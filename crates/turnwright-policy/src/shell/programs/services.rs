@@ -117,7 +117,8 @@ fn deletes_data(words: Args<'_>) -> Option<&'static str> {
 }
 
 fn has_deleting_statement(word: &Word) -> bool {
-    let text = attached_value(&word.text, &['c', 'e']).to_ascii_lowercase();
+    let value = attached_value(&word.text, &['c', 'e']);
+    let text = format!("{} {value}", word.text).to_ascii_lowercase();
     let parts = text.split(|char: char| !char.is_ascii_alphabetic());
     let names: Vec<&str> = parts.filter(|name| !name.is_empty()).collect();
     names.iter().any(|name| is_in("drop dropdatabase truncate", name))

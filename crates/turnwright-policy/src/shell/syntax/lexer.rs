@@ -74,10 +74,8 @@ pub(in crate::shell) struct RawWord {
     pub(super) is_expanded: bool,
     /// True if such a part is not known, so that any words may take the place of this one.
     pub(in crate::shell) is_unknown: bool,
-    /// True if a part is a status such as `$?`, for which the text has a digit.
-    pub(super) has_status: bool,
-    /// True if a part is `$(nproc)`, for which the text has a digit.
-    pub(super) has_count: bool,
+    /// True if a part is a number such as `$?` or `$(nproc)`, for which the text has a digit.
+    pub(super) has_number: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
@@ -349,7 +347,7 @@ impl<'a> Lexer<'a> {
         }
         if let Some(length) = self.status_length(is_quoted) {
             // It is a number, so it may stand where any number may.
-            (raw.is_quoted, raw.is_expanded, raw.has_status) = (true, true, true);
+            (raw.is_quoted, raw.is_expanded, raw.has_number) = (true, true, true);
             raw.text.push('0');
             self.position += length;
             return Ok(());
@@ -362,7 +360,7 @@ impl<'a> Lexer<'a> {
         }
         let value = if next == Some(&b'(') {
             let is_count = rest.starts_with("$(nproc)");
-            raw.has_count |= is_count;
+            raw.has_number |= is_count;
             self.position += 2;
             self.substitution(is_count)?;
             is_count.then(|| Word::plain("1"))

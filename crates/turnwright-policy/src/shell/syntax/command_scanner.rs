@@ -1,7 +1,7 @@
 //! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
 //! for denying, so it rather contains too much than too little.
 
-use super::super::args::{attached_line, started_by_git};
+use super::super::args::{attached_value, started_by_git};
 use super::super::programs::{self, Starts};
 use super::super::{Redirect, Script, SimpleCommand, Word};
 use super::here_document::Reader;
@@ -158,7 +158,7 @@ impl CommandScanner {
                 arguments.filter(|argument| argument.contains([' ', '\t', '\n', ';', '|', '&']))
             {
                 let names = if gets_names { SUBSTITUTED } else { "{}" };
-                self.scan_later(attached_line(line).replace("{}", names), depth);
+                self.scan_later(attached_value(line, &['c', 'S']).replace("{}", names), depth);
             }
             self.folder = folder;
         }

@@ -14,8 +14,8 @@ use turnwright_types::work_settings::Verify;
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
-/// Retries when the answer was empty or unreadable: two failures predict a third.
-const MAX_FRAGILE_RETRIES: u32 = 1;
+/// Retries when the answer was empty or unreadable. With the last one the model is told so.
+const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
 /// How long to wait for a server that has answered before. Gateways restart in 9 to 18 seconds.
@@ -246,8 +246,10 @@ fn after_failure(
             TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
         }
         // The same request would often get the same answer.
-        ShownSoFar::ReasoningOrCards if matches!(error, LlmError::EmptyReply { .. }) => {
-            TurnStep::Continue(delay, format!("{what} Trying again."), Nudge::Wordless)
+        _ if error.is_reply_specific() && budget.fragile_retries == 0 => {
+            let is_wordless = has_only_reasoned(&error, shown);
+            let nudge = if is_wordless { Nudge::Wordless } else { Nudge::Unreadable };
+            TurnStep::Continue(delay, format!("{what} Trying again."), nudge)
         }
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
@@ -260,6 +262,11 @@ fn after_failure(
     }
 }
 
+/// Returns true if the answer is nothing but reasoning.
+fn has_only_reasoned(error: &LlmError, shown: ShownSoFar) -> bool {
+    shown == ShownSoFar::ReasoningOrCards && matches!(error, LlmError::EmptyReply { .. })
+}
+
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
@@ -270,6 +277,9 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
         return (!wait.is_zero()).then_some(wait);
     }
     if error.is_reply_specific() {
+        if has_only_reasoned(error, shown) {
+            budget.fragile_retries = budget.fragile_retries.min(1);
+        }
         return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
     }
     let is_broken = matches!(error, LlmError::Truncated { .. });

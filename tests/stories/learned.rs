@@ -140,6 +140,22 @@ fn without_the_thinking_that_the_server_wants_the_request_is_repeated_without_th
     }
 }
 
+/// A gateway whose refusal does not name what it refuses.
+#[test]
+fn cache_markers_that_are_refused_in_unknown_words_are_left_out_and_remembered() {
+    let provider = Provider::answering(|body| {
+        let is_marked = body.to_string().contains("cache_control");
+        if is_marked { refuses("schema violation at /messages/0") } else { says("Hello.") }
+    });
+    let settings = format!("model = 'p/claude-sonnet-4-5'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 3);
+    agent.close();
+    assert_eq!(profile(&agent)["learned"]["quirks"], json!({ "cache": "auto" }));
+}
+
 #[test]
 fn a_refused_effort_is_no_longer_offered() {
     let provider = strict(&["reasoning_effort"]);

@@ -134,14 +134,18 @@ impl LearnedQuirks {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
-        if patches.is_empty()
-            && media.images
+        // A refusal in unknown words. Otherwise the image or the markers would fail every later request too.
+        let is_unexplained = patches.is_empty()
             && matches!(status, 400 | 415 | 422)
-            && error.kind() == ErrorKind::BadRequest
-            && self.are_images_assumed()
+            && error.kind() == ErrorKind::BadRequest;
+        if is_unexplained && media.images && self.are_images_assumed() {
+            patches.push(NONE.images(false));
+        } else if is_unexplained
+            && refused.cache == CacheHint::Marks
+            && matches!(error, LlmError::Status { .. })
         {
-            // A refusal in unknown words. Otherwise the image would fail every later request too.
-            patches.push(QuirkPatch::NONE.images(false));
+            // Within a stream no retry would show if it helps.
+            patches.push(NONE.cache(CacheHint::Auto));
         }
         let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
         if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
@@ -525,6 +529,23 @@ mod tests {
             let no_images = QuirkPatch { images: Some(false), ..QuirkPatch::NONE };
             let expected = if is_blamed { vec![no_images] } else { Vec::new() };
             assert_eq!(patches, expected, "{model} {overrides:?} {media:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_reports_it() {
+        let table = QuirkPatch::lookup("gateway.example", "claude-sonnet-4-5");
+        let learned = LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+        let message = "schema violation at /messages/0";
+        let in_stream =
+            LlmError::in_stream("h".to_owned(), message.to_owned(), ErrorKind::BadRequest);
+        for (error, expected) in [
+            (refused(ErrorKind::BadRequest, message), vec![NONE.cache(CacheHint::Auto)]),
+            (in_stream, Vec::new()),
+            (refused(ErrorKind::Unavailable, message), Vec::new()),
+        ] {
+            let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            assert_eq!(patches, expected, "{error}");
         }
     }
 

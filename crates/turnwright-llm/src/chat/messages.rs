@@ -63,6 +63,8 @@ pub(super) struct AssistantEntry<'a> {
     reasoning_details: Option<Vec<&'a Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_blocks: Option<Vec<&'a Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_opaque: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ChatToolCall<'a>>,
 }
@@ -290,11 +292,14 @@ pub(super) fn assistant_message<'a>(
     let thought = message.thought.as_str();
     let has_thought = !thought.is_empty();
     let signed = message.provider_state.blobs.iter().filter(|_| quirks.details && is_own);
-    let (blocks, details): (Vec<_>, Vec<_>) = signed.partition(|piece| is_thinking_block(piece));
+    let (opaque, pieces): (Vec<_>, Vec<_>) = signed.partition(|piece| piece.is_string());
+    let (blocks, details): (Vec<_>, Vec<_>) =
+        pieces.into_iter().partition(|piece| is_thinking_block(piece));
     let blocks: Vec<_> = blocks.into_iter().filter(|block| is_complete_block(block)).collect();
     let mut entry = AssistantEntry {
         reasoning_details: (!details.is_empty()).then_some(details),
         thinking_blocks: (!blocks.is_empty()).then_some(blocks),
+        reasoning_opaque: opaque.last().copied(),
         ..AssistantEntry::default()
     };
     let has_signed = entry.reasoning_details.is_some() || entry.thinking_blocks.is_some();

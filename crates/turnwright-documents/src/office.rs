@@ -124,7 +124,9 @@ fn listed_parts(
             && local_name(&tag.name) == element
             && let Some(path) = attribute(tag, b":id").and_then(|id| paths.get(&id))
         {
-            found.push((attribute(tag, b"name").unwrap_or_default(), path.clone()));
+            let name = attribute(tag, b"name").unwrap_or_default();
+            let is_hidden = attribute(tag, b"state").is_some_and(|state| state != "visible");
+            found.push((name + if is_hidden { " (hidden)" } else { "" }, path.clone()));
         }
         true
     });
@@ -258,6 +260,8 @@ struct TextWriter {
     in_cell: bool,
     /// The mark before the next text of the run: `^` if it is superscript, as a power is.
     mark: &'static str,
+    /// Where the open parts of a formula begin, such as a fraction's, and the brackets around them if they need some.
+    terms: Vec<(usize, [String; 2])>,
     cell: Repeated,
     row: Repeated,
 }
@@ -298,8 +302,19 @@ impl TextWriter {
                 self.mark = if is_raised { "^" } else { self.mark };
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
-            b"sup" if !tag.self_closing => self.text.push('^'),
-            b"den" => self.text.push('/'),
+            b"d" | b"num" | b"den" | b"sup" | b"sub" | b"rad" if !tag.self_closing => {
+                self.terms.push((self.text.len(), ["(", ")"].map(str::to_owned)));
+            }
+            b"begchr" | b"endchr" => {
+                if let Some((_, brackets)) = self.terms.last_mut() {
+                    let is_last = name == b"endchr";
+                    brackets[usize::from(is_last)] = attribute(tag, b"val").unwrap_or_default();
+                }
+            }
+            b"mergecells" => self.text.push_str("merged cells:"),
+            b"mergecell" => {
+                self.text.push_str(&format!(" {}", attribute(tag, b"ref").unwrap_or_default()));
+            }
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -338,6 +353,19 @@ impl TextWriter {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
             b"f" => self.in_formula = false,
+            b"d" | b"num" | b"den" | b"sup" | b"sub" | b"rad" => {
+                if let Some((start, [before, after])) = self.terms.pop()
+                    && let Some(term) = self.text.get(start..).filter(|term| !term.is_empty())
+                {
+                    let is_long = term.contains(|letter: char| !letter.is_alphanumeric());
+                    let sign = sign_before(name);
+                    self.text.insert_str(start, sign);
+                    if is_long || name == b"d" {
+                        self.text.insert_str(start + sign.len(), &before);
+                        self.text.push_str(&after);
+                    }
+                }
+            }
             b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
                 if self.in_cell && self.text.len() == self.cell.start && !self.formula.is_empty() {
                     self.text.push_str(&format!("={}", self.formula));
@@ -350,8 +378,10 @@ impl TextWriter {
             }
             b"tr" | b"table-row" | b"row" => {
                 // Hundreds of empty cells follow the last one of a row, and many empty rows the last one of a sheet.
-                let end = self.text[self.row.start..].trim_end_matches('\t').len();
-                self.text.truncate(self.row.start + end);
+                let row = self.text.get(self.row.start..).unwrap_or_default();
+                let end = row.trim_end_matches('\t').len();
+                let tabs = row.len() - end;
+                self.text.truncate(self.text.len() - tabs);
                 self.text.push('\n');
                 self.column = 0;
                 if end == 0 {
@@ -361,6 +391,17 @@ impl TextWriter {
             }
             _ => {}
         }
+    }
+}
+
+/// Returns the sign before a part of a formula.
+fn sign_before(name: &[u8]) -> &'static str {
+    match name {
+        b"den" => "/",
+        b"sup" => "^",
+        b"sub" => "_",
+        b"rad" => "√",
+        _ => "",
     }
 }
 

@@ -56,17 +56,25 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
             let text =
                 extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            if is_word { text + &notes(&mut archive) } else { text }
+            match unit {
+                _ if is_word => text + &notes(&mut archive, &NOTES),
+                "slide" => {
+                    let path = notes_of_slide(&mut archive, &parts[index].1);
+                    text + &notes(&mut archive, &[(path.as_str(), "notes")])
+                }
+                _ => text,
+            }
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the footnotes, endnotes and comments of a Word document, each kind under its heading.
-fn notes(archive: &mut Archive<'_>) -> String {
+/// Returns the notes in these files, such as the footnotes and the comments of a Word document, each kind under its
+/// heading.
+fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for (path, heading) in NOTES {
+    for (path, heading) in files {
         let xml = read(archive, path).unwrap_or_default();
         let found = extract_text(&xml, &[b"t"], &[]);
         if !found.trim().is_empty() {
@@ -74,6 +82,13 @@ fn notes(archive: &mut Archive<'_>) -> String {
         }
     }
     text
+}
+
+/// Returns the path of the speaker's notes on a slide; empty if it has none.
+fn notes_of_slide(archive: &mut Archive<'_>, slide: &str) -> String {
+    let name = slide.rsplit('/').next().unwrap_or_default();
+    let targets = relations(archive, "ppt/slides", name).unwrap_or_default();
+    targets.into_values().find(|path| path.contains("notesSlide")).unwrap_or_default()
 }
 
 /// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
@@ -99,6 +114,31 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
+/// Returns the paths to which a file in this folder refers, by their identifiers.
+fn relations(
+    archive: &mut Archive<'_>,
+    folder: &str,
+    file: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let relations = read(archive, &format!("{folder}/_rels/{file}.rels"))?;
+    let mut paths = BTreeMap::new();
+    read_xml(&relations, &mut |part| {
+        if let XmlPart::Start(tag) = part
+            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
+        {
+            let above = folder.split('/').next().unwrap_or_default();
+            let path = match (target.strip_prefix('/'), target.strip_prefix("../")) {
+                (Some(path), _) => path.to_owned(),
+                (_, Some(path)) => format!("{above}/{path}"),
+                _ => format!("{folder}/{target}"),
+            };
+            paths.insert(id, path);
+        }
+        true
+    });
+    Ok(paths)
+}
+
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
 fn listed_parts(
     archive: &mut Archive<'_>,
@@ -106,17 +146,7 @@ fn listed_parts(
     main: &str,
     element: &[u8],
 ) -> Result<Vec<(String, String)>, String> {
-    let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
-    let mut paths = BTreeMap::new();
-    read_xml(&relations, &mut |part| {
-        if let XmlPart::Start(tag) = part
-            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
-        {
-            let path = target.strip_prefix('/').map(str::to_owned);
-            paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
-        }
-        true
-    });
+    let paths = relations(archive, folder, &format!("{main}.xml"))?;
     let list = read(archive, &format!("{folder}/{main}.xml"))?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {

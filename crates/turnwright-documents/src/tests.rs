@@ -380,8 +380,16 @@ fn sheets_and_slides_are_read_in_their_order() {
         ),
         ("ppt/slides/slide1.xml", &slide("end")),
         ("ppt/slides/slide2.xml", &slide("begin")),
+        (
+            "ppt/slides/_rels/slide2.xml.rels",
+            "<Relationship Id=\"rId1\" Target=\"../slideLayouts/slideLayout1.xml\"/>\
+             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>",
+        ),
+        ("ppt/notesSlides/notesSlide1.xml", &slide("say this")),
     ]);
-    assert_eq!(text_of(&slides), "--- slide 1 ---\nbegin\n\n--- slide 2 ---\nend\n\n");
+    let expected =
+        "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\nend\n\n";
+    assert_eq!(text_of(&slides), expected);
 }
 
 #[test]

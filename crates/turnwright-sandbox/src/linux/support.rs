@@ -12,10 +12,23 @@ use super::session_network::SessionNetwork;
 use super::{can_landlock_close_sockets, socket_supervisor, syscalls};
 
 pub(in super::super) fn probe() -> SandboxSupport {
-    let landlock_abi = syscalls::landlock_abi();
-    let seccomp = syscalls::seccomp_can_return_errno();
+    // Termux and hardened services have filters that kill whoever makes a system call that they do not know.
+    let is_killed = syscalls::has_filter() && {
+        let asked = syscalls::succeeds_in_fork(|| {
+            syscalls::landlock_abi();
+            syscalls::seccomp_can_return_errno();
+            Ok(())
+        });
+        matches!(asked, Ok(Some(false)))
+    };
+    let landlock_abi = if is_killed { None } else { syscalls::landlock_abi() };
+    let seccomp = !is_killed && syscalls::seccomp_can_return_errno();
     let mut missing = Vec::new();
     let files = match landlock_abi {
+        None if is_killed => Some(
+            "A filter of system calls ends programs that ask for Landlock or seccomp (as in Termux, or with \
+             `SystemCallFilter` of systemd): commands cannot be confined to folders.",
+        ),
         None => Some(
             "Landlock is not available (it needs Linux 5.19 or newer, with `landlock` in \
              /sys/kernel/security/lsm): commands cannot be confined to folders.",

@@ -16,7 +16,8 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
+    AuthorizationRequest, AuthorizationSession, CredentialStore, OAuthClientConfig,
+    StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,16 +94,22 @@ async fn start_session(
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
     let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
-    let (manager, metadata, is_advertised) = discovered;
-    let mut request = AuthorizationRequest::new(redirect)
-        .with_client_name("turnwright")
-        .with_initial_scope_selection()
-        .with_scopes(scopes);
-    if let Some(id) = client_id {
-        request = request.with_preregistered_client(id);
-    }
-    let started = AuthorizationSession::new(manager, request).await;
-    let session = started.map_err(|(_, error)| {
+    let (mut manager, metadata, is_advertised) = discovered;
+    let request = AuthorizationRequest::new(redirect.clone()).with_initial_scope_selection();
+    let registered = match client_id {
+        Some(id) => Ok(OAuthClientConfig::new(id, redirect).with_scopes(scopes)),
+        None => register(&mut manager, &redirect, scopes).await,
+    };
+    let started = match registered {
+        Ok(OAuthClientConfig { client_id, client_secret, scopes, .. }) => {
+            let mut request = request.with_scopes(scopes).with_preregistered_client(client_id);
+            request.client_secret.clone_from(&client_secret);
+            manager.set_credential_store(ServerLogin { client_secret, ..login.clone() });
+            AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
+        }
+        Err(error) => Err(error),
+    };
+    let session = started.map_err(|error| {
         let why = describe_error(&error);
         match error {
             _ if !is_advertised => format!(
@@ -116,6 +123,20 @@ async fn start_session(
         }
     })?;
     Ok((session, metadata))
+}
+
+/// Registers a client. A session that does so itself forgets the secret that some servers give a client, and require for
+/// each renewal.
+async fn register(
+    manager: &mut AuthorizationManager,
+    redirect: &str,
+    mut scopes: Vec<String>,
+) -> Result<OAuthClientConfig, AuthError> {
+    if scopes.is_empty() {
+        scopes = manager.select_initial_scopes(&[]).await;
+    }
+    let names: Vec<_> = scopes.iter().map(String::as_str).collect();
+    manager.register_client("turnwright", redirect, &names).await
 }
 
 /// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
@@ -189,6 +210,8 @@ pub struct LoginStore(PathBuf);
 pub struct ServerLogin {
     url: Url,
     file: PathBuf,
+    /// Is stored with the credentials.
+    client_secret: Option<String>,
 }
 
 /// The content of a login file.
@@ -196,6 +219,8 @@ pub struct ServerLogin {
 struct LoginFile {
     url: Url,
     credentials: StoredCredentials,
+    /// The secret of the client, if the server has given it one.
+    client_secret: Option<String>,
 }
 
 impl LoginStore {
@@ -211,7 +236,7 @@ impl LoginStore {
         url.set_fragment(None);
         let name = sha256_hex(url.as_str().as_bytes());
         let file = self.0.join(format!("{name}.json"));
-        is_encrypted_or_local(&url).then_some(ServerLogin { url, file })
+        is_encrypted_or_local(&url).then_some(ServerLogin { url, file, client_secret: None })
     }
 }
 
@@ -233,8 +258,8 @@ impl ServerLogin {
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
     pub(crate) async fn token(&self) -> Result<Option<String>, AuthError> {
         match self.read().await? {
-            Some(stored) if is_expiring(&stored) => self.renew(None).await,
-            stored => Ok(stored.as_ref().and_then(access_token)),
+            Some(saved) if is_expiring(&saved.credentials) => self.renew(None).await,
+            saved => Ok(saved.and_then(|saved| access_token(&saved.credentials))),
         }
     }
 
@@ -243,7 +268,8 @@ impl ServerLogin {
         let renewal = async {
             let _lock = self.lock().await?;
             // Another process may have renewed it meanwhile.
-            let Some(stored) = self.read().await? else { return Ok(None) };
+            let Some(saved) = self.read().await? else { return Ok(None) };
+            let stored = saved.credentials;
             let token = access_token(&stored);
             let is_new = refused.is_none_or(|refused| token.as_deref() != Some(refused));
             if is_new && !is_expiring(&stored) {
@@ -261,8 +287,14 @@ impl ServerLogin {
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
+            if let Some(secret) = &saved.client_secret {
+                let config = OAuthClientConfig::new(stored.client_id, self.url.as_str());
+                manager.configure_client(config.with_client_secret(secret))?;
+                let client_secret = saved.client_secret;
+                manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
+            }
             manager.refresh_token().await.map_err(as_rejection)?;
-            Ok(self.read().await?.as_ref().and_then(access_token))
+            Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
         };
         timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
             .await
@@ -338,13 +370,12 @@ impl ServerLogin {
         Ok(manager)
     }
 
-    async fn read(&self) -> Result<Option<StoredCredentials>, AuthError> {
+    async fn read(&self) -> Result<Option<LoginFile>, AuthError> {
         let login = self.clone();
         let stored = on_disk(move || match fs::read(&login.file) {
             Ok(bytes) => Ok(serde_json::from_slice::<LoginFile>(&bytes)
                 .ok()
-                .filter(|saved| saved.url == login.url)
-                .map(|saved| saved.credentials)),
+                .filter(|saved| saved.url == login.url)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         })
@@ -433,11 +464,12 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
     now.saturating_sub(since) >= lifetime - RENEWAL_MARGIN.min(lifetime / 2)
 }
 
-/// Registers the tokens for redaction.
-fn register_tokens(stored: &StoredCredentials) -> Result<(), AuthError> {
-    let token = token(stored);
+/// Registers the tokens and the secret of the client for redaction.
+fn register_tokens(stored: &LoginFile) -> Result<(), AuthError> {
+    let token = token(&stored.credentials);
     let names = ["access_token", "refresh_token", "id_token"];
-    redact::register_keys(names.iter().filter_map(|name| Some(field(&token, name)?.to_owned())))
+    let tokens = names.iter().filter_map(|name| Some(field(&token, name)?.to_owned()));
+    redact::register_keys(tokens.chain(stored.client_secret.clone()))
         .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 
@@ -449,7 +481,7 @@ impl CredentialStore for ServerLogin {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(self.read())
+        Box::pin(async move { self.read().await.map(|saved| Some(saved?.credentials)) })
     }
 
     fn save<'a, 'b>(&'a self, credentials: StoredCredentials) -> CredentialFuture<'b, ()>
@@ -459,8 +491,9 @@ impl CredentialStore for ServerLogin {
     {
         let file = self.file.clone();
         Box::pin(async move {
-            register_tokens(&credentials)?;
-            let kept = LoginFile { url: self.url.clone(), credentials };
+            let client_secret = self.client_secret.clone();
+            let kept = LoginFile { url: self.url.clone(), credentials, client_secret };
+            register_tokens(&kept)?;
             on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
         })
     }

@@ -59,8 +59,11 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
             match unit {
                 _ if is_word => text + &notes(&mut archive, &NOTES),
                 "slide" => {
+                    // It is an attribute of the root.
+                    let is_hidden = xml.windows(8).take(2_000).any(|part| part == b"show=\"0\"");
+                    let mark = if is_hidden { "(hidden)\n" } else { "" };
                     let path = notes_of_slide(&mut archive, &parts[index].1);
-                    text + &notes(&mut archive, &[(path.as_str(), "notes")])
+                    format!("{mark}{text}{}", notes(&mut archive, &[(path.as_str(), "notes")]))
                 }
                 _ => text,
             }

@@ -378,7 +378,7 @@ fn sheets_and_slides_are_read_in_their_order() {
             "<Relationship Id=\"rId1\" Target=\"slides/slide1.xml\"/>\
              <Relationship Id=\"rId2\" Target=\"/ppt/slides/slide2.xml\"/>",
         ),
-        ("ppt/slides/slide1.xml", &slide("end")),
+        ("ppt/slides/slide1.xml", &format!("<p:sld show=\"0\">{}</p:sld>", slide("end"))),
         ("ppt/slides/slide2.xml", &slide("begin")),
         (
             "ppt/slides/_rels/slide2.xml.rels",
@@ -388,7 +388,7 @@ fn sheets_and_slides_are_read_in_their_order() {
         ("ppt/notesSlides/notesSlide1.xml", &slide("say this")),
     ]);
     let expected =
-        "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\nend\n\n";
+        "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\n(hidden)\nend\n\n";
     assert_eq!(text_of(&slides), expected);
 }
 

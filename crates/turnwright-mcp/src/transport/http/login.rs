@@ -125,8 +125,8 @@ async fn start_session(
     Ok((session, metadata))
 }
 
-/// Registers a client. A session that does so itself forgets the secret that some servers give a client, and require for
-/// each renewal.
+/// Registers a client. A session that does so itself forgets the secret that some servers give a client, and require
+/// for each renewal.
 async fn register(
     manager: &mut AuthorizationManager,
     redirect: &str,

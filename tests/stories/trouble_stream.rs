@@ -251,7 +251,7 @@ fn r_turn_12_a_model_whose_answer_is_empty_or_unreadable_twice_is_told_so_once()
         (unreadable, "unavailable", Some(500)),
     ] {
         let nudge = "could not be read";
-        let mut agent = start(json!([wrong, wrong, says("Now."), next_reply()]));
+        let mut agent = start(json!([wrong, wrong, says("Now.")]));
         assert_eq!(agent.turn("one"), "end_turn", "{wrong}");
         assert_eq!(agent.thoughts().matches("Trying again").count(), 1, "{}", agent.thoughts());
         assert!(!agent.model_request(1).to_string().contains(nudge));

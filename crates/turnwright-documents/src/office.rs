@@ -56,25 +56,16 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
             let text =
                 extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            match unit {
-                _ if is_word => text + &notes(&mut archive, &NOTES),
-                "slide" => {
-                    // It is an attribute of the root.
-                    let is_hidden = xml.windows(8).take(2_000).any(|part| part == b"show=\"0\"");
-                    let mark = if is_hidden { "(hidden)\n" } else { "" };
-                    let path = notes_of_slide(&mut archive, &parts[index].1);
-                    format!("{mark}{text}{}", notes(&mut archive, &[(path.as_str(), "notes")]))
-                }
-                _ => text,
-            }
+            let path = speaker_notes(&mut archive, &parts[index].1).unwrap_or_default();
+            let of_slide = [(path.as_str(), "notes")];
+            text + &notes(&mut archive, if is_word { &NOTES } else { &of_slide })
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the notes in these files, such as the footnotes and the comments of a Word document, each kind under its
-/// heading.
+/// Returns the notes in these files, such as a Word document's footnotes and comments, each kind under its heading.
 fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (path, heading) in files {
@@ -87,11 +78,13 @@ fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
     text
 }
 
-/// Returns the path of the speaker's notes on a slide; empty if it has none.
-fn notes_of_slide(archive: &mut Archive<'_>, slide: &str) -> String {
-    let name = slide.rsplit('/').next().unwrap_or_default();
-    let targets = relations(archive, "ppt/slides", name).unwrap_or_default();
-    targets.into_values().find(|path| path.contains("notesSlide")).unwrap_or_default()
+/// Returns the path of the speaker's notes, if the part of the document is a slide with notes.
+fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
+    let name = part.strip_prefix("ppt/slides/")?;
+    let xml = read(archive, &format!("ppt/slides/_rels/{name}.rels")).ok()?;
+    let relations = String::from_utf8_lossy(&xml);
+    let (_, target) = relations.split_once("notesSlides/")?;
+    Some(format!("ppt/notesSlides/{}", target.split(['"', '\'']).next()?))
 }
 
 /// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
@@ -117,31 +110,6 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
-/// Returns the paths to which a file in this folder refers, by their identifiers.
-fn relations(
-    archive: &mut Archive<'_>,
-    folder: &str,
-    file: &str,
-) -> Result<BTreeMap<String, String>, String> {
-    let relations = read(archive, &format!("{folder}/_rels/{file}.rels"))?;
-    let mut paths = BTreeMap::new();
-    read_xml(&relations, &mut |part| {
-        if let XmlPart::Start(tag) = part
-            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
-        {
-            let above = folder.split('/').next().unwrap_or_default();
-            let path = match (target.strip_prefix('/'), target.strip_prefix("../")) {
-                (Some(path), _) => path.to_owned(),
-                (_, Some(path)) => format!("{above}/{path}"),
-                _ => format!("{folder}/{target}"),
-            };
-            paths.insert(id, path);
-        }
-        true
-    });
-    Ok(paths)
-}
-
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
 fn listed_parts(
     archive: &mut Archive<'_>,
@@ -149,7 +117,17 @@ fn listed_parts(
     main: &str,
     element: &[u8],
 ) -> Result<Vec<(String, String)>, String> {
-    let paths = relations(archive, folder, &format!("{main}.xml"))?;
+    let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
+    let mut paths = BTreeMap::new();
+    read_xml(&relations, &mut |part| {
+        if let XmlPart::Start(tag) = part
+            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
+        {
+            let path = target.strip_prefix('/').map(str::to_owned);
+            paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
+        }
+        true
+    });
     let list = read(archive, &format!("{folder}/{main}.xml"))?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {
@@ -293,8 +271,6 @@ struct TextWriter {
     in_cell: bool,
     /// The mark before the next text of the run: `^` if it is superscript, as a power is.
     mark: &'static str,
-    /// Where the open parts of a formula begin, such as a fraction's, and the brackets around them if they need some.
-    terms: Vec<(usize, [String; 2])>,
     cell: Repeated,
     row: Repeated,
 }
@@ -335,19 +311,11 @@ impl TextWriter {
                 self.mark = if is_raised { "^" } else { self.mark };
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
-            b"d" | b"num" | b"den" | b"sup" | b"sub" | b"rad" if !tag.self_closing => {
-                self.terms.push((self.text.len(), ["(", ")"].map(str::to_owned)));
-            }
-            b"begchr" | b"endchr" => {
-                if let Some((_, brackets)) = self.terms.last_mut() {
-                    let is_last = name == b"endchr";
-                    brackets[usize::from(is_last)] = attribute(tag, b"val").unwrap_or_default();
-                }
+            b"sld" if attribute(tag, b"show").is_some_and(|shown| shown == "0") => {
+                self.text.push_str("(hidden)\n");
             }
             b"mergecells" => self.text.push_str("merged cells:"),
-            b"mergecell" => {
-                self.text.push_str(&format!(" {}", attribute(tag, b"ref").unwrap_or_default()));
-            }
+            b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -377,6 +345,7 @@ impl TextWriter {
                 self.in_cell = true;
             }
             b"f" => self.in_formula = self.in_cell && !tag.self_closing,
+            _ if !tag.self_closing => self.text.push_str(opening(name).unwrap_or_default()),
             _ => {}
         }
     }
@@ -386,19 +355,6 @@ impl TextWriter {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
             b"f" => self.in_formula = false,
-            b"d" | b"num" | b"den" | b"sup" | b"sub" | b"rad" => {
-                if let Some((start, [before, after])) = self.terms.pop()
-                    && let Some(term) = self.text.get(start..).filter(|term| !term.is_empty())
-                {
-                    let is_long = term.contains(|letter: char| !letter.is_alphanumeric());
-                    let sign = sign_before(name);
-                    self.text.insert_str(start, sign);
-                    if is_long || name == b"d" {
-                        self.text.insert_str(start + sign.len(), &before);
-                        self.text.push_str(&after);
-                    }
-                }
-            }
             b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
                 if self.in_cell && self.text.len() == self.cell.start && !self.formula.is_empty() {
                     self.text.push_str(&format!("={}", self.formula));
@@ -411,10 +367,9 @@ impl TextWriter {
             }
             b"tr" | b"table-row" | b"row" => {
                 // Hundreds of empty cells follow the last one of a row, and many empty rows the last one of a sheet.
-                let row = self.text.get(self.row.start..).unwrap_or_default();
-                let end = row.trim_end_matches('\t').len();
-                let tabs = row.len() - end;
-                self.text.truncate(self.text.len() - tabs);
+                let start = text::prefix(&self.text, self.row.start).len();
+                let end = self.text[start..].trim_end_matches('\t').len();
+                self.text.truncate(start + end);
                 self.text.push('\n');
                 self.column = 0;
                 if end == 0 {
@@ -422,19 +377,31 @@ impl TextWriter {
                 }
                 self.row.finish(&mut self.text);
             }
-            _ => {}
+            _ => self.end_term(name),
+        }
+    }
+
+    /// Ends a part of a formula, if this is one. A single number or word needs no brackets.
+    fn end_term(&mut self, name: &[u8]) {
+        let Some(first) = opening(name) else { return };
+        let bracket = self.text.rfind('(');
+        match bracket.filter(|at| self.text[at + 1..].chars().all(char::is_alphanumeric)) {
+            _ if self.text.ends_with(first) => self.text.truncate(self.text.len() - first.len()),
+            Some(at) if name != b"d" => self.text.replace_range(at..=at, ""),
+            _ => self.text.push(')'),
         }
     }
 }
 
-/// Returns the sign before a part of a formula.
-fn sign_before(name: &[u8]) -> &'static str {
+/// Returns the sign and the bracket before a part of a formula; `None` if this is no such part.
+fn opening(name: &[u8]) -> Option<&'static str> {
     match name {
-        b"den" => "/",
-        b"sup" => "^",
-        b"sub" => "_",
-        b"rad" => "√",
-        _ => "",
+        b"d" | b"num" => Some("("),
+        b"den" => Some("/("),
+        b"sup" => Some("^("),
+        b"sub" => Some("_("),
+        b"rad" => Some("√("),
+        _ => None,
     }
 }
 

@@ -131,9 +131,9 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
         }
         _ => false,
     };
-    // The name and the secret of the client.
-    let shown = request.header("authorization");
-    let is_known = auth.client_secret.is_some() == shown.is_some_and(|it| it.starts_with("Basic "));
+    // It has the name and the secret of the client.
+    let shown = request.header("authorization").unwrap_or_default();
+    let is_known = auth.client_secret.is_some() == shown.starts_with("Basic ");
     if !is_good || !is_known {
         let error = auth.renewal_error.unwrap_or("invalid_grant");
         let body = json!({ "error": error }).to_string();
@@ -292,6 +292,23 @@ fn the_secret_that_a_client_was_given_is_stored_and_shown_for_each_renewal() {
     assert_no_secret(&client_log(&agent));
     let (_, stderr) = agent.close();
     assert_no_secret(&stderr);
+}
+
+#[test]
+fn a_client_is_registered_for_all_scopes_that_its_login_asks_for() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().metadata =
+        vec![("scopes_supported", json!(["mail", "notes", "offline_access"]))];
+    let arguments = ["mcp", "login", &stub.url(), "--scope", "mail"];
+    let login = PendingLogin::start_with(home.path(), &arguments);
+    let scope = login.parameter("scope");
+    login.redirect(&[("error", "access_denied"), ("state", &login.parameter("state"))]);
+    end(login.child);
+    assert_eq!(scope, "mail offline_access");
+    let requests = stub.requests();
+    let registration = requests.iter().find(|request| request.path == "/register").unwrap();
+    assert_eq!(registration.body["scope"], scope);
 }
 
 #[test]

@@ -90,26 +90,22 @@ pub async fn log_in(
 async fn start_session(
     login: &ServerLogin,
     client_id: Option<String>,
-    scopes: Vec<String>,
+    mut scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
     let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
-    let (mut manager, metadata, is_advertised) = discovered;
-    let request = AuthorizationRequest::new(redirect.clone()).with_initial_scope_selection();
-    let registered = match client_id {
-        Some(id) => Ok(OAuthClientConfig::new(id, redirect).with_scopes(scopes)),
-        None => register(&mut manager, &redirect, scopes).await,
-    };
-    let started = match registered {
-        Ok(OAuthClientConfig { client_id, client_secret, scopes, .. }) => {
-            let mut request = request.with_scopes(scopes).with_preregistered_client(client_id);
-            request.client_secret.clone_from(&client_secret);
-            manager.set_credential_store(ServerLogin { client_secret, ..login.clone() });
-            AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
-        }
-        Err(error) => Err(error),
-    };
-    let session = started.map_err(|error| {
+    let (manager, metadata, is_advertised) = discovered;
+    let offline = "offline_access".to_owned();
+    let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
+    if scopes.is_empty() {
+        scopes = manager.select_initial_scopes(&[]).await;
+    } else if supported.contains(&offline) && !scopes.contains(&offline) {
+        scopes.push(offline);
+    }
+    let mut request = AuthorizationRequest::new(redirect).with_initial_scope_selection();
+    request.scopes = scopes;
+    request.client_id = client_id;
+    let session = open_session(login, manager, request).await.map_err(|error| {
         let why = describe_error(&error);
         match error {
             _ if !is_advertised => format!(
@@ -125,18 +121,23 @@ async fn start_session(
     Ok((session, metadata))
 }
 
-/// Registers a client. A session that does so itself forgets the secret that some servers give a client, and require
-/// for each renewal.
-async fn register(
-    manager: &mut AuthorizationManager,
-    redirect: &str,
-    mut scopes: Vec<String>,
-) -> Result<OAuthClientConfig, AuthError> {
-    if scopes.is_empty() {
-        scopes = manager.select_initial_scopes(&[]).await;
+/// Opens the session of a client, which is registered unless it has an id. A session that registers its client itself
+/// forgets the secret that some servers give a client, and require for each renewal.
+async fn open_session(
+    login: &ServerLogin,
+    mut manager: AuthorizationManager,
+    mut request: AuthorizationRequest,
+) -> Result<AuthorizationSession, AuthError> {
+    if request.client_id.is_none() {
+        let scopes: Vec<_> = request.scopes.iter().map(String::as_str).collect();
+        let client = manager.register_client("turnwright", &request.redirect_uri, &scopes).await?;
+        redact::register_keys(client.client_secret.clone()).map_err(as_store_error)?;
+        request.client_id = Some(client.client_id);
+        request.client_secret.clone_from(&client.client_secret);
+        let client_secret = client.client_secret;
+        manager.set_credential_store(ServerLogin { client_secret, ..login.clone() });
     }
-    let names: Vec<_> = scopes.iter().map(String::as_str).collect();
-    manager.register_client("turnwright", redirect, &names).await
+    AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
 }
 
 /// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
@@ -210,7 +211,7 @@ pub struct LoginStore(PathBuf);
 pub struct ServerLogin {
     url: Url,
     file: PathBuf,
-    /// Is stored with the credentials.
+    /// The secret of the client that the server has registered, to be stored with the credentials.
     client_secret: Option<String>,
 }
 
@@ -287,10 +288,10 @@ impl ServerLogin {
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
-            if let Some(secret) = &saved.client_secret {
-                let config = OAuthClientConfig::new(stored.client_id, self.url.as_str());
-                manager.configure_client(config.with_client_secret(secret))?;
-                let client_secret = saved.client_secret;
+            if let Some(secret) = saved.client_secret {
+                let client = OAuthClientConfig::new(stored.client_id, self.url.as_str());
+                manager.configure_client(client.with_client_secret(&secret))?;
+                let client_secret = Some(secret);
                 manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
             }
             manager.refresh_token().await.map_err(as_rejection)?;
@@ -380,9 +381,7 @@ impl ServerLogin {
             Err(error) => Err(error),
         })
         .await?;
-        if let Some(stored) = &stored {
-            register_tokens(stored)?;
-        }
+        stored.as_ref().map_or(Ok(()), register_tokens)?;
         Ok(stored)
     }
 
@@ -441,7 +440,11 @@ async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, AuthError> {
     let result = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    result.map_err(|error| AuthError::CredentialStoreError(error.to_string()))
+    result.map_err(as_store_error)
+}
+
+fn as_store_error(error: impl std::error::Error) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 fn field<'a>(token: &'a Value, name: &str) -> Option<&'a str> {
@@ -469,8 +472,7 @@ fn register_tokens(stored: &LoginFile) -> Result<(), AuthError> {
     let token = token(&stored.credentials);
     let names = ["access_token", "refresh_token", "id_token"];
     let tokens = names.iter().filter_map(|name| Some(field(&token, name)?.to_owned()));
-    redact::register_keys(tokens.chain(stored.client_secret.clone()))
-        .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
+    redact::register_keys(tokens.chain(stored.client_secret.clone())).map_err(as_store_error)
 }
 
 type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;

@@ -48,6 +48,8 @@ pub(crate) struct LearnedQuirks {
     /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
     /// well read the reasoning of other conversations, so the next process asks for it again.
     has_unreadable_reasoning: AtomicBool,
+    /// True once the server has accepted a request of this process, and so its cache markers.
+    pub(crate) has_accepted: AtomicBool,
 }
 
 impl fmt::Debug for LearnedQuirks {
@@ -74,6 +76,7 @@ impl LearnedQuirks {
             save_profile,
             stream_patches_left,
             has_unreadable_reasoning: AtomicBool::new(false),
+            has_accepted: AtomicBool::new(false),
         }
     }
 
@@ -134,7 +137,7 @@ impl LearnedQuirks {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
-        // A refusal in unknown words. Otherwise the image or the markers would fail every later request too.
+        // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
         let is_unexplained = patches.is_empty()
             && matches!(status, 400 | 415 | 422)
             && error.kind() == ErrorKind::BadRequest;
@@ -143,6 +146,7 @@ impl LearnedQuirks {
         } else if is_unexplained
             && refused.cache == CacheHint::Marks
             && matches!(error, LlmError::Status { .. })
+            && !self.has_accepted.load(Ordering::Relaxed)
         {
             // Within a stream no retry would show if it helps.
             patches.push(NONE.cache(CacheHint::Auto));
@@ -533,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_reports_it() {
+    fn a_first_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_reports_it() {
         let table = QuirkPatch::lookup("gateway.example", "claude-sonnet-4-5");
         let learned = LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
         let message = "schema violation at /messages/0";
@@ -547,6 +551,11 @@ mod tests {
             let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
             assert_eq!(patches, expected, "{error}");
         }
+        // The markers were accepted before.
+        learned.has_accepted.store(true, Ordering::Relaxed);
+        let error = refused(ErrorKind::BadRequest, message);
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        assert_eq!(patches, []);
     }
 
     /// The default model supports low, medium and high.

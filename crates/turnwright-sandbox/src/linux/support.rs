@@ -23,7 +23,6 @@ pub(in super::super) fn probe() -> SandboxSupport {
     };
     let landlock_abi = if is_killed { None } else { syscalls::landlock_abi() };
     let seccomp = !is_killed && syscalls::seccomp_can_return_errno();
-    let mut missing = Vec::new();
     let files = match landlock_abi {
         None if is_killed => Some(
             "A filter of system calls ends programs that ask for Landlock or seccomp (as in Termux, or with \
@@ -39,11 +38,9 @@ pub(in super::super) fn probe() -> SandboxSupport {
         ),
         Some(_) => None,
     };
-    missing.extend(files.map(str::to_owned));
-    if !seccomp {
-        let text = "seccomp is not available: commands cannot be kept off the network.";
-        missing.push(text.to_owned());
-    }
+    let no_seccomp = "seccomp is not available: commands cannot be kept off the network.";
+    let texts = files.into_iter().chain((!seccomp).then_some(no_seccomp));
+    let missing = texts.map(str::to_owned).collect();
     SandboxSupport { landlock_abi, seccomp, seatbelt: false, missing }
 }
 

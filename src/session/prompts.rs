@@ -255,10 +255,9 @@ impl SessionActor {
             };
             // The server's text replaces the typed command, whose words may be in several parts, and precedes the
             // attachments.
-            prompt.parts.retain(|part| match part {
-                PromptPart::Text(text) => !typed.contains(text.as_str()),
-                _ => true,
-            });
+            prompt.parts.retain(
+                |part| !matches!(part, PromptPart::Text(text) if typed.contains(text.as_str())),
+            );
             parts.extend(prompt.parts);
             parts.extend(context.map(PromptPart::Context));
             let prompt = UserMessage { parts, submission: prompt.submission };

@@ -227,6 +227,12 @@ fn after_failure(
     if is_too_long || !error.is_transient() {
         return TurnStep::End(Err(Error::Llm(error)));
     }
+    let is_wordless =
+        shown == ShownSoFar::ReasoningOrCards && matches!(error, LlmError::EmptyReply { .. });
+    if is_wordless {
+        // The model is told so at once.
+        budget.fragile_retries = budget.fragile_retries.min(1);
+    }
     let Some(usual) = usual_wait(&error, shown, budget) else {
         return TurnStep::End(Err(Error::Llm(error)));
     };
@@ -247,7 +253,6 @@ fn after_failure(
         }
         // The same request would often get the same answer.
         _ if error.is_reply_specific() && budget.fragile_retries == 0 => {
-            let is_wordless = has_only_reasoned(&error, shown);
             let nudge = if is_wordless { Nudge::Wordless } else { Nudge::Unreadable };
             TurnStep::Continue(delay, format!("{what} Trying again."), nudge)
         }
@@ -262,11 +267,6 @@ fn after_failure(
     }
 }
 
-/// Returns true if the answer is nothing but reasoning.
-fn has_only_reasoned(error: &LlmError, shown: ShownSoFar) -> bool {
-    shown == ShownSoFar::ReasoningOrCards && matches!(error, LlmError::EmptyReply { .. })
-}
-
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
@@ -277,9 +277,6 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
         return (!wait.is_zero()).then_some(wait);
     }
     if error.is_reply_specific() {
-        if has_only_reasoned(error, shown) {
-            budget.fragile_retries = budget.fragile_retries.min(1);
-        }
         return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
     }
     let is_broken = matches!(error, LlmError::Truncated { .. });

@@ -300,7 +300,8 @@ fn a_client_is_registered_for_all_scopes_that_its_login_asks_for() {
     let (stub, auth) = server(3600);
     auth.lock().unwrap().metadata =
         vec![("scopes_supported", json!(["mail", "notes", "offline_access"]))];
-    let arguments = ["mcp", "login", &stub.url(), "--scope", "mail"];
+    let url = stub.url();
+    let arguments = ["mcp", "login", &url, "--scope", "mail"];
     let login = PendingLogin::start_with(home.path(), &arguments);
     let scope = login.parameter("scope");
     login.redirect(&[("error", "access_denied"), ("state", &login.parameter("state"))]);

@@ -498,8 +498,8 @@ impl AllowedTools {
         })
     }
 
-    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
-    /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
+    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, by its server's,
+    /// `mcp__SERVER`, or by a pattern, `SERVER_*`. Names of MCP tools may differ only in punctuation.
     fn contains_remote(&self, name: &str) -> bool {
         if self.denied.as_ref().is_some_and(|denied| denied.contains_remote(name))
             || self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name))
@@ -516,11 +516,13 @@ impl AllowedTools {
     }
 }
 
-/// Returns true if `allowed` is the name of this MCP tool or of its server, or `mcp__*`.
+/// Returns true if `allowed` is the name of this MCP tool or of its server, or a pattern of the tool's name with or
+/// without `mcp__`.
 fn allows_remote(allowed: &str, name: &str) -> bool {
-    let server = allowed.strip_suffix("__*").unwrap_or(allowed);
-    let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
-    ["mcp__*", name].contains(&allowed) || tool.is_some_and(|tool| tool.starts_with("__"))
+    let tool = allowed.strip_prefix("mcp__").and_then(|_| name.strip_prefix(allowed));
+    let bare = name.strip_prefix("mcp__").unwrap_or(name);
+    [name, bare].iter().any(|name| text::fits_wildcard(name, allowed))
+        || tool.is_some_and(|tool| tool.starts_with("__"))
 }
 
 /// An immutable list of tools with an index by name.
@@ -625,6 +627,9 @@ mod tests {
             ("mcp__files__read", [true, false, false]),
             ("mcp__file", [false; 3]),
             ("mcp__", [false; 3]),
+            ("files_*", [true, true, false]),
+            ("mcp__*__read", [true, false, true]),
+            ("file", [false; 3]),
             ("mcp__*", [true; 3]),
             ("mcp", [false; 3]),
             ("__*", [false; 3]),
@@ -681,5 +686,8 @@ mod tests {
         let helper = AllowedTools::of_helper(Some(&names), &["bash".to_owned()], None);
         assert!(helper.contains("read_file", &["read"]) && !helper.contains("exec", &["bash"]));
         assert!(!AllowedTools::of_helper(None, &["*".to_owned()], None).contains("grep", &[]));
+        let helper = AllowedTools::of_helper(None, &["files_*".to_owned()], None);
+        assert!(!helper.contains_remote("mcp__files__list"));
+        assert!(helper.contains_remote("mcp__other__list") && helper.contains("grep", &[]));
     }
 }

@@ -57,7 +57,8 @@ impl HelperType {
 }
 
 /// The names in a list, written with commas, brackets or dashes, and the names that a map turns off (`write: false`).
-/// The tools that a map turns on are on anyway. A pattern belongs to its name: `Bash(git *)`.
+/// The tools that a map turns on are on anyway, unless it turns off `*`: then they are the only ones. A pattern belongs
+/// to its name: `Bash(git *)`.
 fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
     let plain = list.replace(['"', '\''], "");
     let mut depth = 0_usize;
@@ -72,6 +73,7 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
         })
         .filter(|word| !matches!(*word, "" | "-") && !word.starts_with('#'));
     let mut named = Vec::new();
+    let mut on = Vec::new();
     let mut off = Vec::new();
     while let Some(word) = words.next() {
         let Some(name) = word.strip_suffix(':') else {
@@ -81,7 +83,13 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
         let value = words.next().unwrap_or_default().to_ascii_lowercase();
         if ["false", "no", "off", "deny"].contains(&value.as_str()) {
             off.push(name.to_owned());
+        } else {
+            on.push(name.to_owned());
         }
+    }
+    if !on.is_empty() && off.iter().any(|name| name == "*") {
+        off.retain(|name| name != "*");
+        named.append(&mut on);
     }
     (named, off)
 }
@@ -143,6 +151,10 @@ mod tests {
             ("tools: [Read]\ndisallowed-tools:\n  - mcp__a", "Read", "mcp__a"),
             ("tools:\n  write: false\n  \"edit\": false\n  bash: true", "", "write edit"),
             ("tools: { write: False, read: true }", "", "write"),
+            ("tools:\n  \"*\": false\n  read: true\n  grep: true", "read grep", ""),
+            ("tools: { read: true, mymcp_*: false, '*': false }", "read", "mymcp_*"),
+            ("tools: { '*': false }", "", "*"),
+            ("tools: { '*': true, bash: false }", "", "bash"),
             ("tools:\n  write: false # \"Nothing: changed\"\n  edit: false", "", "write edit"),
             ("tools: Read", "Read", ""),
         ] {

@@ -181,7 +181,8 @@ impl Tool for Exec {
         let refusal =
             self.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         let is_impossible = !self.escalate.hosts.is_empty() && !(rules.asks_about_hosts)();
-        let refusal = refusal.or_else(|| is_impossible.then(|| NO_HOSTS.into()));
+        let of_helper = env.helper.as_ref().and_then(|helper| helper.refuse(self.script()));
+        let refusal = refusal.or(of_helper).or_else(|| is_impossible.then(|| NO_HOSTS.into()));
         self.escalate.refusal = self.escalate.refusal.take().or(refusal);
         let script = self.script();
         let environment = &env.shared.command_environment;

@@ -18,12 +18,14 @@ pub(super) use tool_search::ToolSearchCall;
 
 use super::AnyTool;
 use super::arguments::letters_and_digits;
+use turnwright_policy::permission::{Rule, RuleAction, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
@@ -58,6 +60,9 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),
 ];
+
+/// Names of the tool for commands in a helper's file, which may have a pattern there.
+const COMMAND_NAMES: [&str; 2] = ["bash", "shell"];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
 const MIN_SIMILARITY: f64 = 0.7;
@@ -357,6 +362,27 @@ impl Toolbox {
     }
 }
 
+/// The only commands that a helper may run with these entries in its list of tools; empty if it may run all, or none.
+pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
+    let whole: Vec<_> = entries.iter().filter(|entry| !entry.contains('(')).cloned().collect();
+    let is_limited = !AllowedTools::new(&whole).contains(COMMAND_TOOL, &COMMAND_NAMES);
+    entries.iter().filter(|_| is_limited).filter_map(|entry| command_limit(entry)).collect()
+}
+
+/// The rule for an entry with a pattern of commands, `Bash(git log *)`, if it can be kept.
+fn command_limit(entry: &str) -> Option<Rule> {
+    let (tool, pattern) = entry.strip_suffix(')')?.split_once('(')?;
+    let prefix = pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *"));
+    let words = prefix.map_or_else(|| format!("={pattern}"), str::to_owned);
+    let rule = Rule::parse(&format!("exec({words})"), RuleAction::Allow, Scope::Session).ok();
+    rule.filter(|_| AllowedTools::new(&[tool.to_owned()]).contains(COMMAND_TOOL, &COMMAND_NAMES))
+}
+
+/// Returns true if an entry in a helper's list of tools gives it something: it has no pattern, or one that can be kept.
+pub(crate) fn gives_tool(entry: &str) -> bool {
+    !entry.contains('(') || command_limit(entry).is_some()
+}
+
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 fn fits_window(name: &str, window: Option<u64>) -> bool {
     window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
@@ -461,7 +487,7 @@ pub(crate) struct AllowedTools {
 impl AllowedTools {
     /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
     /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
-    /// agents, and nothing is approved here. A helper is told of its patterns.
+    /// agents, and nothing is approved here. A helper keeps to its patterns.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
         let names = Some(bare.map(|name| name.trim().to_owned()).collect());
@@ -474,7 +500,8 @@ impl AllowedTools {
         denied: &[String],
         outer: Option<Arc<AllowedTools>>,
     ) -> AllowedTools {
-        let names = names.and_then(|names| AllowedTools::new(names).names);
+        let given = names.map(|names| names.iter().filter(|name| gives_tool(name)).cloned());
+        let names = given.and_then(|names| AllowedTools::new(&names.collect::<Vec<_>>()).names);
         let mut denied = AllowedTools::new(denied);
         if denied.contains("edit_file", &["edit"]) || denied.contains("write_file", &["write"]) {
             denied.names.get_or_insert_default().extend(OTHER_EDITS.map(str::to_owned));
@@ -662,6 +689,27 @@ mod tests {
         }
         for (helper, expected) in [(&open, true), (&limited, false), (&named, false)] {
             assert_eq!(helper.contains_remote("mcp__a__b"), expected);
+        }
+    }
+
+    #[test]
+    fn a_helper_has_a_tool_with_a_pattern_only_if_the_pattern_can_be_kept() {
+        for (entries, commands, has_exec) in [
+            ("Read,Bash(git log *),Bash(git diff:*)", "exec(git log) exec(git diff)", true),
+            ("exec(make test)", "exec(=make test)", true),
+            ("Bash,Bash(git log *)", "", true),
+            ("Bash(git * main)", "", false),
+            ("Bash(git log*)", "", false),
+            ("Bash(git log", "", false),
+            ("Read(src/**),Grep", "", false),
+        ] {
+            let entries: Vec<_> = entries.split(',').map(str::to_owned).collect();
+            let limits = command_limits(&entries);
+            let shown: Vec<_> = limits.iter().map(|rule| rule.pattern.to_string()).collect();
+            assert_eq!(shown.join(" "), commands, "{entries:?}");
+            let helper = AllowedTools::of_helper(Some(&entries), &[], None);
+            assert_eq!(helper.contains("exec", &["bash"]), has_exec, "{entries:?}");
+            assert!(!helper.contains("read_file", &["read"]) || entries[0] == "Read");
         }
     }
 

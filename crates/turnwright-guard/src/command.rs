@@ -330,6 +330,7 @@ pub fn inspect(
         }
     }
     command.edits = shell::edited_files(script, workdir, &Disk(roots));
+    note_replaced_secrets(&mut command, roots);
     command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
     command.has_ssh_remote = script.commands.iter().any(|simple| {
         let class = (simple.program() == "git").then(|| shell::classify(simple));
@@ -378,23 +379,61 @@ pub fn effects(
         command.reads.push(workdir.clone());
     }
     command.extra_access = escalation.access(writes);
-    command.overwrites = overwritten_secrets(&command.line, &files);
     let hosts = escalation.hosts.iter().map(|host| Effect::Fetch { host: host.clone() });
     shell::effects_with_files(command, files).into_iter().chain(hosts).collect()
 }
 
-/// The files with secrets that a line's redirects may replace. `files` are those that it names, each with true if a
-/// redirect writes it. Reads the disk.
-fn overwritten_secrets(line: &str, files: &[(ResolvedPath, bool)]) -> Vec<ResolvedPath> {
-    // With nothing but `>>` a redirect only appends.
-    let may_truncate = line.split(">>").any(|part| part.contains('>'));
-    let written = files.iter().filter(|(_, is_write)| may_truncate && *is_write);
-    let secrets = written.map(|(target, _)| target).filter(|target| {
-        target.scope == PathScope::Workspace
-            && is_secret_path(&target.path)
-            && target.path.metadata().is_ok_and(|found| found.len() > 0)
-    });
-    secrets.cloned().collect()
+/// Notes which files with secrets a line may replace: by its redirects, or by programs that are given their names. Reads
+/// the disk.
+fn note_replaced_secrets(command: &mut ShellCommand, roots: &Roots) {
+    for simple in &Arc::clone(&command.script).commands {
+        let Some(folder) = simple.folder.as_ref().map(|folder| command.workdir.join(folder)) else {
+            continue;
+        };
+        let mut written: Vec<_> = simple.redirects.iter().filter(|file| file.is_write).collect();
+        written.retain(|redirect| !only_appends(&command.line, &redirect.path));
+        let paths = written.into_iter().map(|redirect| folder.join(&redirect.path));
+        command.overwrites.extend(paths.filter_map(|path| filled_secret(&path, roots)));
+        let mut replaced = replaced_paths(simple).into_iter();
+        command.replaces_secret |=
+            replaced.any(|path| filled_secret(&folder.join(path), roots).is_some());
+    }
+}
+
+/// The file at a path if it is one of the project that may hold secrets, and not empty.
+fn filled_secret(path: &Path, roots: &Roots) -> Option<ResolvedPath> {
+    let target = Disk(roots).place(path)?.target;
+    let is_secret = target.scope == PathScope::Workspace && is_secret_path(&target.path);
+    let found = target.path.metadata().ok().filter(|_| is_secret)?;
+    (found.is_file() && found.len() > 0).then_some(target)
+}
+
+/// Returns true if redirects of a line append to this file, as it is written there, and none replaces it.
+fn only_appends(line: &str, path: &Path) -> bool {
+    let mut before: Vec<_> = line.split(&*path.to_string_lossy()).collect();
+    before.pop();
+    let trimmed = before.iter().map(|part| part.trim_end_matches([' ', '"', '\'', '|']));
+    let mut signs = trimmed.filter(|part| part.ends_with('>')).peekable();
+    signs.peek().is_some() && signs.all(|part| part.ends_with(">>"))
+}
+
+/// The paths that a plain program may replace because its words name them. Of `dd`, every use is asked about.
+fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
+    let keeping: &[&str] = match command.program() {
+        "cp" | "mv" => &["-n", "--no-clobber"],
+        "tee" => &["-a", "--append"],
+        "install" | "sed" => &[],
+        _ => return Vec::new(),
+    };
+    let Some(used) = shell::file_use(command) else { return Vec::new() };
+    if command.argv().any(|word| keeping.contains(&word)) {
+        return Vec::new();
+    }
+    let sources = used.sources.iter().map(|word| PathBuf::from(&word.text));
+    let Some(into) = used.destination.map(|word| PathBuf::from(word.text)) else {
+        return sources.collect();
+    };
+    sources.filter_map(|path| Some(into.join(path.file_name()?))).chain([into.clone()]).collect()
 }
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
@@ -465,32 +504,55 @@ fn may_run_something(file: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
-    fn a_redirect_that_may_replace_secrets_is_noticed() {
+    fn a_line_that_may_replace_secrets_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [(".env", "KEY=x\n"), ("empty.pem", ""), ("note", "x\n")] {
-            fs::write(dir.path().join(name), text).unwrap();
+        let base = real_path(dir.path()).unwrap();
+        fs::create_dir(base.join("sub")).unwrap();
+        for (name, text) in
+            [(".env", "KEY=x\n"), ("empty.pem", ""), ("note", "x\n"), ("sub/.env", "KEY=x\n")]
+        {
+            fs::write(base.join(name), text).unwrap();
         }
-        let workdir = ResolvedPath { path: dir.path().into(), scope: PathScope::Workspace };
-        for (line, name, expected) in [
-            ("echo A=1 > .env", ".env", true),
-            ("echo A=1 >| .env", ".env", true),
-            ("echo A=1 >> .env 2> errors", ".env", true),
-            ("echo A=1 >> .env", ".env", false),
-            ("cat >>.env <<'END'\nA=1\nEND", ".env", false),
-            ("cat .env.example > .env.local", ".env.local", false),
-            ("echo x > empty.pem", "empty.pem", false),
-            ("echo x > note", "note", false),
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("echo A=1 > .env", "> .env"),
+            ("echo A=1 >| .env", "> .env"),
+            ("echo A=1 >> .env > ./.env", "> .env"),
+            ("cd sub && echo A=1 2>.env", "> sub/.env"),
+            ("echo A=1 >> .env 2> errors", ""),
+            ("echo A=1 >> .env", ""),
+            ("cat .env.example >>'.env'", ""),
+            ("cat >>.env <<'END'\nA=1\nEND", ""),
+            ("cat .env.example > .env.local", ""),
+            ("echo x > empty.pem", ""),
+            ("echo x > note", ""),
+            ("cp .env.example .env", "program"),
+            ("cp -n .env.example .env", ""),
+            ("cp .env .env.backup", ""),
+            ("cp sub/.env .", "program"),
+            ("mv -f note .env", "program"),
+            ("mv .env old", ""),
+            ("install -m 600 note .env", "program"),
+            ("cat note | tee .env", "program"),
+            ("cat note | tee -a .env", ""),
+            ("sed -i s/x/y/ .env note", "program"),
+            ("sed s/x/y/ .env", ""),
+            ("chmod 600 .env", ""),
         ] {
-            let target = ResolvedPath { path: dir.path().join(name), scope: PathScope::Workspace };
-            for is_write in [true, false] {
-                let command = ShellCommand::new(line, dir.path(), Arc::default());
-                let files = vec![(target.clone(), is_write)];
-                let found = effects(command, &workdir, &Escalation::default(), Vec::new(), files);
-                let overwrites = &found[0].command().unwrap().overwrites;
-                assert_eq!(!overwrites.is_empty(), expected && is_write, "{line}");
-            }
+            let mut command = shell::command(line, &base, ShellDialect::Bash);
+            note_replaced_secrets(&mut command, &roots);
+            let mut found: Vec<_> = command
+                .overwrites
+                .iter()
+                .map(|target| target.path.strip_prefix(&base).unwrap().to_string_lossy())
+                .map(|name| format!("> {}", name.replace('\\', "/")))
+                .collect();
+            found.dedup();
+            found.extend(command.replaces_secret.then(|| "program".to_owned()));
+            assert_eq!(found.join(", "), expected, "{line}");
         }
     }
 

@@ -7,7 +7,7 @@
 pub(crate) mod escalation;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::repository;
@@ -38,7 +38,8 @@ const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
 /// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
 pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
-    let mut script = shell::parse(line, dialect());
+    let after_cd = parse_after_cd(line, &workdir.path, roots);
+    let mut script = after_cd.unwrap_or_else(|| shell::parse(line, dialect()));
     for command in &mut script.commands {
         let is_here = command.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty());
         while let [git, option, folder, ..] = command.words.as_slice()
@@ -51,6 +52,28 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
         }
     }
     script
+}
+
+/// Parses a line that begins with a `cd` to a folder that is there. Otherwise each command after `;` is judged also in
+/// the folder before, as if the `cd` had failed. Reads the disk.
+fn parse_after_cd(line: &str, workdir: &Path, roots: &Roots) -> Option<shell::Script> {
+    let (first, rest) = line.split_once([';', '\n']).filter(|(first, _)| first.starts_with("cd "))?;
+    let mut script = shell::parse(first, dialect());
+    let [cd] = script.commands.as_slice() else { return None };
+    let [program, target] = cd.words.as_slice() else { return None };
+    let is_plain = program.text == "cd"
+        && script.ambiguity.is_none()
+        && cd.redirects.is_empty()
+        && !(target.is_glob || target.text.starts_with(['-', '+', '~']));
+    let folder = PathBuf::from(&target.text);
+    let goes_down = folder.components().all(|part| matches!(part, Component::Normal(_)));
+    // The dot is not found in a folder that is closed.
+    let inside = workdir.join(&folder).join(".");
+    let is_open = goes_down && !roots.leads_elsewhere(&inside) && inside.is_dir();
+    let rest = shell::parse_in(&folder, rest, dialect());
+    let is_known = is_plain && is_open && rest.ambiguity.is_none();
+    script.commands.extend(rest.commands);
+    is_known.then_some(script)
 }
 
 /// Returns true if a word is the absolute path of the working folder.
@@ -505,6 +528,34 @@ fn may_run_something(file: &Path) -> bool {
 mod tests {
     use super::*;
     use turnwright_types::shell_script::ShellDialect;
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_runs_in_the_folder_before_a_cd_to_one_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        fs::create_dir_all(base.join("sub/below")).unwrap();
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("cd sub; make > ../out", "sub/../out"),
+            ("cd sub/below\nmake > out", "sub/below/out"),
+            ("cd sub; cd below && make > out", "sub/below/out"),
+            ("cd missing; make > ../out", "../out missing/../out"),
+            ("touch a; cd sub; make > out", "out sub/out"),
+            ("cd 'sub;'; make > out", "out sub;/out"),
+            ("cd sub || true; make > out", "out sub/out"),
+        ] {
+            let script = parse_line(line, &roots.resolve("."), &roots);
+            assert_eq!(script.ambiguity, None, "{line}");
+            let mut opened = Vec::new();
+            for command in &script.commands {
+                let folder = command.folder.as_ref().unwrap();
+                opened.extend(command.redirects.iter().map(|file| folder.join(&file.path)));
+            }
+            let opened: Vec<_> = opened.iter().map(|path| path.to_string_lossy()).collect();
+            assert_eq!(opened.join(" "), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_line_that_may_replace_secrets_is_noticed() {

@@ -30,6 +30,13 @@ const MAX_NAMED: usize = 3;
 const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
                     user is asked.";
 
+/// What a model has to do when git could not write a file of a commit: its tree is neither the old one nor the new one.
+const AFTER_GIT: &str = " [git has written some files and left others. If it has switched to the branch, `git restore` \
+                         that file with this \"escalate\". Otherwise it has stopped half-way: of the files that \
+                         `git diff --name-only HEAD REVISION` names, `git restore` those that it has changed and \
+                         delete those that it has made (leave alone what was changed before), then repeat the \
+                         command with this \"escalate\".]";
+
 /// A limit of the sandbox that a command has met, in a line for the model and one for the user.
 #[derive(Debug)]
 pub struct ReachedLimit {
@@ -97,7 +104,12 @@ impl CommandWatch {
             self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
         let complaint = if is_success { complaint_of_git(output) } else { output };
         if let Some(path) = refused_path(complaint, &read_only) {
-            return Some(ReachedLimit::of_protected(path));
+            let mut limit = ReachedLimit::of_protected(path);
+            let of_files = &GIT_COMPLAINTS[2..];
+            if of_files.iter().any(|start| complaint_of_git(output).starts_with(start)) {
+                limit.for_model.push_str(AFTER_GIT);
+            }
+            return Some(limit);
         }
         if !is_success
             && let Some(limit) = failed_signature(output, self.signing.as_ref())
@@ -617,6 +629,13 @@ mod tests {
             assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
             let path = "\"escalate\": \"/ws/.github/workflows\"";
             assert!(limit.is_none_or(|limit| limit.for_model.contains(path)), "{output}");
+            // A merge fails, and leaves new files behind.
+            let limit = watch.reached_limit(&format!("{output}\nMerge failed.\n"), false, None);
+            let told = limit.is_some_and(|limit| limit.for_model.contains("`git restore`"));
+            assert_eq!(told, expected, "{output}");
         }
+        let output = "cp: .github/workflows/ci.yml: Read-only file system";
+        let limit = watch.reached_limit(output, false, None).unwrap();
+        assert!(!limit.for_model.contains("git restore"), "{limit:?}");
     }
 }

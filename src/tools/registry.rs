@@ -29,15 +29,8 @@ use turnwright_types::update::COMMAND_TOOL;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
-const PREFIXES: &[&str] = &[
-    "functions.",
-    "functions:",
-    "default_api.",
-    "default_api:",
-    "tools.",
-    "tools:",
-    "mcp__turnwright__",
-];
+const PREFIXES: &str =
+    "functions. functions: default_api. default_api: tools. tools: mcp__turnwright__";
 
 /// Names under which other agents have the same tool with the same arguments, or with argument
 /// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
@@ -77,16 +70,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// indispensable ones are advertised; the others can still be called.
 pub(crate) const SMALL_WINDOW: u64 = 8_000;
 /// The tools without which no work can be done.
-const ESSENTIAL_TOOLS: &[&str] = &[
-    "apply_patch",
-    "edit_file",
-    "exec",
-    "exit_plan",
-    "grep",
-    "list_dir",
-    "read_file",
-    "write_file",
-];
+const ESSENTIAL_TOOLS: &str =
+    "apply_patch edit_file exec exit_plan grep list_dir read_file write_file";
 /// The tools that a small model is offered besides, as far as others are. It loses its way among many.
 const FURTHER_TOOLS: [&str; 5] = ["exec_output", "find_files", "move_path", "skill", WEB_SEARCH];
 /// The tools that come first for a small model.
@@ -191,7 +176,7 @@ impl Toolbox {
         match self.remote.allowed() {
             Some(_) => self.is_allowed(name),
             None if offer.is_small && FURTHER_TOOLS.contains(&name) => fits_window(name, window),
-            None if offer.is_small => ESSENTIAL_TOOLS.contains(&name),
+            None if offer.is_small => is_essential(name),
             None => fits_window(name, window),
         }
     }
@@ -385,7 +370,11 @@ pub(crate) fn gives_tool(entry: &str) -> bool {
 
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 fn fits_window(name: &str, window: Option<u64>) -> bool {
-    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || is_essential(name)
+}
+
+fn is_essential(name: &str) -> bool {
+    ESSENTIAL_TOOLS.split(' ').any(|tool| tool == name)
 }
 
 /// Returns true if the model is offered few tools with few arguments.
@@ -461,7 +450,7 @@ fn most_similar(tools: &[&Arc<dyn AnyTool>], name: &str, threshold: f64) -> Vec<
 /// call number, the end of a template.
 fn bare_name(name: &str) -> &str {
     let mut bare = name.split("<|").next().unwrap_or_default().trim();
-    while let Some(rest) = PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix)) {
+    while let Some(rest) = PREFIXES.split(' ').find_map(|prefix| bare.strip_prefix(prefix)) {
         bare = rest;
     }
     let bare = bare.strip_suffix("()").unwrap_or(bare);

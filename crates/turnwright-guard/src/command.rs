@@ -94,25 +94,16 @@ pub fn named_files(
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
-const LEADING_ELSEWHERE: [&str; 10] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_CONFIG",
-    "GIT_NAMESPACE",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_EXEC_PATH",
-];
+const LEADING_ELSEWHERE: &str = "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY \
+                                 GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_NAMESPACE \
+                                 GIT_REPLACE_REF_BASE GIT_EXEC_PATH";
 
 /// A variable that a line may set and that leads git elsewhere. A line without ambiguity sets none.
 fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
     let mut words = line
         .split(|char: char| !char.is_ascii_alphanumeric() && char != '_')
         .filter(|_| script.ambiguity.is_some());
-    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|name| word.starts_with(name)))
+    words.find_map(|word| LEADING_ELSEWHERE.split(' ').find(|name| word.starts_with(name)))
 }
 
 /// Shell builtins that may change the variables which keep git from starting editors and the like.
@@ -463,16 +454,8 @@ const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
 /// Files that name the versions of several programs or of Python.
 const VERSION_FILES: [&str; 3] = [".tool-versions", ".python-version", ".python-versions"];
 /// Files of mise that can name anything to run.
-const MISE_FILES: [&str; 8] = [
-    "mise.toml",
-    "mise.local.toml",
-    ".mise.toml",
-    ".mise.local.toml",
-    "mise",
-    ".mise",
-    ".config/mise",
-    ".config/mise.toml",
-];
+const MISE_FILES: &str = "mise.toml mise.local.toml .mise.toml .mise.local.toml mise .mise .config/mise \
+                          .config/mise.toml";
 const MAX_FILE_BYTES: usize = 16 * 1024;
 
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
@@ -507,7 +490,7 @@ fn untrusted_version_reason(
         // Volta prefers the programs that the project has installed.
         is_volta && folder.join("node_modules/.bin").join(program).exists()
             || version_files.clone().any(|name| may_run_something(&folder.join(name)))
-            || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+            || MISE_FILES.split(' ').any(|name| folder.join(name).symlink_metadata().is_ok())
     });
     is_named.then(|| {
         format!("a version manager may run the project's `{program}` ({})", found.display())

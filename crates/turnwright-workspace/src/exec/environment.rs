@@ -34,21 +34,9 @@ const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
 
 /// Variables that lead to services outside the sandbox which execute requests.
-pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "DISPLAY",
-    "DOCKER_HOST",
-    "GPG_AGENT_INFO",
-    "CONTAINER_HOST",
-    "NVIM",
-    "TMUX",
-    "VSCODE_GIT_IPC_HANDLE",
-    "VSCODE_IPC_HOOK_CLI",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-];
+pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY \
+                                DOCKER_HOST GPG_AGENT_INFO CONTAINER_HOST NVIM TMUX VSCODE_GIT_IPC_HANDLE \
+                                VSCODE_IPC_HOOK_CLI WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR";
 
 /// Variables that name the user's terminal, where a question for a passphrase would not be seen.
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
@@ -273,7 +261,8 @@ impl Environment {
     /// the ssh agent, which holds keys for other machines.
     #[must_use]
     pub fn for_sandbox(&self) -> Environment {
-        self.without(SANDBOX_ESCAPE_VARIABLES).without(&["SSH_AUTH_SOCK"])
+        let names = SANDBOX_ESCAPE_VARIABLES.split(' ').chain(["SSH_AUTH_SOCK"]);
+        self.without(&names.collect::<Vec<_>>())
     }
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {

@@ -163,7 +163,7 @@ pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
 /// Removes the variables that lead to services outside the sandbox, and to the ssh agent unless the
 /// network is allowed.
 fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
-    for name in SANDBOX_ESCAPE_VARIABLES {
+    for name in SANDBOX_ESCAPE_VARIABLES.split(' ') {
         command.env_remove(name);
     }
     if !profile.network.reaches_other_machines() {

@@ -38,8 +38,8 @@ const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
 /// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
 pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
-    let after_cd = parse_after_cd(line, &workdir.path, roots);
-    let mut script = after_cd.unwrap_or_else(|| shell::parse(line, dialect()));
+    let mut script =
+        parse_after_cd(line, &workdir.path).unwrap_or_else(|| shell::parse(line, dialect()));
     for command in &mut script.commands {
         let is_here = command.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty());
         while let [git, option, folder, ..] = command.words.as_slice()
@@ -54,26 +54,22 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
     script
 }
 
-/// Parses a line that begins with a `cd` to a folder that is there. Otherwise each command after `;` is judged also in
-/// the folder before, as if the `cd` had failed. Reads the disk.
-fn parse_after_cd(line: &str, workdir: &Path, roots: &Roots) -> Option<shell::Script> {
-    let (first, rest) = line.split_once([';', '\n']).filter(|(first, _)| first.starts_with("cd "))?;
-    let mut script = shell::parse(first, dialect());
-    let [cd] = script.commands.as_slice() else { return None };
-    let [program, target] = cd.words.as_slice() else { return None };
-    let is_plain = program.text == "cd"
-        && script.ambiguity.is_none()
-        && cd.redirects.is_empty()
-        && !(target.is_glob || target.text.starts_with(['-', '+', '~']));
-    let folder = PathBuf::from(&target.text);
-    let goes_down = folder.components().all(|part| matches!(part, Component::Normal(_)));
-    // The dot is not found in a folder that is closed.
-    let inside = workdir.join(&folder).join(".");
-    let is_open = goes_down && !roots.leads_elsewhere(&inside) && inside.is_dir();
-    let rest = shell::parse_in(&folder, rest, dialect());
-    let is_known = is_plain && is_open && rest.ambiguity.is_none();
-    script.commands.extend(rest.commands);
-    is_known.then_some(script)
+/// Parses a line that begins with a `cd` to a folder that is there and has a plain name. Behind any other `cd`, each
+/// command after `;` is judged also in the folder before, as if the `cd` had failed. Reads the disk.
+fn parse_after_cd(line: &str, workdir: &Path) -> Option<shell::Script> {
+    let (cd, rest) = line.split_once([';', '\n'])?;
+    let target = cd.strip_prefix("cd ")?.trim_matches(' ');
+    let folder = Path::new(target);
+    // With quotes, comments, redirects or `&`, the line may end elsewhere, or the shell stay where it is.
+    let is_plain = !target.is_empty()
+        && !target.starts_with('-')
+        && target.chars().all(|char| char.is_ascii_alphanumeric() || "_-./".contains(char))
+        && folder.components().all(|part| matches!(part, Component::Normal(_)));
+    let mut script = shell::parse_in(folder, rest, dialect());
+    script.commands.splice(0..0, shell::parse(cd, dialect()).commands);
+    // Every line for cmd is ambiguous, so no path of Windows is looked at. The dot is not found in a closed folder.
+    let is_understood = is_plain && script.ambiguity.is_none();
+    (is_understood && workdir.join(folder).join(".").is_dir()).then_some(script)
 }
 
 /// Returns true if a word is the absolute path of the working folder.
@@ -401,16 +397,13 @@ pub fn effects(
 /// the disk.
 fn note_replaced_secrets(command: &mut ShellCommand, roots: &Roots) {
     for simple in &Arc::clone(&command.script).commands {
-        let Some(folder) = simple.folder.as_ref().map(|folder| command.workdir.join(folder)) else {
-            continue;
-        };
-        let mut written: Vec<_> = simple.redirects.iter().filter(|file| file.is_write).collect();
-        written.retain(|redirect| !only_appends(&command.line, &redirect.path));
-        let paths = written.into_iter().map(|redirect| folder.join(&redirect.path));
+        let Some(relative) = &simple.folder else { continue };
+        let folder = command.workdir.join(relative);
+        let written = simple.redirects.iter().filter(|file| file.is_write && !file.only_appends);
+        let paths = written.map(|redirect| folder.join(&redirect.path));
         command.overwrites.extend(paths.filter_map(|path| filled_secret(&path, roots)));
-        let mut replaced = replaced_paths(simple).into_iter();
-        command.replaces_secret |=
-            replaced.any(|path| filled_secret(&folder.join(path), roots).is_some());
+        let mut replaced = replaced_paths(simple).into_iter().map(|path| folder.join(path));
+        command.replaces_secret |= replaced.any(|path| filled_secret(&path, roots).is_some());
     }
 }
 
@@ -422,15 +415,6 @@ fn filled_secret(path: &Path, roots: &Roots) -> Option<ResolvedPath> {
     (found.is_file() && found.len() > 0).then_some(target)
 }
 
-/// Returns true if redirects of a line append to this file, as it is written there, and none replaces it.
-fn only_appends(line: &str, path: &Path) -> bool {
-    let mut before: Vec<_> = line.split(&*path.to_string_lossy()).collect();
-    before.pop();
-    let trimmed = before.iter().map(|part| part.trim_end_matches([' ', '"', '\'', '|']));
-    let mut signs = trimmed.filter(|part| part.ends_with('>')).peekable();
-    signs.peek().is_some() && signs.all(|part| part.ends_with(">>"))
-}
-
 /// The paths that a plain program may replace because its words name them. Of `dd`, every use is asked about.
 fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
     let keeping: &[&str] = match command.program() {
@@ -439,10 +423,8 @@ fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
         "install" | "sed" => &[],
         _ => return Vec::new(),
     };
-    let Some(used) = shell::file_use(command) else { return Vec::new() };
-    if command.argv().any(|word| keeping.contains(&word)) {
-        return Vec::new();
-    }
+    let is_kept = command.argv().any(|word| keeping.contains(&word));
+    let Some(used) = shell::file_use(command).filter(|_| !is_kept) else { return Vec::new() };
     let sources = used.sources.iter().map(|word| PathBuf::from(&word.text));
     let Some(into) = used.destination.map(|word| PathBuf::from(word.text)) else {
         return sources.collect();
@@ -526,6 +508,9 @@ mod tests {
             ("cd missing; make > ../out", "../out missing/../out"),
             ("touch a; cd sub; make > out", "out sub/out"),
             ("cd 'sub;'; make > out", "out sub;/out"),
+            ("cd sub # ; echo '\nmake > out\n# '", "out sub/out"),
+            ("cd sub >&9; make > out", "out sub/out"),
+            ("cd sub &\nmake > out", "out"),
             ("cd sub || true; make > out", "out sub/out"),
         ] {
             let script = parse_line(line, &roots.resolve("."), &roots);
@@ -558,6 +543,9 @@ mod tests {
             ("cd sub && echo A=1 2>.env", "> sub/.env"),
             ("echo A=1 >> .env 2> errors", ""),
             ("echo A=1 >> .env", ""),
+            ("echo A=1 >> .env; echo B=2 > \".\"env", "> .env"),
+            ("for x in 1; do echo $x >> .env; done", ""),
+            ("for x in 1; do echo $x > .env; done", "> .env"),
             ("cat .env.example >>'.env'", ""),
             ("cat >>.env <<'END'\nA=1\nEND", ""),
             ("cat .env.example > .env.local", ""),

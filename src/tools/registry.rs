@@ -25,7 +25,6 @@ use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
-use turnwright_types::update::COMMAND_TOOL;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
@@ -53,9 +52,6 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),
 ];
-
-/// Names of the tool for commands in a helper's file, which may have a pattern there.
-const COMMAND_NAMES: [&str; 2] = ["bash", "shell"];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
 const MIN_SIMILARITY: f64 = 0.7;
@@ -175,8 +171,8 @@ impl Toolbox {
     fn is_advertised(&self, name: &str, offer: &OfferContext, window: Option<u64>) -> bool {
         match self.remote.allowed() {
             Some(_) => self.is_allowed(name),
-            None if offer.is_small && FURTHER_TOOLS.contains(&name) => fits_window(name, window),
-            None if offer.is_small => is_essential(name),
+            // It gets the essential ones, as in the smallest window.
+            None if offer.is_small && !FURTHER_TOOLS.contains(&name) => fits_window(name, Some(0)),
             None => fits_window(name, window),
         }
     }
@@ -349,9 +345,13 @@ impl Toolbox {
 
 /// The only commands that a helper may run with these entries in its list of tools; empty if it may run all, or none.
 pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
-    let whole: Vec<_> = entries.iter().filter(|entry| !entry.contains('(')).cloned().collect();
-    let is_limited = !AllowedTools::new(&whole).contains(COMMAND_TOOL, &COMMAND_NAMES);
-    entries.iter().filter(|_| is_limited).filter_map(|entry| command_limit(entry)).collect()
+    let has_all = entries.iter().any(|entry| names_commands(entry));
+    entries.iter().filter(|_| !has_all).filter_map(|entry| command_limit(entry)).collect()
+}
+
+/// Returns true if this is a name of the tool for commands that may have a pattern.
+fn names_commands(tool: &str) -> bool {
+    ["bash", "exec", "shell"].contains(&letters_and_digits(tool).as_str())
 }
 
 /// The rule for an entry with a pattern of commands, `Bash(git log *)`, if it can be kept.
@@ -360,7 +360,7 @@ fn command_limit(entry: &str) -> Option<Rule> {
     let prefix = pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *"));
     let words = prefix.map_or_else(|| format!("={pattern}"), str::to_owned);
     let rule = Rule::parse(&format!("exec({words})"), RuleAction::Allow, Scope::Session).ok();
-    rule.filter(|_| AllowedTools::new(&[tool.to_owned()]).contains(COMMAND_TOOL, &COMMAND_NAMES))
+    rule.filter(|_| names_commands(tool))
 }
 
 /// Returns true if an entry in a helper's list of tools gives it something: it has no pattern, or one that can be kept.
@@ -370,11 +370,8 @@ pub(crate) fn gives_tool(entry: &str) -> bool {
 
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 fn fits_window(name: &str, window: Option<u64>) -> bool {
-    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || is_essential(name)
-}
-
-fn is_essential(name: &str) -> bool {
-    ESSENTIAL_TOOLS.split(' ').any(|tool| tool == name)
+    window.is_none_or(|tokens| tokens >= SMALL_WINDOW)
+        || ESSENTIAL_TOOLS.split(' ').any(|tool| tool == name)
 }
 
 /// Returns true if the model is offered few tools with few arguments.

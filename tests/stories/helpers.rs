@@ -755,6 +755,7 @@ fn the_user_defines_types_with_tools_a_model_and_instructions() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so the helper may run none")]
 fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
     let limited = REVIEWER.replace("Read, Grep", "Bash(git --version), Bash(echo:*), Bash(a * b)");
     let run = |line: &str| call("exec", &json!({ "command": line }));

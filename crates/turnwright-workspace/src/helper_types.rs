@@ -73,11 +73,9 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
             continue;
         };
         let value = words.next().unwrap_or_default().to_ascii_lowercase();
-        if ["false", "no", "off", "deny"].contains(&value.as_str()) {
-            off.push(name.to_owned());
-        } else {
-            on.push(name.to_owned());
-        }
+        let is_off = ["false", "no", "off", "deny"].contains(&value.as_str());
+        let names = if is_off { &mut off } else { &mut on };
+        names.push(name.to_owned());
     }
     if !on.is_empty() && off.iter().any(|name| name == "*") {
         off.retain(|name| name != "*");

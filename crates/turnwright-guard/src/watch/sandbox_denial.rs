@@ -30,12 +30,10 @@ const MAX_NAMED: usize = 3;
 const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
                     user is asked.";
 
-/// What a model has to do when git could not write a file of a commit: its tree is neither the old one nor the new one.
-const AFTER_GIT: &str = " [git has written some files and left others. If it has switched to the branch, `git restore` \
-                         that file with this \"escalate\". Otherwise it has stopped half-way: of the files that \
-                         `git diff --name-only HEAD REVISION` names, `git restore` those that it has changed and \
-                         delete those that it has made (leave alone what was changed before), then repeat the \
-                         command with this \"escalate\".]";
+/// The advice when git could not write a file of a commit: its tree is neither the old one nor the new one.
+const AFTER_GIT: &str = " [git has written only some files. If HEAD has moved, `git restore` the others with this \
+                         \"escalate\". If not, undo only what git wrote (`git restore`; delete new files), and \
+                         repeat the command with it.]";
 
 /// A limit of the sandbox that a command has met, in a line for the model and one for the user.
 #[derive(Debug)]
@@ -105,8 +103,7 @@ impl CommandWatch {
         let complaint = if is_success { complaint_of_git(output) } else { output };
         if let Some(path) = refused_path(complaint, &read_only) {
             let mut limit = ReachedLimit::of_protected(path);
-            let of_files = &GIT_COMPLAINTS[2..];
-            if of_files.iter().any(|start| complaint_of_git(output).starts_with(start)) {
+            if complaint_of_git(output).contains(": unable to ") {
                 limit.for_model.push_str(AFTER_GIT);
             }
             return Some(limit);

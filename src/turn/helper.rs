@@ -159,10 +159,7 @@ impl Conversation {
         let tokens = conversation.env.helpers.tokens();
         // Releasing the lock removes a file.
         spawn_blocking(move || drop(lock)).await.ok();
-        let end = match &finished.result {
-            Ok(stop) => Ok(*stop),
-            Err(error) => Err(error_chain(error)),
-        };
+        let end = finished.result.as_ref().copied().map_err(|error| error_chain(error));
         let rejection = ToolRefusal::rejected().for_model;
         let mut results = finished.history.messages.iter().filter_map(|message| message.as_tool());
         let was_rejected = results.any(|result| result.text.starts_with(&rejection));

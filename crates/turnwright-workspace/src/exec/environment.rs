@@ -219,11 +219,9 @@ impl Environment {
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
-        let kept = self
-            .0
-            .iter()
-            .filter(|variable| !names.iter().any(|name| is_same_name(&variable.0, name)));
-        Environment(kept.cloned().collect())
+        let mut copy = self.clone();
+        copy.0.retain(|(variable, _)| !names.iter().any(|name| is_same_name(variable, name)));
+        copy
     }
 
     /// A copy for a command that runs without a question. Its programs and libraries are looked up only in
@@ -266,10 +264,8 @@ impl Environment {
     }
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0
-            .iter()
-            .find(|variable| is_same_name(&variable.0, name))
-            .map(|variable| variable.1.as_os_str())
+        let found = self.0.iter().find(|(variable, _)| is_same_name(variable, name));
+        found.map(|(_, value)| value.as_os_str())
     }
 
     /// Returns true if a program of this name is in a folder of `PATH`. Blocks.

@@ -40,6 +40,8 @@ pub(in crate::shell) enum Token {
 pub(in crate::shell) enum RedirectKind {
     Read,
     Write,
+    /// `>>`.
+    Append,
     /// `>&` and `<&`.
     Duplicate,
     /// `<<<`, after which a word is the input.
@@ -238,7 +240,9 @@ impl<'a> Lexer<'a> {
             return Err(SUBSTITUTION);
         } else if self.eat(">&") || self.eat("<&") {
             RedirectKind::Duplicate
-        } else if self.eat("<>") || self.eat(">>") || self.eat(">|") || self.eat(">") {
+        } else if self.eat(">>") {
+            RedirectKind::Append
+        } else if self.eat("<>") || self.eat(">|") || self.eat(">") {
             RedirectKind::Write
         } else {
             self.position += 1;

@@ -311,7 +311,8 @@ impl PartialCommand {
             return Err("it uses an unusual file descriptor");
         }
         self.stdout_is_file |= is_stdout;
-        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read)? {
+        let only_appends = kind == RedirectKind::Append;
+        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read, only_appends)? {
             self.redirects.push(redirect);
         }
         Ok(())
@@ -380,13 +381,14 @@ fn write_as_test(words: &mut [Word]) {
 pub(in crate::shell) fn redirect(
     path: &str,
     is_write: bool,
+    only_appends: bool,
 ) -> Result<Option<Redirect>, Ambiguity> {
     match path {
         "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
             Err("it opens a network connection")
         }
-        _ => Ok(Some(Redirect { path: PathBuf::from(path), is_write })),
+        _ => Ok(Some(Redirect { path: PathBuf::from(path), is_write, only_appends })),
     }
 }
 
@@ -445,7 +447,7 @@ fn strip_wrappers(
         }
         if simple.program() == "nohup" && !stdout_is_file {
             // If its output is a terminal, `nohup` writes to a file instead.
-            simple.redirects.push(Redirect { path: "nohup.out".into(), is_write: true });
+            simple.redirects.extend(redirect("nohup.out", true, true)?);
             simple.opens_later = true;
         }
         simple.has_unknown_args |= simple.program() == "xargs";

@@ -71,7 +71,10 @@ fn doctor_survives_a_filter_that_kills_who_asks_for_landlock() {
         with_filter(SeccompAction::KillProcess, || process_waits::output(&mut command).unwrap());
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("A filter of system calls ends programs that ask for Landlock"), "{text}");
+    assert!(
+        text.contains("A filter of system calls ends programs that ask for Landlock"),
+        "{text}"
+    );
 }
 
 #[test]

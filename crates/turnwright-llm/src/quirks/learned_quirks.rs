@@ -548,7 +548,8 @@ mod tests {
             (in_stream, Vec::new()),
             (refused(ErrorKind::Unavailable, message), Vec::new()),
         ] {
-            let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            let patches =
+                learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
             assert_eq!(patches, expected, "{error}");
         }
         // The markers were accepted before.

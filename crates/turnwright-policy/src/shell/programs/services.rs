@@ -1,8 +1,8 @@
 //! Programs that talk to other machines, containers and databases.
 
-use crate::shell::{OperandUse, Word};
 use crate::shell::args::{Args, attached_value, operands};
 use crate::shell::prefix::{Grant, form};
+use crate::shell::{OperandUse, Word};
 
 use super::{NetworkUse, Program, Starts, is_in, is_remote, program};
 use crate::shell::harm::{

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tower_service::Service;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
-use turnwright_workspace::web::reserved_kind;
+use turnwright_workspace::web::{is_stand_in, reserved_kind, system_lookup};
 use url::Url;
 
 use crate::command_hosts::address_refusal;
@@ -35,6 +35,9 @@ const MAX_ADDRESSES: usize = 16;
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
+
+/// The kinds of private IPv4 addresses that a host of the settings may have: also those of Tailscale and Zscaler.
+const PRIVATE_KINDS: [&str; 2] = ["a private", "a carrier's internal"];
 
 /// The most names that are looked up for one command at the same time, because each takes a thread.
 pub(crate) const MAX_LOOKUPS: usize = 8;
@@ -68,24 +71,25 @@ pub(crate) async fn dial(
     if let Some(proxy) = url.ok().and_then(|url| turnwright_http::proxy_url(&url)) {
         return dial_through(&proxy, &target).await;
     }
-    let looked = timeout(TIME, look_up(target, lookups)).await;
-    let found = looked.map_err(io::Error::from)??;
-    connect_to_any(allowed_addresses(found, access)?).await
+    let looked = timeout(TIME, look_up(target, access, lookups)).await;
+    connect_to_any(looked.map_err(io::Error::from)??).await
 }
 
-/// Looks up the addresses of a host.
+/// Looks up the addresses of a host that may be reached.
 async fn look_up(
     target: Target,
+    access: HostAccess,
     lookups: Arc<Semaphore>,
-) -> io::Result<impl Iterator<Item = SocketAddr>> {
+) -> Result<Vec<SocketAddr>, DialError> {
     let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
     let looking = spawn_blocking(move || {
         let found = (target.host.to_string().as_str(), target.port).to_socket_addrs();
+        let allowed = allowed_addresses(found?, access);
         // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
         drop(permit);
-        found
+        allowed
     });
-    looking.await?
+    looking.await.map_err(io::Error::from)?
 }
 
 /// Keeps the addresses that may be reached. Others are never tried, not even if these fail.
@@ -107,9 +111,14 @@ fn allowed_addresses(
 /// Returns the kind of an address that must not be reached: any that is not clearly public or belongs to this machine.
 fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
     let canonical = address.to_canonical();
-    let is_private = matches!(canonical, IpAddr::V4(address) if address.is_private());
+    let is_named = access == HostAccess::Named && canonical.is_ipv4();
     match reserved_kind(address) {
-        Some(kind) if !(is_private && access == HostAccess::Named) => Some(kind),
+        Some(kind)
+            if !(is_named && PRIVATE_KINDS.contains(&kind))
+                && !is_stand_in(address, system_lookup) =>
+        {
+            Some(kind)
+        }
         // Binding succeeds only for this machine's own addresses.
         _ => UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"),
     }
@@ -229,7 +238,9 @@ mod tests {
             ("::ffff:10.0.0.7", Named, None),
             ("127.0.0.1", Named, Some("a loopback")),
             ("169.254.169.254", Named, Some("a link-local")),
-            ("100.100.100.200", Named, Some("a carrier's internal")),
+            ("100.100.100.200", Named, Some("a cloud's internal")),
+            ("100.64.0.7", Named, None),
+            ("100.64.0.7", Public, Some("a carrier's internal")),
             ("fd00:ec2::254", Named, Some("a private")),
             ("::1", Named, Some("a loopback")),
             ("64:ff9b::7f00:1", Named, Some("a loopback")),

@@ -55,6 +55,12 @@ impl Turn {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
+                if error.kind() == ErrorKind::Auth
+                    && answer.shown() == ShownSoFar::Nothing
+                    && self.renew_model(&selection).await
+                {
+                    return TurnStep::Wait(Duration::ZERO, None);
+                }
                 if answer.shown() == ShownSoFar::Nothing
                     && !answer.omits_media
                     && let Some(notice) = self.drop_images(&error)

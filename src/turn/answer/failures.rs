@@ -1,5 +1,9 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
 use crate::error::Error;
 use crate::turn::conversation::OnceNotice;
 use crate::turn::room::compaction::window;
@@ -150,6 +154,20 @@ impl Turn {
                 effort.id()
             ));
         }
+    }
+
+    /// Looks for the model again, whose key was refused: it may have expired, and another program or a login have stored
+    /// the next one. Returns true if the same server has other settings now.
+    pub(super) async fn renew_model(&self, selection: &ModelSelection) -> bool {
+        let refused = &selection.model;
+        let name = refused.name().to_owned();
+        let find = Arc::clone(&self.conversation.find_model);
+        let Ok(Ok(found)) = spawn_blocking(move || find(&name)).await else { return false };
+        let is_other = found.server_id() == refused.server_id() && !Arc::ptr_eq(&found, refused);
+        if is_other {
+            self.conversation.selection.restore_model(found);
+        }
+        is_other
     }
 
     /// Tells the user, once per session, that the base URL lacks its version.

@@ -156,8 +156,8 @@ impl Turn {
         }
     }
 
-    /// Looks for the model again, whose key was refused: it may have expired, and another program or a login have stored
-    /// the next one. Returns true if the same server has other settings now.
+    /// Looks for the model again, whose key was refused: it may have expired, and another program or a login have
+    /// stored the next one. Returns true if the settings have another key for the same server by now.
     pub(super) async fn renew_model(&self, selection: &ModelSelection) -> bool {
         let refused = &selection.model;
         let name = refused.name().to_owned();

@@ -445,6 +445,23 @@ fn the_kind_of_an_error_does_not_depend_on_the_words_of_the_model_in_it() {
     }
 }
 
+#[test]
+fn a_firewall_before_the_server_has_not_refused_the_key() {
+    for body in [
+        "error code: 1010",
+        "<!DOCTYPE html><html><head><title>Just a moment...</title></head>",
+        "<html><title>Attention Required! | Cloudflare</title>",
+        "<html>\r\n<head><title>403 Forbidden</title></head>",
+    ] {
+        let report = parse(body, Some(403), None);
+        assert_eq!(report.kind, ErrorKind::Unavailable, "{body}");
+        assert!(super::hint(&report.message).unwrap().contains("not about the key"), "{body}");
+    }
+    for (status, body) in [(401, "<html><title>No</title>"), (403, "No."), (403, "")] {
+        assert_eq!(kind(status, body), ErrorKind::Auth, "{body}");
+    }
+}
+
 /// A server that refuses a request may quote the conversation, which is about these errors here.
 #[test]
 fn a_refusal_that_quotes_the_conversation_keeps_its_kind() {

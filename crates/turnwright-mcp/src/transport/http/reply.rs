@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
 
 use super::{HttpError, SESSION_HEADER};
@@ -133,6 +133,12 @@ pub(crate) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let scope = challenge.and_then(required_scope);
+    let target = response.headers().get(LOCATION).filter(|_| status.is_redirection());
+    if let Some(target) = target.and_then(|target| target.to_str().ok()) {
+        let body =
+            format!("it redirects to {target}. If you trust that, set it as the server's address");
+        return HttpError::Status { status, scope, body };
+    }
     let is_json = content_type(&response).is_some_and(|kind| kind.starts_with(JSON));
     let body = if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
         Vec::new()

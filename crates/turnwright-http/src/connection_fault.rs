@@ -128,7 +128,7 @@ fn certificate_fault(error: &CertificateError) -> String {
     }
     // It may be a company's own authority, or a proxy that inspects connections.
     format!(
-        "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file with \
+        "nobody whom this computer trusts has signed it ({reason}). If you trust who has, name a file with \
          the certificates to trust in the environment variable SSL_CERT_FILE"
     )
 }

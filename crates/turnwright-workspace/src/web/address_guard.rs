@@ -121,8 +121,10 @@ fn embedded_kind(high: u16, low: u16) -> Option<&'static str> {
 /// Returns true if an address only stands for the name that has led to it. Proxies that act as a network device (Clash,
 /// sing-box, Surge) answer every look-up with a benchmarking address and connect to the name themselves. Blocks.
 pub fn is_stand_in(address: IpAddr, lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>>) -> bool {
-    let is_unreal = |address: &IpAddr| reserved_kind(*address) == Some(BENCHMARKING);
-    is_unreal(&address) && lookup(KNOWN_NAME).is_ok_and(|known| known.iter().any(is_unreal))
+    let kind = reserved_kind(address);
+    kind == Some(BENCHMARKING)
+        && lookup(KNOWN_NAME)
+            .is_ok_and(|known| known.iter().any(|other| reserved_kind(*other) == kind))
 }
 
 /// Describes why a name is not even looked up.

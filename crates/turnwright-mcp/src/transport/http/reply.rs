@@ -133,8 +133,8 @@ pub(crate) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let scope = challenge.and_then(required_scope);
-    let target = response.headers().get(LOCATION).filter(|_| status.is_redirection());
-    if let Some(target) = target.and_then(|target| target.to_str().ok()) {
+    let location = response.headers().get(LOCATION).filter(|_| status.is_redirection());
+    if let Some(target) = location.and_then(|value| value.to_str().ok()) {
         let body =
             format!("it redirects to {target}. If you trust that, set it as the server's address");
         return HttpError::Status { status, scope, body };

@@ -69,15 +69,12 @@ impl Proxies {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
         let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
         let address = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
-        let is_this_machine = host == "localhost"
-            || host.ends_with(".localhost")
-            || address.is_some_and(|ip: IpAddr| ip.is_loopback() || ip.is_unspecified());
         let is_direct = self.direct.iter().any(|entry| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
                 && matches_host(pattern, host, address)
         });
-        proxy.as_deref().filter(|_| !is_this_machine && !is_direct)
+        proxy.as_deref().filter(|_| !crate::is_loopback(url) && !is_direct)
     }
 }
 

@@ -170,22 +170,6 @@ fn refusal(text: &str, what: &str) -> String {
     format!("\"{}\" {what}. Nothing was fetched.", text::first_chars(text, 200))
 }
 
-/// Returns true if a URL leads to the machine, or to the private network, in which it is fetched.
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
-        Some(Host::Ipv6(address)) => {
-            let address = IpAddr::V6(address).to_canonical();
-            address.is_loopback() || address.is_unspecified()
-        }
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            name == "localhost" || name.ends_with(".localhost")
-        }
-        None => false,
-    }
-}
-
 /// The host that the user is asked about, with the port unless that is a usual one.
 pub fn permission_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
@@ -309,6 +293,8 @@ fn public_addresses(found: Vec<IpAddr>, lookup: &LookupFn) -> Result<Vec<IpAddr>
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use turnwright_http::is_loopback;
 
     use super::*;
 

@@ -465,7 +465,7 @@ impl SharedModelSelection {
         });
     }
 
-    /// Sets the model of a stored session, or the same one with another key. The one before has not had anything of the
+    /// Sets the model of a stored session, or the same model with another key. The one before has nothing of the
     /// conversation, or cannot be used any more.
     pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
         self.0.update(|selection| selection.model = model);

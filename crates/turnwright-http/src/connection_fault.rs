@@ -7,8 +7,7 @@ use rustls::CertificateError;
 
 /// Small container images have no certificates of authorities, so no client for https can be built there.
 const NO_AUTHORITIES: &str = "this computer has no list of trusted certificates. Install the package ca-certificates, \
-     or name a file with the certificates to trust in the environment variable SSL_CERT_FILE (if that is set, \
-     its file has none)";
+     or have the environment variable SSL_CERT_FILE name a file that has the certificates to trust";
 
 /// Why a proxy is not tried again: after a few attempts with a wrong password, a company may lock the user's account.
 pub const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";

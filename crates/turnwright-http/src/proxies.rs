@@ -142,9 +142,7 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if let Some(address) = address {
         // As Windows has it: `192.168.*`.
-        let is_prefix = pattern.strip_suffix('*').is_some_and(|start| {
-            host.starts_with(start) && (start.is_empty() || start.ends_with('.'))
-        });
+        let is_prefix = pattern.strip_suffix('*').is_some_and(|start| host.starts_with(start));
         return is_prefix || is_in_network(pattern, address);
     }
     match pattern.strip_prefix("*.") {

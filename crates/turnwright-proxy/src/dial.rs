@@ -36,9 +36,6 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// The kinds of private IPv4 addresses that a host of the settings may have: also those of Tailscale and Zscaler.
-const PRIVATE_KINDS: [&str; 2] = ["a private", "a carrier's internal"];
-
 /// The most names that are looked up for one command at the same time, because each takes a thread.
 pub(crate) const MAX_LOOKUPS: usize = 8;
 
@@ -83,8 +80,8 @@ async fn look_up(
 ) -> Result<Vec<SocketAddr>, DialError> {
     let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
     let looking = spawn_blocking(move || {
-        let found = (target.host.to_string().as_str(), target.port).to_socket_addrs();
-        let allowed = allowed_addresses(found?, access);
+        let found = (target.host.to_string().as_str(), target.port).to_socket_addrs()?;
+        let allowed = allowed_addresses(found, access, target.name().is_some());
         // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
         drop(permit);
         allowed
@@ -96,11 +93,12 @@ async fn look_up(
 fn allowed_addresses(
     found: impl Iterator<Item = SocketAddr>,
     access: HostAccess,
+    is_name: bool,
 ) -> Result<Vec<SocketAddr>, DialError> {
     let mut error = DialError::Failed("it has no address".to_owned());
     let mut allowed = Vec::new();
     for address in found.take(MAX_ADDRESSES) {
-        match refused_kind(address.ip(), access) {
+        match refused_kind(address.ip(), access, is_name) {
             Some(kind) => error = DialError::Refused(address_refusal(kind)),
             None => allowed.push(address),
         }
@@ -109,19 +107,17 @@ fn allowed_addresses(
 }
 
 /// Returns the kind of an address that must not be reached: any that is not clearly public or belongs to this machine.
-fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
+/// `is_name` is true if the program has named the host, and not its address.
+fn refused_kind(address: IpAddr, access: HostAccess, is_name: bool) -> Option<&'static str> {
     let canonical = address.to_canonical();
-    let is_named = access == HostAccess::Named && canonical.is_ipv4();
-    match reserved_kind(address) {
-        Some(kind)
-            if !(is_named && PRIVATE_KINDS.contains(&kind))
-                && !is_stand_in(address, system_lookup) =>
-        {
-            Some(kind)
-        }
-        // Binding succeeds only for this machine's own addresses.
-        _ => UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"),
-    }
+    let may_be_private = access == HostAccess::Named && canonical.is_ipv4();
+    let refused = reserved_kind(address).filter(|kind| match *kind {
+        // Tailscale and Zscaler use addresses of the second kind.
+        "a private" | "a carrier's internal" => !may_be_private,
+        _ => !(is_name && is_stand_in(address, system_lookup)),
+    });
+    // Binding succeeds only for this machine's own addresses.
+    refused.or_else(|| UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"))
 }
 
 /// Connects to the first of these addresses, of which there is at least one, that answers.
@@ -239,14 +235,17 @@ mod tests {
             ("127.0.0.1", Named, Some("a loopback")),
             ("169.254.169.254", Named, Some("a link-local")),
             ("100.100.100.200", Named, Some("a cloud's internal")),
+            ("100.96.0.96", Named, Some("a cloud's internal")),
             ("100.64.0.7", Named, None),
             ("100.64.0.7", Public, Some("a carrier's internal")),
             ("fd00:ec2::254", Named, Some("a private")),
             ("::1", Named, Some("a loopback")),
             ("64:ff9b::7f00:1", Named, Some("a loopback")),
             ("192.0.2.7", Public, Some("a documentation")),
+            // Behind a proxy that answers all look-ups, it may stand for any host.
+            ("198.18.0.7", Named, Some("a benchmarking")),
         ] {
-            assert_eq!(refused_kind(address.parse().unwrap(), access), expected, "{address}");
+            assert_eq!(refused_kind(address.parse().unwrap(), access, false), expected, "{address}");
         }
     }
 
@@ -262,7 +261,7 @@ mod tests {
     fn only_allowed_addresses_are_left() {
         let allowed = |all: &[&str]| {
             let found = all.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 443));
-            let allowed = allowed_addresses(found, HostAccess::Public).ok()?;
+            let allowed = allowed_addresses(found, HostAccess::Public, true).ok()?;
             Some(allowed.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>())
         };
         let mixed = ["2606:4700::1", "10.0.0.1", "93.184.216.34", "127.0.0.1"];

@@ -109,6 +109,10 @@ pub(crate) fn classify(
     if let Some(kind) = by_text(&text, status, is_vague) {
         return kind;
     }
+    // The server has not seen the key, and another attempt often passes.
+    if status == Some(403) && super::hint(message) == Some(super::FIREWALL) {
+        return ErrorKind::Unavailable;
+    }
     match by_status(status.or(stated)) {
         // The cause is unknown, and the request was accepted.
         ErrorKind::BadRequest if is_vague && status.is_none() && !has_listed(&text, INVALID) => {
@@ -145,12 +149,7 @@ fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind>
     if may_be(&[400, 422]) && has_listed(text, AUTH) {
         return Some(ErrorKind::Auth);
     }
-    if may_be(&[400, 403]) && has_any(text, RATE_LIMIT) {
-        return Some(ErrorKind::RateLimit);
-    }
-    let is_firewall =
-        status == Some(403) && FIREWALL_ANSWERS.iter().any(|start| text.starts_with(start));
-    is_firewall.then_some(ErrorKind::Unavailable)
+    (may_be(&[400, 403]) && has_any(text, RATE_LIMIT)).then_some(ErrorKind::RateLimit)
 }
 
 /// Returns true if the server does not have the model. In a vague error, it may only be unavailable for now.
@@ -198,9 +197,6 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 
 /// C.1 #14, C.4 #26.
 const REFUSED: &str = include_str!("phrases/refused.txt");
-
-/// The beginnings of what a firewall answers in place of the server, which has not seen the key.
-const FIREWALL_ANSWERS: [&str; 2] = ["an html page", "error code: 10"];
 
 /// The server failed to parse the model's call, LM Studio loads the model with the next request, or OpenRouter sent
 /// Gemini's signature to another of its two servers, which does not know it.

@@ -116,8 +116,7 @@ fn a_key_that_was_replaced_is_read_again_when_the_old_one_is_refused() {
         server.base_url(),
         key.display()
     );
-    let asked =
-        || server.requests().iter().filter(|request| request.contains("/chat/")).count();
+    let asked = || server.requests().iter().filter(|request| request.contains("/chat/")).count();
     let mut agent = crate::provider::configured(&settings).start();
     let error = failure(&mut agent, "auth", Some(401));
     assert!(message(&error).contains("The token has expired"), "{error}");

@@ -249,7 +249,11 @@ mod tests {
             // Behind a proxy that answers all look-ups, it may stand for any host.
             ("198.18.0.7", Named, Some("a benchmarking")),
         ] {
-            assert_eq!(refused_kind(address.parse().unwrap(), access, false), expected, "{address}");
+            assert_eq!(
+                refused_kind(address.parse().unwrap(), access, false),
+                expected,
+                "{address}"
+            );
         }
     }
 

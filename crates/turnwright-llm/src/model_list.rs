@@ -13,16 +13,24 @@ use turnwright_types::effect::is_hidden_char;
 const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
-/// Prefixes of model names and the size in tokens. The first match counts, so longer prefixes come
-/// first.
+/// Prefixes of model names, in lower case and with dashes for dots, and the size in tokens. The first match
+/// counts, so longer prefixes come first. For GPT-5 it is the most that a request may have: the rest of what
+/// OpenAI calls its window is kept for the answer.
 const WINDOWS: &[(&str, u64)] = &[
-    ("gpt-5", 400_000),
-    ("gpt-4.1", 1_047_576),
+    ("gpt-5", 272_000),
+    ("gpt-4-1", 1_047_576),
     ("gpt-4o", 128_000),
     ("gpt-4-turbo", 128_000),
     ("o1", 200_000),
     ("o3", 200_000),
     ("o4-mini", 200_000),
+    ("claude-opus-4-6", 1_000_000),
+    ("claude-opus-4-7", 1_000_000),
+    ("claude-opus-4-8", 1_000_000),
+    ("claude-sonnet-4-6", 1_000_000),
+    ("claude-opus-5", 1_000_000),
+    ("claude-sonnet-5", 1_000_000),
+    ("claude-fable", 1_000_000),
     ("claude-", 200_000),
     ("gemini-", 1_048_576),
     ("deepseek-v4", 1_000_000),
@@ -30,8 +38,13 @@ const WINDOWS: &[(&str, u64)] = &[
     ("kimi-k2", 262_144),
     ("qwen3-coder", 262_144),
     ("glm-4", 131_072),
+    ("glm-5-2", 1_000_000),
+    ("glm-5-3", 1_000_000),
+    ("glm-5", 200_000),
+    ("minimax-m2", 204_800),
     ("mistral-large", 131_072),
     ("codestral", 262_144),
+    ("grok-4-3", 1_000_000),
     ("grok-4", 262_144),
 ];
 
@@ -174,7 +187,7 @@ fn plain_base_name(name: &str) -> String {
 /// The context window of a model in tokens, by its name. A provider prefix such as `openai/` is
 /// ignored.
 pub fn known_context_window(model: &str) -> Option<u64> {
-    let name = model.rsplit('/').next().unwrap_or(model);
+    let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
     WINDOWS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, window)| *window)
 }
 
@@ -291,5 +304,27 @@ mod tests {
         assert_eq!(known_context_window("deepseek-v4-flash"), Some(1_000_000));
         assert_eq!(known_context_window("deepseek-chat"), Some(131_072));
         assert_eq!(known_context_window("my-own-model"), None);
+    }
+
+    #[test]
+    fn the_newest_models_have_the_windows_that_they_accept() {
+        for (model, window) in [
+            ("gpt-4.1-mini", 1_047_576),
+            // What OpenAI calls a window of 400 000 includes 128 000 for the answer.
+            ("openai/gpt-5.2-codex", 272_000),
+            ("gpt-5", 272_000),
+            ("anthropic/claude-opus-4.6", 1_000_000),
+            ("claude-opus-4-8", 1_000_000),
+            ("claude-sonnet-5", 1_000_000),
+            ("claude-opus-4-5", 200_000),
+            ("claude-haiku-4.5", 200_000),
+            ("zai-org/GLM-5.1", 200_000),
+            ("glm-5.3", 1_000_000),
+            ("MiniMax-M2.5", 204_800),
+            ("grok-4.3", 1_000_000),
+            ("grok-4-0709", 262_144),
+        ] {
+            assert_eq!(known_context_window(model), Some(window), "{model}");
+        }
     }
 }

@@ -534,7 +534,7 @@ fn cached_tokens(usage: &Value) -> u64 {
 pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let input =
         token_count(value, "prompt_tokens").or_else(|| token_count(value, "input_tokens"))?;
-    let output = token_count(value, "completion_tokens")
+    let stated = token_count(value, "completion_tokens")
         .or_else(|| token_count(value, "output_tokens"))
         .unwrap_or(0);
     let cached = cached_tokens(value);
@@ -545,6 +545,9 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
+    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it.
+    let total = token_count(value, "total_tokens").unwrap_or(0);
+    let output = stated.max(total.saturating_sub(input));
     let details = ["/completion_tokens_details", "/output_tokens_details"];
     let thought = details
         .iter()

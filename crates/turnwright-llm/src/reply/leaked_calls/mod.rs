@@ -26,7 +26,7 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 20] = [
+const OPENERS: [&str; 21] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -48,7 +48,11 @@ const OPENERS: [&str; 20] = [
     "<function name=",
     "<|channel|>commentary to=functions",
     "<|channel|>commentary<|message|>{",
+    MINIMAX_MARK,
 ];
+
+/// MiniMax M3 writes this before each tag of a call.
+const MINIMAX_MARK: &str = "]<]minimax[>[";
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
 const CLOSERS: [&str; 13] = [
@@ -86,6 +90,11 @@ pub fn find_leaked_calls(
 ) -> Option<(usize, Vec<LeakedCall>)> {
     let text = without_end(text);
     let mut fences = CodeFences::default();
+    if let Some(start) = text.find(MINIMAX_MARK) {
+        let (skipped, calls) =
+            find_leaked_calls(&text[start..].replace(MINIMAX_MARK, ""), tools)?;
+        return (skipped == 0 && !fences.is_inside(text, start)).then_some((start, calls));
+    }
     let mut failures = 0;
     let mut from = text.len().saturating_sub(MAX_CALL_BYTES);
     while let Some(start) = next_candidate(text, from) {

@@ -155,7 +155,13 @@ impl<'a> CallParser<'a> {
         }
         match wrapper {
             Some(name) => self.close_group(&format!("</{tag}{name}>"), "\0"),
-            None => Some(()),
+            None => {
+                // MiniMax and Claude may omit the opening tag.
+                for closer in ["</minimax:tool_call>", "</function_calls>"] {
+                    self.skip(closer);
+                }
+                Some(())
+            }
         }
     }
 
@@ -180,6 +186,15 @@ impl<'a> CallParser<'a> {
                 self.parameter_value(name, key, text)
             };
             arguments.insert(key.to_owned(), value);
+        }
+        // MiniMax M3 names the tag after the parameter.
+        while let Some(tag) = self.rest.trim_start().strip_prefix('<')
+            && let Some((key, rest)) = tag.split_once('>')
+            && key.chars().all(|c| c.is_alphanumeric() || c == '_')
+        {
+            self.rest = rest;
+            let text = self.take_until(&format!("</{key}>"))?;
+            arguments.insert(key.to_owned(), self.parameter_value(name, key, text));
         }
         self.skip(&format!("</{prefix}invoke>")).then_some(())?;
         self.add(name, arguments)

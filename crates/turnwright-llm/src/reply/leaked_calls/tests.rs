@@ -23,7 +23,7 @@ fn expected() -> Vec<(String, Value)> {
     vec![("read".to_owned(), json!({ "path": "a b", "line": 3 }))]
 }
 
-const DIALECTS: [(&str, &str); 28] = [
+const DIALECTS: [(&str, &str); 30] = [
     (
         "Hermes",
         r#"<tool_call>
@@ -121,6 +121,20 @@ a b
     (
         "MiniMax",
         r#"<minimax:tool_call><invoke name="read"><parameter name="path">a b</parameter><parameter name="line">3</parameter></invoke></minimax:tool_call>"#,
+    ),
+    (
+        "MiniMax without its opening tag (opencode#26296)",
+        "<invoke name=\"read\">
+<parameter name=\"path\">a b</parameter>
+<parameter name=\"line\">3</parameter>
+</invoke>
+</minimax:tool_call>",
+    ),
+    (
+        "MiniMax M3 (MiniMax-M3#31)",
+        "]<]minimax[>[<tool_call>
+]<]minimax[>[<invoke name=\"read\">]<]minimax[>[<path>a b]<]minimax[>[</path>]<]minimax[>[<line>3]<]minimax[>[</line>]<]minimax[>[</invoke>
+]<]minimax[>[</tool_call>",
     ),
     (
         "DSML",

@@ -141,7 +141,11 @@ impl ReplyAssembler for ChatAssembler {
             .collect();
         Ok(Reply {
             end,
-            has_lost_calls: calls.is_empty() && self.finish_reason == "tool_calls",
+            has_lost_calls: calls.is_empty()
+                && matches!(
+                    self.finish_reason.to_ascii_lowercase().as_str(),
+                    "tool_calls" | "tool_use" | "function_call"
+                ),
             calls,
             usage: self.usage,
             cost: self.cost,

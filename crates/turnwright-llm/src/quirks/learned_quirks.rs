@@ -333,6 +333,10 @@ const LEARNING_RULES: &[LearningRule] = &[
         ],
         |_, _| NONE.ids(CallIdFormat::Safe),
     ),
+    // The template of Llama 3, and Databricks.
+    rule_for_500(&[&["single tool-call"], &["multiple tool calls", "not support"]], |_, _| {
+        NONE.parallel(false)
+    }),
     rule_for_500(
         &[
             &["unexpected role 'user' after role 'tool'"],
@@ -589,6 +593,12 @@ mod tests {
             ),
             // C.4 #14.
             (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
+            (400, "Multiple tool calls are not supported.", r#"{"parallel":false}"#),
+            (
+                500,
+                "This model only supports single tool-calls at once!",
+                r#"{"parallel":false}"#,
+            ),
             (
                 500,
                 "Jinja Exception: After the optional system message, conversation roles must \

@@ -123,8 +123,14 @@ const HINTS: [(&str, &str); 7] = [
 const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
 
 /// Messages about an effort that the model does not support (C.4 #3).
-const EFFORT_REJECTIONS: [&str; 6] = [
+const EFFORT_REJECTIONS: [&str; 11] = [
+    // OpenAI, xAI and vLLM, Mistral, Gemini.
     "supported values",
+    "expected one of",
+    "input should be '",
+    "other thinking level",
+    "only works in thinking mode",
+    "thinking_budget to 0",
     "unsupported value",
     "is mandatory",
     "cannot be disabled",

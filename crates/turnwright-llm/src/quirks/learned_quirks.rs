@@ -535,19 +535,31 @@ mod tests {
     /// The default model supports low, medium and high.
     #[test]
     fn a_rejected_effort_does_not_disable_all_efforts() {
-        let table = QuirkPatch::lookup("api.openai.com", "gpt-5-mini");
-        let learned_quirks =
-            LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
-        let message = "Unsupported value: 'reasoning_effort' does not support 'none' with this \
-                       model. Supported values are: 'minimal', 'low', 'medium', and 'high'.";
-        for patch in learned_quirks.candidate_patches(
-            &refused(ErrorKind::BadRequest, message),
-            &learned_quirks.quirks(),
-            Modalities::default(),
-        ) {
-            learned_quirks.record_if_new(patch);
+        for message in [
+            "Unsupported value: 'reasoning_effort' does not support 'none' with this model. \
+             Supported values are: 'minimal', 'low', 'medium', and 'high'.",
+            "reasoning_effort: unknown variant `xhigh`, expected one of `low`, `medium`, `high`",
+            "Invalid reasoning effort: medium, expected one of ['high', 'max']",
+            "[{'type': 'literal_error', 'loc': ('body', 'reasoning_effort'), 'msg': \"Input should \
+             be 'none', 'low', 'medium' or 'high'\", 'input': 'xhigh'}]",
+            "Input should be 'none' or 'high' (reasoning_effort)",
+            "Thinking level MINIMAL is not supported for this model. Please retry with other \
+             thinking level.",
+            "Budget 0 is invalid. This model only works in thinking mode.",
+            "The model does not support setting thinking_budget to 0.",
+        ] {
+            let table = QuirkPatch::lookup("api.openai.com", "gpt-5-mini");
+            let learned_quirks =
+                LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+            for patch in learned_quirks.candidate_patches(
+                &refused(ErrorKind::BadRequest, message),
+                &learned_quirks.quirks(),
+                Modalities::default(),
+            ) {
+                learned_quirks.record_if_new(patch);
+            }
+            assert!(learned_quirks.quirks().supports_effort(), "{message}");
         }
-        assert!(learned_quirks.quirks().supports_effort());
     }
 
     const ALL: Modalities = Modalities { images: true, audio: true };

@@ -174,10 +174,6 @@ impl CommandWatch {
     fn is_checking(&self) -> bool {
         self.has_snapshot && !self.checked.is_cancelled()
     }
-
-    fn is_checking_now(&self) -> bool {
-        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
-    }
 }
 
 impl ConfinementGuard {
@@ -359,7 +355,10 @@ impl ConfinementGuard {
     /// paths at its end.
     fn is_checking_now(&self, is_call: bool) -> bool {
         let state = self.state.lock();
-        state.watches.values().any(|watch| watch.is_checking_now() && watch.is_call == is_call)
+        state.watches.values().any(|watch| {
+            let is_awaited = !watch.is_in_background.load(Ordering::Relaxed);
+            watch.is_checking() && is_awaited && watch.is_call == is_call
+        })
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.

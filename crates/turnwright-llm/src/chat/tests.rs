@@ -77,6 +77,24 @@ fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
             (21, 60, 0),
         ),
         (
+            "Gemini with a cached beginning",
+            json!({ "prompt_tokens": 5000, "completion_tokens": 100, "total_tokens": 5400,
+                "prompt_tokens_details": { "cached_tokens": 4096 } }),
+            (5000, 400, 0),
+        ),
+        (
+            "Bedrock, which fills its cache",
+            json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 10_923,
+                "cache_read_input_tokens": 0, "cache_creation_input_tokens": 10_536 }),
+            (368, 19, 0),
+        ),
+        (
+            "Bedrock, whose cache gave a little",
+            json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 987,
+                "cache_read_input_tokens": 200, "cache_creation_input_tokens": 400 }),
+            (368, 19, 0),
+        ),
+        (
             "OpenAI",
             json!({ "prompt_tokens": 39, "completion_tokens": 132, "total_tokens": 171,
                 "completion_tokens_details": thinking }),

@@ -8,6 +8,8 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use parser::CallParser;
@@ -90,11 +92,6 @@ pub fn find_leaked_calls(
 ) -> Option<(usize, Vec<LeakedCall>)> {
     let text = without_end(text);
     let mut fences = CodeFences::default();
-    if let Some(start) = text.find(MINIMAX_MARK) {
-        let (skipped, calls) =
-            find_leaked_calls(&text[start..].replace(MINIMAX_MARK, ""), tools)?;
-        return (skipped == 0 && !fences.is_inside(text, start)).then_some((start, calls));
-    }
     let mut failures = 0;
     let mut from = text.len().saturating_sub(MAX_CALL_BYTES);
     while let Some(start) = next_candidate(text, from) {
@@ -102,12 +99,17 @@ pub fn find_leaked_calls(
         if fences.is_inside(text, start) {
             continue;
         }
-        let mut parser = CallParser::new(&text[start..], tools);
+        let before_mark = text[..start].strip_suffix(MINIMAX_MARK);
+        let block = match before_mark {
+            Some(_) => Cow::Owned(text[start..].replace(MINIMAX_MARK, "")),
+            None => Cow::Borrowed(&text[start..]),
+        };
+        let mut parser = CallParser::new(&block, tools);
         while !parser.is_at_end() && parser.parse_group().is_some() {}
         if parser.is_at_end() {
-            return Some((start, parser.calls));
+            return Some((before_mark.map_or(start, str::len), parser.calls));
         }
-        if parser.calls.is_empty() || parser.parsed_bytes == 0 {
+        if before_mark.is_some() || parser.calls.is_empty() || parser.parsed_bytes == 0 {
             failures += 1;
             if failures > MAX_FAILURES {
                 return None;

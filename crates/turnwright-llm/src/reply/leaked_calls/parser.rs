@@ -156,10 +156,8 @@ impl<'a> CallParser<'a> {
         match wrapper {
             Some(name) => self.close_group(&format!("</{tag}{name}>"), "\0"),
             None => {
-                // MiniMax and Claude may omit the opening tag.
-                for closer in ["</minimax:tool_call>", "</function_calls>"] {
-                    self.skip(closer);
-                }
+                // MiniMax may omit the opening tag.
+                self.skip("</minimax:tool_call>");
                 Some(())
             }
         }
@@ -190,7 +188,8 @@ impl<'a> CallParser<'a> {
         // MiniMax M3 names the tag after the parameter.
         while let Some(tag) = self.rest.trim_start().strip_prefix('<')
             && let Some((key, rest)) = tag.split_once('>')
-            && key.chars().all(|c| c.is_alphanumeric() || c == '_')
+            && key.chars().all(is_in_name)
+            && !key.starts_with('/')
         {
             self.rest = rest;
             let text = self.take_until(&format!("</{key}>"))?;

@@ -230,8 +230,13 @@ fn several_calls_are_parsed_in_order() {
 #[test]
 fn text_about_calls_is_not_a_call() {
     let call = r#"<tool_call>{"name": "read", "arguments": {}}</tool_call>"#;
+    let marked = minimax_m3();
     for (name, text) in [
         ("a fence", format!("Like this:\n```xml\n{call}\n```")),
+        ("marks in a fence", format!("Like this:\n```\n{marked}\n```")),
+        ("marks in inline code", format!("Write `{marked}`")),
+        ("words after marks", format!("{marked}\nThat is all.")),
+        ("marks without a call", "M3 writes ]<]minimax[>[ before each tag.".into()),
         ("an open fence", format!("~~~~\n~~~\n{call}")),
         ("inline code", format!("Write `{call}`")),
         ("words after it", format!("{call}\nThat is all.")),
@@ -248,6 +253,20 @@ fn text_about_calls_is_not_a_call() {
         ("nothing", String::new()),
     ] {
         assert_eq!(found(&text), None, "{name}");
+    }
+}
+
+/// The call in the syntax of MiniMax M3.
+fn minimax_m3() -> &'static str {
+    DIALECTS.iter().find(|(name, _)| name.starts_with("MiniMax M3")).unwrap().1
+}
+
+#[test]
+fn an_answer_that_mentions_the_marks_of_minimax_may_end_with_a_call() {
+    let about = "M3 writes `]<]minimax[>[<invoke name=\"read\">` for a call.\n";
+    for (name, call) in DIALECTS {
+        let (start, calls) = found(&format!("{about}{call}")).expect(name);
+        assert_eq!((start, calls), (about.len(), expected()), "{name}");
     }
 }
 
@@ -402,6 +421,7 @@ fn many_incomplete_calls_take_linear_time() {
         " {\"a\":\n",
         "read[ARGS]{\"a\":\"",
         "<invoke name=\"read\"><parameter name=\"a\">",
+        "]<]minimax[>[<invoke name=\"read\"></invoke> and ",
         "<tool_call>{\"name\": \"read\"}</tool_call> and ",
     ] {
         let text = unit.repeat(10_000);

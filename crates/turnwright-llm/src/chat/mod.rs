@@ -25,7 +25,7 @@ use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolSpec};
+use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, ToolSpec};
 
 pub(super) use assembler::{ChatAssembler, parse_usage};
 
@@ -184,21 +184,20 @@ fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
 /// Gives each call an answer of its own, which its result follows: some servers refuse several calls in one answer.
 fn one_call_each(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut apart = Vec::with_capacity(messages.len());
-    let mut waiting: Vec<AssistantMessage> = Vec::new();
+    let mut waiting: Vec<ToolCall> = Vec::new();
     for message in messages {
         match message.as_ref() {
             Message::Assistant(answer) if answer.calls.len() > 1 => {
                 let mut first = answer.clone();
-                let others = first.calls.split_off(1).into_iter();
-                waiting = others
-                    .map(|call| AssistantMessage::new(answer.id.clone(), "", vec![call]))
-                    .collect();
+                waiting = first.calls.split_off(1);
                 apart.push(Arc::new(Message::Assistant(first)));
                 continue;
             }
             Message::Tool(result) => {
-                let own = waiting.iter().position(|answer| answer.calls[0].id == result.call);
-                apart.extend(own.map(|at| Arc::new(Message::Assistant(waiting.remove(at)))));
+                let own = waiting.extract_if(.., |call| call.id == result.call);
+                apart.extend(own.map(|call| {
+                    Arc::new(Message::Assistant(AssistantMessage::new("", "", vec![call])))
+                }));
             }
             Message::Assistant(_) | Message::User(_) => {}
         }

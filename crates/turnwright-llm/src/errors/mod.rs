@@ -320,6 +320,7 @@ impl LlmError {
     pub(super) fn is_effort_rejection(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         self.kind() == ErrorKind::BadRequest
+            && !message.contains("unknown field")
             && has_any(&message, &["effort", "reasoning", "thinking"])
             && has_any(&message, &EFFORT_REJECTIONS)
     }

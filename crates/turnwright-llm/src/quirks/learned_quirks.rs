@@ -593,6 +593,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_unknown_field_is_no_rejected_effort() {
+        let table = QuirkPatch::lookup("api.openai.com", "gpt-5-mini").echo(ReasoningEcho::Always);
+        for (message, expected) in [
+            (
+                "unknown field `reasoning_effort`, expected one of `model`, `messages`",
+                NONE.effort(EffortDialect::None),
+            ),
+            (
+                "messages[2]: unknown field `reasoning_content`, expected one of `role`, `content`",
+                NONE.echo(ReasoningEcho::Never),
+            ),
+        ] {
+            let learned = LearnedQuirks::new(table, ModelProfile::default(), NONE, None);
+            let error = refused(ErrorKind::BadRequest, message);
+            let patches =
+                learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            assert_eq!(patches.first(), Some(&expected), "{message}");
+        }
+    }
+
     const ALL: Modalities = Modalities { images: true, audio: true };
 
     fn patch(quirks: &Quirks, status: u16, message: &str) -> String {

@@ -29,7 +29,7 @@ use crate::protected_snapshot::ProtectedSnapshot;
 use crate::repository;
 use crate::restricted_files::KnownFolders;
 use kept_history::{HistoryKeeper, KeptHistory};
-use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
+use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck, environments_of};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -642,11 +642,6 @@ fn add_to_report(report: &mut String, text: &str) {
         report.push('\n');
     }
     report.push_str(text);
-}
-
-/// The virtual environments of Python to which these paths belong.
-fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
 }
 
 #[cfg(test)]

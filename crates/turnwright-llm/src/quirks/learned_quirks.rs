@@ -342,9 +342,14 @@ const LEARNING_RULES: &[LearningRule] = &[
         |_, _| NONE.ids(CallIdFormat::Safe),
     ),
     // The template of Llama 3, and Databricks.
-    rule_for_500(&[&["single tool-call"], &["multiple tool calls", "not support"]], |_, _| {
-        NONE.parallel(false)
-    }),
+    rule_for_500(
+        &[
+            &["single tool-call"],
+            &["multiple tool calls", "not support"],
+            &["role 'tool' must be a response"],
+        ],
+        |_, _| NONE.parallel(false),
+    ),
     rule_for_500(
         &[
             &["unexpected role 'user' after role 'tool'"],
@@ -658,6 +663,12 @@ mod tests {
             // C.4 #14.
             (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
             (400, "Multiple tool calls are not supported.", r#"{"parallel":false}"#),
+            (
+                400,
+                "Invalid parameter: messages with role 'tool' must be a response to a message with \
+                 'tool_calls'.",
+                r#"{"parallel":false}"#,
+            ),
             (
                 500,
                 "This model only supports single tool-calls at once!",

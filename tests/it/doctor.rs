@@ -157,7 +157,7 @@ fn the_json_report_always_has_the_same_keys() {
     assert_eq!(keys(&good["checks"]), keys(&bad["checks"]));
     assert_eq!(good["checks"]["tools"]["state"], "ok");
     assert_eq!(good["checks"]["usage"]["input"], 30);
-    assert_eq!(good["profile"]["learned"]["quirks"], json!({ "images": true, "parallel": true }));
+    assert_eq!(good["profile"]["learned"]["quirks"], json!({ "images": true }));
     assert_eq!(good["key"]["set"], true);
     assert_eq!(bad["checks"]["answer"]["error"], "auth");
     assert_eq!(bad["checks"]["tools"]["state"], "skipped");

@@ -374,7 +374,7 @@ pub struct Reply {
     pub end: EndReason,
     /// The complete tool calls, in the order of their slots.
     pub calls: Vec<ReplyCall>,
-    /// True if the server has announced calls, and none came.
+    /// True if the server has announced calls, or the model has only commented on one, and none came.
     pub has_lost_calls: bool,
     /// The token counts reported by the server.
     pub usage: Option<TokenUsage>,

@@ -13,27 +13,10 @@ use turnwright_types::effect::is_hidden_char;
 const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
-/// Prefixes of model names and the size in tokens. The first match counts, so longer prefixes come
-/// first.
-const WINDOWS: &[(&str, u64)] = &[
-    ("gpt-5", 400_000),
-    ("gpt-4.1", 1_047_576),
-    ("gpt-4o", 128_000),
-    ("gpt-4-turbo", 128_000),
-    ("o1", 200_000),
-    ("o3", 200_000),
-    ("o4-mini", 200_000),
-    ("claude-", 200_000),
-    ("gemini-", 1_048_576),
-    ("deepseek-v4", 1_000_000),
-    ("deepseek-", 131_072),
-    ("kimi-k2", 262_144),
-    ("qwen3-coder", 262_144),
-    ("glm-4", 131_072),
-    ("mistral-large", 131_072),
-    ("codestral", 262_144),
-    ("grok-4", 262_144),
-];
+/// A prefix of model names, in lower case and with dashes for dots, and the size in tokens on each line. The first
+/// match counts, so longer prefixes come first. For GPT-5 it is the most that a request may have, as the rest of the
+/// window is kept for the answer; from 5.4 on, a longer request is accepted at twice the price.
+const WINDOWS: &str = include_str!("model_list/windows.txt");
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedModel {
@@ -174,8 +157,14 @@ fn plain_base_name(name: &str) -> String {
 /// The context window of a model in tokens, by its name. A provider prefix such as `openai/` is
 /// ignored.
 pub fn known_context_window(model: &str) -> Option<u64> {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    WINDOWS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, window)| *window)
+    let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
+    WINDOWS.lines().find_map(|row| {
+        let (prefix, window) = row.split_once(' ')?;
+        let rest = name.strip_prefix(prefix)?;
+        // The 2 of a date, as in `glm-5-20260211`, is no version.
+        let is_cut = !prefix.ends_with('-') && rest.starts_with(|c: char| c.is_ascii_digit());
+        window.parse::<u64>().ok().filter(|_| !is_cut)
+    })
 }
 
 #[cfg(test)]
@@ -291,5 +280,38 @@ mod tests {
         assert_eq!(known_context_window("deepseek-v4-flash"), Some(1_000_000));
         assert_eq!(known_context_window("deepseek-chat"), Some(131_072));
         assert_eq!(known_context_window("my-own-model"), None);
+    }
+
+    #[test]
+    fn the_newest_models_have_the_windows_that_they_accept() {
+        for (model, window) in [
+            ("gpt-4.1-mini", 1_047_576),
+            ("gpt-4-turbo", 128_000),
+            // Of 400 000 tokens, 128 000 are kept for the answer.
+            ("openai/gpt-5.2-codex", 272_000),
+            ("gpt-5", 272_000),
+            ("anthropic/claude-opus-4.6", 1_000_000),
+            ("claude-opus-4-8", 1_000_000),
+            ("claude-sonnet-5", 1_000_000),
+            ("claude-opus-4-5", 200_000),
+            ("claude-haiku-4.5", 200_000),
+            ("zai-org/GLM-4.5", 131_072),
+            ("glm-4.6v", 131_072),
+            ("glm-4.7", 200_000),
+            ("zai-org/GLM-5.1", 200_000),
+            ("z-ai/glm-5-20260211", 200_000),
+            ("glm-5.3", 1_000_000),
+            ("MiniMax-M2.5", 204_800),
+            ("MiniMax-M3", 500_000),
+            ("grok-4.3", 1_000_000),
+            ("grok-4.5", 500_000),
+            ("grok-4-0709", 256_000),
+        ] {
+            assert_eq!(known_context_window(model), Some(window), "{model}");
+        }
+        assert_eq!(known_context_window("gpt-4-1106-preview"), None);
+        for row in WINDOWS.lines() {
+            assert!(row.split_once(' ').is_some_and(|(_, window)| window.parse::<u64>().is_ok()));
+        }
     }
 }

@@ -127,6 +127,7 @@ impl ReplyAssembler for ChatAssembler {
             return Err(self.context.empty_error(has_thought, &self.finish_reason));
         }
         let cut = end == EndReason::Length;
+        let reason = self.finish_reason.to_ascii_lowercase();
         self.slots.truncate(self.first_repeat(true).unwrap_or(usize::MAX));
         let calls: Vec<_> = std::mem::take(&mut self.slots)
             .into_iter()
@@ -141,7 +142,8 @@ impl ReplyAssembler for ChatAssembler {
             .collect();
         Ok(Reply {
             end,
-            has_lost_calls: calls.is_empty() && self.finish_reason == "tool_calls",
+            has_lost_calls: calls.is_empty()
+                && ["tool_calls", "tool_use", "function_call"].contains(&reason.as_str()),
             calls,
             usage: self.usage,
             cost: self.cost,
@@ -534,7 +536,7 @@ fn cached_tokens(usage: &Value) -> u64 {
 pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let input =
         token_count(value, "prompt_tokens").or_else(|| token_count(value, "input_tokens"))?;
-    let output = token_count(value, "completion_tokens")
+    let stated = token_count(value, "completion_tokens")
         .or_else(|| token_count(value, "output_tokens"))
         .unwrap_or(0);
     let cached = cached_tokens(value);
@@ -545,6 +547,12 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
+    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock's total has what
+    // the cache gave and took, too.
+    let total = token_count(value, "total_tokens").unwrap_or(0);
+    let unstated = total.saturating_sub(input + stated);
+    let is_cache = [cached, written, cached + written].contains(&unstated);
+    let output = if is_cache { stated } else { stated + unstated };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
     let thought = details
         .iter()

@@ -25,7 +25,7 @@ use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{Message, PromptPart, ToolSpec};
+use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, ToolSpec};
 
 pub(super) use assembler::{ChatAssembler, parse_usage};
 
@@ -56,7 +56,9 @@ pub(crate) fn render(
     style: &RequestStyle<'_>,
     request: &Request,
 ) -> RequestBody {
-    let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
+    let apart = (!style.quirks.parallel).then(|| one_call_each(&request.messages));
+    let messages = apart.as_ref().unwrap_or(&request.messages);
+    let (stable, rest) = messages.split_at(stable_len(messages, style.quirks));
     let mut prefix = prefix_cache.lock().take(stable, *style.quirks);
     let before = prefix.count.checked_sub(1).map(|index| stable[index].as_ref());
     let mut more = Vec::new();
@@ -177,6 +179,31 @@ fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
     let (count, has_pictures) =
         results.fold((0, false), |(count, any), is_plain| (count + 1, any || !is_plain));
     if moves && has_pictures { end - count } else { end }
+}
+
+/// Gives each call an answer of its own, which its result follows: some servers refuse several calls in one answer.
+fn one_call_each(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let mut apart = Vec::with_capacity(messages.len());
+    let mut waiting: Vec<ToolCall> = Vec::new();
+    for message in messages {
+        match message.as_ref() {
+            Message::Assistant(answer) if answer.calls.len() > 1 => {
+                let mut first = answer.clone();
+                waiting = first.calls.split_off(1);
+                apart.push(Arc::new(Message::Assistant(first)));
+                continue;
+            }
+            Message::Tool(result) => {
+                let own = waiting.extract_if(.., |call| call.id == result.call);
+                apart.extend(own.map(|call| {
+                    Arc::new(Message::Assistant(AssistantMessage::new("", "", vec![call])))
+                }));
+            }
+            Message::Assistant(_) | Message::User(_) => {}
+        }
+        apart.push(Arc::clone(message));
+    }
+    apart
 }
 
 fn write_messages(json: &mut Vec<u8>, entries: &[ChatMessage<'_>]) {

@@ -5,7 +5,9 @@ mod quirky_requests;
 mod properties;
 mod requests;
 
-use super::assembler::ChatAssembler;
+use serde_json::json;
+
+use super::assembler::{ChatAssembler, parse_usage};
 use crate::exchange::ReplyContext;
 use crate::internals::assemble;
 use crate::{DeltaBatch, LlmError, Reply};
@@ -51,5 +53,67 @@ fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
         assert_eq!(read(&body), at_first, "{delta}");
         assert_eq!(read(&event(r#"{"content":"Whole."}"#, "\"stop\"")), "complete");
         assert_eq!(read(&body), afterwards, "{delta}");
+    }
+}
+
+#[test]
+fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
+    let thinking = json!({ "reasoning_tokens": 131 });
+    for (name, usage, expected) in [
+        (
+            "Gemini",
+            json!({ "prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623 }),
+            (20, 603, 0),
+        ),
+        (
+            "xAI",
+            json!({ "prompt_tokens": 39, "completion_tokens": 1, "total_tokens": 171,
+                "completion_tokens_details": thinking }),
+            (39, 132, 131),
+        ),
+        (
+            "nothing but reasoning",
+            json!({ "prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81 }),
+            (21, 60, 0),
+        ),
+        (
+            "Gemini with a cached beginning",
+            json!({ "prompt_tokens": 5000, "completion_tokens": 100, "total_tokens": 5400,
+                "prompt_tokens_details": { "cached_tokens": 4096 } }),
+            (5000, 400, 0),
+        ),
+        (
+            "Bedrock, which fills its cache",
+            json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 10_923,
+                "cache_read_input_tokens": 0, "cache_creation_input_tokens": 10_536 }),
+            (368, 19, 0),
+        ),
+        (
+            "Bedrock, whose cache gave a little",
+            json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 987,
+                "cache_read_input_tokens": 200, "cache_creation_input_tokens": 400 }),
+            (368, 19, 0),
+        ),
+        (
+            "OpenAI",
+            json!({ "prompt_tokens": 39, "completion_tokens": 132, "total_tokens": 171,
+                "completion_tokens_details": thinking }),
+            (39, 132, 131),
+        ),
+        (
+            "Anthropic's fields, whose total lacks the cache",
+            json!({ "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 90,
+                "total_tokens": 15 }),
+            (100, 5, 0),
+        ),
+        (
+            "Anthropic's fields, whose total has the cache",
+            json!({ "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 90,
+                "total_tokens": 105 }),
+            (100, 5, 0),
+        ),
+    ] {
+        let counted = parse_usage(&usage).unwrap();
+        assert_eq!((counted.input, counted.output, counted.thought), expected, "{name}");
     }
 }

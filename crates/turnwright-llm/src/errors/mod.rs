@@ -134,8 +134,14 @@ const FIREWALL: &str = "A firewall has answered in place of the server, so this 
 const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
 
 /// Messages about an effort that the model does not support (C.4 #3).
-const EFFORT_REJECTIONS: [&str; 6] = [
+const EFFORT_REJECTIONS: [&str; 11] = [
+    // OpenAI, xAI and vLLM, Mistral, Gemini.
     "supported values",
+    "expected one of",
+    "input should be '",
+    "other thinking level",
+    "only works in thinking mode",
+    "thinking_budget to 0",
     "unsupported value",
     "is mandatory",
     "cannot be disabled",
@@ -325,6 +331,7 @@ impl LlmError {
     pub(super) fn is_effort_rejection(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         self.kind() == ErrorKind::BadRequest
+            && !message.contains("unknown field")
             && has_any(&message, &["effort", "reasoning", "thinking"])
             && has_any(&message, &EFFORT_REJECTIONS)
     }

@@ -219,6 +219,46 @@ fn rate_limits_are_recognised() {
     check(ErrorKind::RateLimit, &rows);
 }
 
+#[test]
+fn the_limits_of_a_minute_are_told_from_those_of_a_plan() {
+    let minute = [
+        (
+            "Cerebras",
+            429,
+            r#"{"message":"Tokens per minute limit exceeded - too many tokens processed.","type":"too_many_tokens_error","param":"quota","code":"token_quota_exceeded"}"#,
+        ),
+        (
+            "Cerebras",
+            429,
+            r#"{"message":"Requests per minute limit exceeded - too many requests sent.","type":"too_many_requests_error","param":"quota","code":"request_quota_exceeded"}"#,
+        ),
+        (
+            "Alibaba",
+            429,
+            r#"{"error":{"message":"concurrency allocated quota exceeded","code":"429"}}"#,
+        ),
+    ];
+    check(ErrorKind::RateLimit, &minute);
+    let plan = [
+        (
+            "Alibaba's coding plan",
+            429,
+            r#"{"error":{"message":"hour allocated quota exceeded","code":"429"}}"#,
+        ),
+        (
+            "Alibaba's coding plan",
+            429,
+            r#"{"error":{"message":"week allocated quota exceeded","code":"Throttling.AllocationQuota"}}"#,
+        ),
+        (
+            "Alibaba's token plan",
+            429,
+            r#"{"error":{"message":"Your token-plan 1-week quota has been exhausted. The quota will reset at 08-14 09:18:00 UTC."}}"#,
+        ),
+    ];
+    check(ErrorKind::Quota, &plan);
+}
+
 /// C.1 #14, C.4 #26.
 #[test]
 fn a_content_filter_is_a_refusal_with_its_categories() {

@@ -219,24 +219,11 @@ impl Probe<'_> {
             Ok(observed) if is_ok => {
                 let result = self.ask(&questions::with_results(request, &observed)).await;
                 self.report(evaluate::result(&result));
-                self.check_parallel().await;
+                let several = self.ask(&questions::two_cities()).await;
+                self.report(evaluate::parallel(&several));
             }
             _ => self.skip(&["result", "parallel"], "not asked: it doesn't call tools"),
         }
-    }
-
-    async fn check_parallel(&mut self) {
-        let observed = self.ask(&questions::two_cities()).await;
-        let check = evaluate::parallel(&observed);
-        let seen = match check.state {
-            CheckState::Ok => Some(true),
-            CheckState::No if check.kind.is_none() => Some(false),
-            _ => None,
-        };
-        if seen.is_some() {
-            self.model.record_quirks(QuirkPatch { parallel: seen, ..QuirkPatch::NONE });
-        }
-        self.report(check);
     }
 
     async fn check_images(&mut self) {

@@ -115,7 +115,7 @@ define_quirks! {
     key: KeyHeader = KeyHeader::Bearer;
     /// True if the model is trained to edit files with patches.
     patches: bool = false;
-    /// True if several calls in one reply are known to work. Informational: nothing depends on it.
+    /// True if several calls may be sent back in one answer. Otherwise, chat completions get an answer for each.
     parallel: bool = true;
 }
 

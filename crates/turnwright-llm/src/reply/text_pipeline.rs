@@ -174,15 +174,18 @@ impl TextPipeline {
 }
 
 /// The opening and closing tags.
-const TAGS: [(&str, &str); 6] = [
+const TAGS: [(&str, &str); 7] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("◁think▷", "◁/think▷"),
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
+    // Gemma 4.
+    ("<|channel>thought", "<channel|>"),
 ];
-const CLOSERS: [&str; 6] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1];
+const CLOSERS: [&str; 7] =
+    [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1, TAGS[6].1];
 /// With more white space before it, a tag is part of the answer.
 const MAX_LEADING_SPACE: usize = 256;
 /// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
@@ -382,6 +385,19 @@ mod tests {
 
     use super::*;
     use crate::internals::split_thinking;
+
+    #[test]
+    fn the_thought_channel_of_gemma_is_reasoning() {
+        for (answer, reasoning, plain_text) in [
+            ("<|channel>thought\nWhere?\n<channel|>There.", "Where?\n", "There."),
+            ("<|channel>thought\n<channel|>There.", "", "There."),
+            ("<|channel>final\nThere.", "", "<|channel>final\nThere."),
+            ("It opens a `<|channel>thought`.", "", "It opens a `<|channel>thought`."),
+        ] {
+            let expected = (reasoning.to_owned(), plain_text.to_owned());
+            assert_eq!(split_thinking(false, [answer]), expected, "{answer}");
+        }
+    }
 
     #[test]
     fn a_tag_counts_at_the_start_of_the_answer_only() {

@@ -117,7 +117,8 @@ impl ReplyAssembler for ResponsesAssembler {
             self.items.retain(|item| item.kind != ItemKind::Call || item.slot < repeat);
         }
         let cut = end == EndReason::Length;
-        let calls = std::mem::take(&mut self.calls)
+        let last_words = streamed::of_kind(&self.items, ItemKind::Message).pop();
+        let calls: Vec<_> = std::mem::take(&mut self.calls)
             .into_iter()
             .enumerate()
             .map(|(slot, call)| call.finish(slot, cut, batch))
@@ -130,8 +131,10 @@ impl ReplyAssembler for ResponsesAssembler {
         let served = std::mem::take(&mut self.served);
         Ok(Reply {
             end,
+            // A comment comes before a call, and never ends the work.
+            has_lost_calls: calls.is_empty()
+                && last_words.is_some_and(|at| self.items[at].phase == "commentary"),
             calls,
-            has_lost_calls: false,
             usage: self.usage,
             cost: self.cost,
             served,

@@ -345,6 +345,41 @@ fn images_are_placed_where_allowed_and_named_elsewhere() {
     assert_eq!(body["messages"][5]["content"][1]["type"], "image_url");
 }
 
+/// The template of Llama 3, and Databricks.
+#[test]
+fn each_call_is_sent_with_its_result_where_several_in_an_answer_are_refused() {
+    let history = [
+        Message::User(UserMessage::text("Hi")),
+        answer(ORIGIN, "I look.", "Hm.", vec![call(1, "a", None), call(2, "b", None)]),
+        tool_result(1, "a", vec![]),
+        tool_result(2, "b", vec![]),
+        answer(ORIGIN, "Done.", "", vec![]),
+    ];
+    for (parallel, expected) in [
+        (true, vec!["system", "user", "I look. a b", "result a", "result b", "Done."]),
+        (false, vec!["system", "user", "I look. a", "result a", " b", "result b", "Done."]),
+    ] {
+        let quirks = Quirks { parallel, ..Quirks::default() };
+        let sent = body(&quirks, ReasoningEffort::Default, &history);
+        let shapes: Vec<_> = sent["messages"].as_array().unwrap().iter().map(shape).collect();
+        assert_eq!(shapes, expected);
+    }
+}
+
+/// The text of an answer or result with the identifiers of its calls, or else the role.
+fn shape(message: &Value) -> String {
+    let text = message["content"].as_str().unwrap_or_default();
+    match message["role"].as_str().unwrap() {
+        "assistant" => {
+            let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+            let ids = calls.iter().map(|call| format!(" {}", call["id"].as_str().unwrap()));
+            format!("{text}{}", ids.collect::<String>())
+        }
+        "tool" => format!("{text} {}", message["tool_call_id"].as_str().unwrap()),
+        role => role.to_owned(),
+    }
+}
+
 /// The first violation of what strict servers check, apart from unknown fields.
 fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
     let mut seen = HashSet::new();
@@ -375,6 +410,9 @@ fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
         }
         if role == "assistant" {
             let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+            if calls.len() > 1 && !quirks.parallel {
+                return Some(format!("{number}: several calls"));
+            }
             if blank && calls.is_empty() {
                 return Some(format!("{number}: an empty answer"));
             }
@@ -425,11 +463,12 @@ proptest! {
         ids in prop::sample::select(vec![CallIdFormat::Verbatim, CallIdFormat::Safe, CallIdFormat::Nine, CallIdFormat::Functions]),
         echo in prop::sample::select(vec![ReasoningEcho::Never, ReasoningEcho::Same, ReasoningEcho::Always]),
         wordless in prop::sample::select(vec![EmptyContent::Omit, EmptyContent::Empty, EmptyContent::Null]),
-        (bridge, signature, images, tool_images, marks) in any::<(bool, bool, bool, bool, bool)>(),
+        (bridge, signature, images, tool_images) in any::<(bool, bool, bool, bool)>(),
+        (marks, parallel) in any::<(bool, bool)>(),
     ) {
         let cache = if marks { CacheHint::Marks } else { CacheHint::Auto };
         let quirks = Quirks {
-            echo, ids, wordless, bridge, signature, images, tool_images, cache,
+            echo, ids, wordless, bridge, signature, images, tool_images, cache, parallel,
             ..Quirks::default()
         };
         let mut next = 0;

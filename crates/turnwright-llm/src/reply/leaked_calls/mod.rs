@@ -8,6 +8,8 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use parser::CallParser;
@@ -26,7 +28,7 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 20] = [
+const OPENERS: [&str; 21] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -48,7 +50,11 @@ const OPENERS: [&str; 20] = [
     "<function name=",
     "<|channel|>commentary to=functions",
     "<|channel|>commentary<|message|>{",
+    MINIMAX_MARK,
 ];
+
+/// MiniMax M3 writes this before each tag of a call.
+const MINIMAX_MARK: &str = "]<]minimax[>[";
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
 const CLOSERS: [&str; 13] = [
@@ -93,12 +99,17 @@ pub fn find_leaked_calls(
         if fences.is_inside(text, start) {
             continue;
         }
-        let mut parser = CallParser::new(&text[start..], tools);
+        let before_mark = text[..start].strip_suffix(MINIMAX_MARK);
+        let block = match before_mark {
+            Some(_) => Cow::Owned(text[start..].replace(MINIMAX_MARK, "")),
+            None => Cow::Borrowed(&text[start..]),
+        };
+        let mut parser = CallParser::new(&block, tools);
         while !parser.is_at_end() && parser.parse_group().is_some() {}
         if parser.is_at_end() {
-            return Some((start, parser.calls));
+            return Some((before_mark.map_or(start, str::len), parser.calls));
         }
-        if parser.calls.is_empty() || parser.parsed_bytes == 0 {
+        if before_mark.is_some() || parser.calls.is_empty() || parser.parsed_bytes == 0 {
             failures += 1;
             if failures > MAX_FAILURES {
                 return None;

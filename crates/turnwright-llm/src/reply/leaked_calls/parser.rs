@@ -155,7 +155,11 @@ impl<'a> CallParser<'a> {
         }
         match wrapper {
             Some(name) => self.close_group(&format!("</{tag}{name}>"), "\0"),
-            None => Some(()),
+            None => {
+                // MiniMax may omit the opening tag.
+                self.skip("</minimax:tool_call>");
+                Some(())
+            }
         }
     }
 
@@ -180,6 +184,16 @@ impl<'a> CallParser<'a> {
                 self.parameter_value(name, key, text)
             };
             arguments.insert(key.to_owned(), value);
+        }
+        // MiniMax M3 names the tag after the parameter.
+        while let Some(tag) = self.rest.trim_start().strip_prefix('<')
+            && let Some((key, rest)) = tag.split_once('>')
+            && key.chars().all(is_in_name)
+            && !key.starts_with('/')
+        {
+            self.rest = rest;
+            let text = self.take_until(&format!("</{key}>"))?;
+            arguments.insert(key.to_owned(), self.parameter_value(name, key, text));
         }
         self.skip(&format!("</{prefix}invoke>")).then_some(())?;
         self.add(name, arguments)

@@ -23,7 +23,7 @@ fn expected() -> Vec<(String, Value)> {
     vec![("read".to_owned(), json!({ "path": "a b", "line": 3 }))]
 }
 
-const DIALECTS: [(&str, &str); 28] = [
+const DIALECTS: [(&str, &str); 30] = [
     (
         "Hermes",
         r#"<tool_call>
@@ -123,6 +123,20 @@ a b
         r#"<minimax:tool_call><invoke name="read"><parameter name="path">a b</parameter><parameter name="line">3</parameter></invoke></minimax:tool_call>"#,
     ),
     (
+        "MiniMax without its opening tag (opencode#26296)",
+        "<invoke name=\"read\">
+<parameter name=\"path\">a b</parameter>
+<parameter name=\"line\">3</parameter>
+</invoke>
+</minimax:tool_call>",
+    ),
+    (
+        "MiniMax M3 (MiniMax-M3#31)",
+        "]<]minimax[>[<tool_call>
+]<]minimax[>[<invoke name=\"read\">]<]minimax[>[<path>a b]<]minimax[>[</path>]<]minimax[>[<line>3]<]minimax[>[</line>]<]minimax[>[</invoke>
+]<]minimax[>[</tool_call>",
+    ),
+    (
         "DSML",
         r#"<｜DSML｜function_calls>
 <｜DSML｜invoke name="read">
@@ -216,8 +230,13 @@ fn several_calls_are_parsed_in_order() {
 #[test]
 fn text_about_calls_is_not_a_call() {
     let call = r#"<tool_call>{"name": "read", "arguments": {}}</tool_call>"#;
+    let marked = minimax_m3();
     for (name, text) in [
         ("a fence", format!("Like this:\n```xml\n{call}\n```")),
+        ("marks in a fence", format!("Like this:\n```\n{marked}\n```")),
+        ("marks in inline code", format!("Write `{marked}`")),
+        ("words after marks", format!("{marked}\nThat is all.")),
+        ("marks without a call", "M3 writes ]<]minimax[>[ before each tag.".into()),
         ("an open fence", format!("~~~~\n~~~\n{call}")),
         ("inline code", format!("Write `{call}`")),
         ("words after it", format!("{call}\nThat is all.")),
@@ -234,6 +253,20 @@ fn text_about_calls_is_not_a_call() {
         ("nothing", String::new()),
     ] {
         assert_eq!(found(&text), None, "{name}");
+    }
+}
+
+/// The call in the syntax of MiniMax M3.
+fn minimax_m3() -> &'static str {
+    DIALECTS.iter().find(|(name, _)| name.starts_with("MiniMax M3")).unwrap().1
+}
+
+#[test]
+fn an_answer_that_mentions_the_marks_of_minimax_may_end_with_a_call() {
+    let about = "M3 writes `]<]minimax[>[<invoke name=\"read\">` for a call.\n";
+    for (name, call) in DIALECTS {
+        let (start, calls) = found(&format!("{about}{call}")).expect(name);
+        assert_eq!((start, calls), (about.len(), expected()), "{name}");
     }
 }
 
@@ -388,6 +421,7 @@ fn many_incomplete_calls_take_linear_time() {
         " {\"a\":\n",
         "read[ARGS]{\"a\":\"",
         "<invoke name=\"read\"><parameter name=\"a\">",
+        "]<]minimax[>[<invoke name=\"read\"></invoke> and ",
         "<tool_call>{\"name\": \"read\"}</tool_call> and ",
     ] {
         let text = unit.repeat(10_000);

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check_body, event, expand, read};
+use super::{check_body, event, expand, read, receive};
 
 fn document(body: &str, expected: &expect_test::Expect) {
     check_body(body, expected);
@@ -145,4 +145,25 @@ fn an_answer_that_repeats_a_call_ends_with_the_third_and_has_the_first() {
               echo {"type":"function_call","slot":0}
         "#]],
     );
+}
+
+/// hermes-agent#83059: the model says what it is about to do, and does not do it.
+#[test]
+fn a_comment_without_its_call_is_a_lost_call() {
+    let call =
+        r#"whole 1 {"id":"f","type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
+    for (phase, more, is_lost) in [
+        ("commentary", "", true),
+        ("commentary", call, false),
+        ("final_answer", "", false),
+        ("", "", false),
+    ] {
+        let words = format!(
+            r#"whole 0 {{"id":"m","type":"message","phase":"{phase}","content":[{{"type":"output_text","text":"I look."}}]}}"#
+        );
+        let end = r#"completed {"status":"completed"}"#;
+        let body = expand(&format!("{words}\n{more}\n{end}"));
+        let reply = receive([body.as_bytes()]).1.unwrap();
+        assert_eq!(reply.has_lost_calls, is_lost, "{phase:?} {more}");
+    }
 }

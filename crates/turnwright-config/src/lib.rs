@@ -239,10 +239,12 @@ impl Config {
         moved_places(|name| self.inherited_text(name).map(OsStr::new))
     }
 
-    /// The places of the user's credentials that no program of the model may read. Not all of them exist.
+    /// The places of the user's credentials that no program of the model may read. Not all of them exist. Blocks.
     pub fn credential_paths(&self) -> Vec<PathBuf> {
         let home = self.home();
-        home.map(|home| credential_paths(&home, &self.moved_places())).unwrap_or_default()
+        let listed = turnwright_workspace::listed_home().filter(|listed| home.as_ref() != Some(listed));
+        let homes = home.iter().chain(&listed);
+        homes.flat_map(|home| credential_paths(home, &self.moved_places())).collect()
     }
 
     /// The hosts of the proxies in the environment.

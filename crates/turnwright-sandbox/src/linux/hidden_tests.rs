@@ -52,6 +52,21 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
+/// Many systems come with such a file of root, whom the user namespace does not map.
+#[test]
+fn ssh_meets_no_settings_whose_owner_is_unknown() {
+    if !Path::new("/etc/ssh/ssh_config.d").is_dir() {
+        return eprintln!("NOT TESTED: there are no settings of ssh here");
+    }
+    let folders = TestFolders::new();
+    for namespaces in variants() {
+        let (text, is_read) =
+            folders.run(&folders.profile(), namespaces, "ls /etc/ssh/ssh_config.d");
+        let is_owner_known = !namespaces.mounts || mount_namespace::is_root();
+        assert_eq!(is_read, is_owner_known, "{namespaces:?}: {text}");
+    }
+}
+
 /// A GPU or `/dev/kvm` does nothing without `ioctl`.
 #[test]
 fn a_device_that_the_profile_names_can_be_controlled() {

@@ -19,6 +19,7 @@ use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile, sandbox_support};
 use super::mounts::{clone_mounts, put_mounts};
 use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
+use super::real_path::real_path;
 use super::session_network::SessionNetwork;
 use super::{landlock_ruleset, raw_devices, syscalls, unix_sockets};
 
@@ -30,6 +31,10 @@ const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 /// setup, in the command's own shared memory.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
+
+/// Settings whose owner, root, is unknown where only this user is mapped. ssh refuses such files, and then connects
+/// nowhere, but can do without them.
+const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
 
 /// With more writable paths than this the rest is not made read-only, and a private `/tmp` is not possible.
 const MAX_WRITABLE: usize = 64;
@@ -127,7 +132,10 @@ impl MountNamespace {
         }
         let open_folders = unix_sockets::open_runtime_folders(profile);
         let sockets = unix_sockets::find(profile, open_folders.is_some());
-        let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
+        let refused = SSH_SETTINGS.iter().filter(|_| !is_root());
+        let settings = refused.filter_map(|folder| real_path(Path::new(folder)));
+        let hidden: BTreeSet<PathBuf> =
+            hidden.iter().cloned().chain(sockets).chain(settings).collect();
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
         // Nothing is below a file.

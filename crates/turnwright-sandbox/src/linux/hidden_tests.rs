@@ -52,6 +52,25 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
+/// As `/run/current-system`, where `PATH` leads on NixOS.
+#[test]
+fn an_open_link_below_a_hidden_folder_stays_a_link() {
+    if !namespace_support().mounts {
+        return eprintln!("NOT TESTED: the mount namespace: namespaces are not available here");
+    }
+    let folders = TestFolders::new();
+    let link = folders.home.join("system");
+    std::os::unix::fs::symlink(&folders.outside, &link).unwrap();
+    let mut profile = folders.profile();
+    profile.hidden = vec![folders.home.clone()];
+    profile.unhidden = vec![link];
+    let script = "cat $HOME/system/file; ls $HOME; readlink $HOME/system; rm $HOME/system";
+    let (text, _) = folders.run(&profile, namespace_support(), script);
+    let expected = format!("untouchedsystem\n{}\n", folders.outside.display());
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(folders.home.join("system").is_symlink());
+}
+
 /// Many systems come with such a file of root, whom the user namespace does not map.
 #[test]
 fn ssh_meets_no_settings_whose_owner_is_unknown() {

@@ -111,8 +111,10 @@ enum MountStep {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct OpenFolder {
     path: CString,
-    /// It and all folders between the hidden one and it, outer ones first.
+    /// All folders between the hidden one and it, and it unless it is a link, outer ones first.
     way: Vec<CString>,
+    /// The text of a link, which stays one.
+    link: Option<CString>,
 }
 
 impl MountNamespace {
@@ -338,10 +340,12 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
     let folders = profile.open_below(path).filter(|folder| folder.is_dir());
     let all: BTreeSet<_> = folders
         .filter_map(|folder| {
+            let link = fs::read_link(folder).ok().and_then(|target| c_string(&target));
             let above = folder.ancestors().take_while(|above| *above != path);
-            let mut way: Vec<_> = above.map(c_string).collect::<Option<_>>()?;
+            let folders = above.skip(usize::from(link.is_some()));
+            let mut way: Vec<_> = folders.map(c_string).collect::<Option<_>>()?;
             way.reverse();
-            Some(OpenFolder { path: c_string(folder)?, way })
+            Some(OpenFolder { path: c_string(folder)?, way, link })
         })
         .collect();
     // An outer folder brings the inner ones along.
@@ -360,7 +364,9 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
 fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     let mut clones = [const { None }; MAX_OPEN];
     for (place, clone) in open.iter().zip(&mut clones) {
-        *clone = clone_mounts(&place.path)?;
+        if place.link.is_none() {
+            *clone = clone_mounts(&place.path)?;
+        }
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", folder, c"tmpfs", flags, c"mode=755,size=64k")?;
@@ -368,6 +374,11 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
         match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
             Err(rustix::io::Errno::EXIST) => {}
             made => made?,
+        }
+    }
+    for place in open {
+        if let Some(target) = &place.link {
+            rustix::fs::symlink(target.as_c_str(), place.path.as_c_str())?;
         }
     }
     syscalls::make_read_only(folder)?;

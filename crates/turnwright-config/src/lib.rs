@@ -51,7 +51,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use parking_lot::Mutex;
-use turnwright_types::effect::{MovedPlace, credential_paths, moved_places};
+use turnwright_types::effect::{CONTAINER_SECRETS, MovedPlace, credential_paths, moved_places};
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
@@ -244,7 +244,8 @@ impl Config {
         let home = self.home();
         let listed = turnwright_workspace::listed_home().filter(|listed| home.as_ref() != Some(listed));
         let homes = home.iter().chain(&listed);
-        homes.flat_map(|home| credential_paths(home, &self.moved_places())).collect()
+        let personal = homes.flat_map(|home| credential_paths(home, &self.moved_places()));
+        personal.chain(CONTAINER_SECRETS.map(PathBuf::from)).collect()
     }
 
     /// The hosts of the proxies in the environment.

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -420,19 +421,41 @@ fn pause_before(free: u64) -> Duration {
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
-/// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
-/// counts the free memory for each reader.
+/// The default limit: three quarters of the machine's memory, or of that of the container or service. Read once: the
+/// kernel counts the free memory for each reader.
 pub fn default_memory_limit() -> Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     *LIMIT.get_or_init(read_memory_limit)
 }
 
 fn read_memory_limit() -> Option<u64> {
-    let setting = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let settings = limit_files(&groups).into_iter();
+    let limits = settings
+        .filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
     let machine = meminfo().map(|(total, _)| total);
-    let all = container.into_iter().chain(machine).min()?;
+    let all = limits.chain(machine).min()?;
     Some(all / 4 * 3)
+}
+
+/// The files with the limits of these control groups, of both versions, and of those around them. `groups` is the text
+/// of `/proc/self/cgroup`.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (top, file) = match parts.next() {
+            Some("") => ("/sys/fs/cgroup", "memory.max"),
+            Some(kinds) if kinds.split(',').any(|kind| kind == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let group = Path::new(top).join(parts.next().unwrap_or_default().trim_start_matches('/'));
+        let around = group.ancestors().take_while(|folder| folder.starts_with(top));
+        files.extend(around.map(|folder| folder.join(file)));
+    }
+    files
 }
 
 /// The memory of the machine, and how much of it is available.
@@ -500,7 +523,7 @@ fn count_memory_files(process: Pid, counted: &mut HashMap<(u64, u64), u64>) {
 }
 
 /// Returns true if a file is on a file system in memory.
-fn is_in_memory(path: &std::path::Path) -> bool {
+fn is_in_memory(path: &Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
     rustix::fs::statfs(path).is_ok_and(|stat| [TMPFS, HUGETLBFS].contains(&stat.f_type))
@@ -527,6 +550,25 @@ mod tests {
             reap_orphans(|_| false);
         }
         assert!(child.wait().is_err(), "somebody else must have reaped it");
+    }
+
+    #[test]
+    fn the_limits_of_a_service_and_of_both_versions_of_groups_are_found() {
+        let service = "/sys/fs/cgroup/system.slice/a.service/memory.max\n\
+                       /sys/fs/cgroup/system.slice/memory.max\n/sys/fs/cgroup/memory.max";
+        let container = "/sys/fs/cgroup/memory/docker/a:b/memory.limit_in_bytes\n\
+                         /sys/fs/cgroup/memory/docker/memory.limit_in_bytes\n\
+                         /sys/fs/cgroup/memory/memory.limit_in_bytes";
+        for (groups, expected) in [
+            ("0::/\n", "/sys/fs/cgroup/memory.max"),
+            ("0::/system.slice/a.service\n", service),
+            ("5:devices:/docker/a:b\n4:cpu,memory:/docker/a:b\n1:name=systemd:/\n", container),
+            ("4:memoryx:/a\nx\n", ""),
+        ] {
+            let files = limit_files(groups);
+            let expected: Vec<_> = expected.lines().map(PathBuf::from).collect();
+            assert_eq!(files, expected, "{groups}");
+        }
     }
 
     #[test]

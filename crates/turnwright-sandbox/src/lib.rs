@@ -159,9 +159,23 @@ pub struct PrivateLayer {
 impl PrivateLayer {
     /// A folder whose layer is kept below `folder`, in a place of its own.
     pub fn new(path: PathBuf, folder: &Path) -> PrivateLayer {
-        let name = path.to_string_lossy().replace(['/', '\\'], "%");
-        PrivateLayer { private: folder.join(name), path }
+        PrivateLayer { private: folder.join(name_for(&path)), path }
     }
+}
+
+/// A name for a file that stands for a path: the path without slashes, or a hash of it if that is too long for a name.
+pub fn name_for(path: &Path) -> String {
+    /// eCryptfs allows 143, and the kernel 255 for a whole path in the options of an overlay.
+    const MAX_BYTES: usize = 64;
+    let name = path.to_string_lossy().replace(['/', '\\'], "%");
+    if name.len() <= MAX_BYTES {
+        return name;
+    }
+    // FNV-1a is the same in every version.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("%{hash:016x}")
 }
 
 /// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too. If
@@ -385,6 +399,14 @@ const MIN_LANDLOCK_ABI: i32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_path_has_a_name_of_its_own_that_is_not_too_long() {
+        assert_eq!(name_for(Path::new("/home/me/.npm")), "%home%me%.npm");
+        let long = "/long".repeat(60);
+        let names = [format!("{long}/a"), format!("{long}/b")].map(|path| name_for(path.as_ref()));
+        assert!(names[0] != names[1] && names.iter().all(|name| name.len() == 17), "{names:?}");
+    }
 
     /// A row for each form of the sandbox: Landlock's version, the namespaces for mounts, processes and
     /// sockets, and words of the sentences.

@@ -342,8 +342,8 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
         .filter_map(|folder| {
             let link = fs::read_link(folder).ok().and_then(|target| c_string(&target));
             let above = folder.ancestors().take_while(|above| *above != path);
-            let folders = above.skip(usize::from(link.is_some()));
-            let mut way: Vec<_> = folders.map(c_string).collect::<Option<_>>()?;
+            let made = above.skip(usize::from(link.is_some()));
+            let mut way: Vec<_> = made.map(c_string).collect::<Option<_>>()?;
             way.reverse();
             Some(OpenFolder { path: c_string(folder)?, way, link })
         })

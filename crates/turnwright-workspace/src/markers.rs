@@ -494,7 +494,8 @@ mod tests {
         files.push(("tsconfig.app.json", "{}"));
         let app = ["npx --no-install tsc --noEmit --project tsconfig.app.json (tsconfig.app.json)"];
         assert_eq!(commands_in(&files, &["npx"]), app);
-        files[1].1 = r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
+        files[1].1 =
+            r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
         let whole = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npx"]), whole);
     }
@@ -507,7 +508,8 @@ mod tests {
             ("requirements.txt", "basedpyright==1.0", true),
             ("pyrightconfig.json", "{}", true),
         ] {
-            let found = commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
+            let found =
+                commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
             assert_eq!(found == expected, is_used, "{file}: {found:?}");
         }
     }

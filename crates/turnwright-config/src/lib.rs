@@ -45,7 +45,7 @@ mod table;
 pub mod trust;
 mod wrong_values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -53,7 +53,6 @@ use std::str::FromStr;
 use parking_lot::Mutex;
 use turnwright_types::effect::{CONTAINER_SECRETS, MovedPlace, credential_paths, moved_places};
 use turnwright_types::private_file;
-use turnwright_workspace::listed_home;
 
 pub use change::{SettingChange, looks_like_key};
 pub use document::string_text;
@@ -242,10 +241,13 @@ impl Config {
 
     /// The places of the user's credentials that no program of the model may read. Not all of them exist. Blocks.
     pub fn credential_paths(&self) -> Vec<PathBuf> {
-        let home = self.home();
-        let listed = listed_home().filter(|folder| home.as_ref() != Some(folder));
-        let homes = home.iter().chain(&listed);
-        let personal = homes.flat_map(|folder| credential_paths(folder, &self.moved_places()));
+        let homes = BTreeSet::from([
+            self.home(),
+            #[cfg(unix)]
+            turnwright_workspace::listed_home::listed_home(),
+        ]);
+        let moved = self.moved_places();
+        let personal = homes.iter().flatten().flat_map(|home| credential_paths(home, &moved));
         personal.chain(CONTAINER_SECRETS.map(PathBuf::from)).collect()
     }
 

@@ -3,7 +3,8 @@
 
 pub mod fixed_places;
 pub mod git_repository;
-mod listed_home;
+#[cfg(unix)]
+pub mod listed_home;
 pub mod nofollow;
 mod real_path;
 #[cfg(unix)]
@@ -34,5 +35,4 @@ pub mod surroundings;
 pub mod tool_versions;
 pub mod checkpoint;
 
-pub use listed_home::listed_home;
 pub use real_path::{FolderNames, RealPaths, has_other_letters, real_path};

@@ -4,19 +4,11 @@ use std::path::PathBuf;
 
 /// The home folder of this user in `/etc/passwd`; `None` if there is none. ssh has its keys there whatever `HOME` says,
 /// which jobs in containers, snaps and `sudo` set to another folder. Blocks.
-#[cfg(unix)]
 pub fn listed_home() -> Option<PathBuf> {
     let list = std::fs::read("/etc/passwd").ok()?;
     home_of(rustix::process::geteuid().as_raw(), &String::from_utf8_lossy(&list))
 }
 
-/// Windows has no such list.
-#[cfg(not(unix))]
-pub fn listed_home() -> Option<PathBuf> {
-    None
-}
-
-#[cfg(unix)]
 fn home_of(user: u32, list: &str) -> Option<PathBuf> {
     list.lines().find_map(|line| {
         let mut fields = line.split(':').skip(2);
@@ -26,7 +18,7 @@ fn home_of(user: u32, list: &str) -> Option<PathBuf> {
     })
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -165,7 +165,7 @@ impl KeptHistory {
 
 impl KeptRepository {
     fn new(git: PathBuf, place: &Path) -> KeptRepository {
-        let kept = place.join(turnwright_sandbox::name_for(&git));
+        let kept = turnwright_sandbox::place_for(&git, place);
         KeptRepository { kept, git, folder: None, folders: BTreeMap::new() }
     }
 

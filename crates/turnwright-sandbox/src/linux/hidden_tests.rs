@@ -71,6 +71,19 @@ fn an_open_link_below_a_hidden_folder_stays_a_link() {
     assert!(folders.home.join("system").is_symlink());
 }
 
+/// It is a link into `/run` where a service keeps the list.
+#[test]
+fn the_list_of_nameservers_is_found_where_its_link_leads() {
+    if !Path::new("/etc/resolv.conf").exists() {
+        return eprintln!("NOT TESTED: there is no list of nameservers here");
+    }
+    let folders = TestFolders::new();
+    for namespaces in variants() {
+        let (text, is_read) = folders.run(&folders.profile(), namespaces, "cat /etc/resolv.conf");
+        assert!(is_read, "{namespaces:?}: {text}");
+    }
+}
+
 /// Many systems come with such a file of root, whom the user namespace does not map.
 #[test]
 fn ssh_meets_no_settings_whose_owner_is_unknown() {

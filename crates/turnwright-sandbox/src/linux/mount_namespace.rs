@@ -32,8 +32,8 @@ const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 
-/// Settings whose owner, root, is unknown where only this user is mapped. ssh refuses such files, and then connects
-/// nowhere, but can do without them.
+/// Settings of root, who is unknown where only this user is mapped. ssh connects nowhere if it finds such files, and
+/// can do without them.
 const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
 
 /// With more writable paths than this the rest is not made read-only, and a private `/tmp` is not possible.
@@ -370,13 +370,13 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", folder, c"tmpfs", flags, c"mode=755,size=64k")?;
-    for step in open.iter().flat_map(|folder| &folder.way) {
-        match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
-            Err(rustix::io::Errno::EXIST) => {}
-            made => made?,
-        }
-    }
     for place in open {
+        for step in &place.way {
+            match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
+                Err(rustix::io::Errno::EXIST) => {}
+                made => made?,
+            }
+        }
         if let Some(target) = &place.link {
             rustix::fs::symlink(target.as_c_str(), place.path.as_c_str())?;
         }

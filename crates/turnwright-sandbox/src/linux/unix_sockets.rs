@@ -37,21 +37,22 @@ const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
 
 /// The folder where daemons make their sockets, at any time. Only [`OPEN_FOLDERS`] stay visible in it.
 const RUNTIME_FOLDER: &str = "/run";
-/// The parts of it that programs need: devices, drives, and the programs of some systems. NixOS and Guix have links
-/// there to the folders of their programs.
+/// The parts of it that programs need: name resolution, devices, drives, and the programs of some systems. NixOS and
+/// Guix have links there to the folders of their programs.
 const OPEN_FOLDERS: &[&str] = &[
+    "/run/NetworkManager",
     "/run/booted-system",
+    "/run/connman",
     "/run/current-system",
     "/run/host",
     "/run/media",
+    "/run/netconfig",
     "/run/opengl-driver",
     "/run/opengl-driver-32",
+    "/run/resolvconf",
     "/run/udev",
     "/run/wrappers",
 ];
-
-/// The list of nameservers, often a link into a folder there: `/run/NetworkManager`, `/run/netconfig`, `/run/connman` …
-const NAMESERVERS: &str = "/etc/resolv.conf";
 
 /// Daemons that only look up the names of users, groups and hosts.
 const NAME_SERVICES: &[&str] =
@@ -110,9 +111,7 @@ pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathB
     let known =
         OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|path| real_path(Path::new(path)));
     let links = OPEN_FOLDERS.iter().map(PathBuf::from).filter(|path| path.is_symlink());
-    let folders = known.chain(links).chain(folder_of(Path::new(NAMESERVERS)));
-    let mut open: Vec<_> =
-        folders.filter(|path| path.starts_with(&runtime) && *path != runtime).collect();
+    let mut open: Vec<_> = known.chain(links).filter(|path| path.starts_with(&runtime)).collect();
     let allowed = profile.writable.iter().chain(&profile.sockets);
     for path in allowed.filter(|path| path.starts_with(&runtime)) {
         // The folder of a socket, in which the others are hidden one by one.
@@ -120,11 +119,6 @@ pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathB
         open.push(folder.to_path_buf());
     }
     (!open.contains(&runtime)).then_some(open)
-}
-
-/// The folder that really holds a file.
-fn folder_of(file: &Path) -> Option<PathBuf> {
-    Some(real_path(file)?.parent()?.to_path_buf())
 }
 
 /// Returns true if the program may connect to a socket at this path.
@@ -286,23 +280,6 @@ mod tests {
         fs::File::create(folder.path().join("resolv.conf")).unwrap();
         assert_eq!(sockets_in(folder.path()).collect::<Vec<_>>(), [socket]);
         assert_eq!(sockets_in(&folder.path().join("missing")).count(), 0);
-    }
-
-    #[test]
-    fn the_list_of_nameservers_is_found_where_its_link_leads() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
-        let [list, link] = ["netconfig/resolv.conf", "resolv.conf"].map(|name| base.join(name));
-        fs::create_dir(base.join("netconfig")).unwrap();
-        fs::File::create(&list).unwrap();
-        std::os::unix::fs::symlink("netconfig/resolv.conf", &link).unwrap();
-        for (file, expected) in [
-            (&link, Some(base.join("netconfig"))),
-            (&list, Some(base.join("netconfig"))),
-            (&base.join("missing"), None),
-        ] {
-            assert_eq!(folder_of(file), expected, "{}", file.display());
-        }
     }
 
     #[test]

@@ -429,33 +429,23 @@ pub fn default_memory_limit() -> Option<u64> {
 }
 
 fn read_memory_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let settings = limit_files(&groups).into_iter();
-    let limits = settings
-        .filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
+    let files = limit_files(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    let limits = texts.filter_map(|text| text.trim().parse::<u64>().ok());
     let machine = meminfo().map(|(total, _)| total);
     let all = limits.chain(machine).min()?;
     Some(all / 4 * 3)
 }
 
-/// The files with the limits of these control groups, of both versions, and of those around them. `groups` is the text
-/// of `/proc/self/cgroup`.
+/// The files with the limits of the control group that `groups`, the text of `/proc/self/cgroup`, names, and of those
+/// around it. Of version 1, only the file that a container sees as its own.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (top, file) = match parts.next() {
-            Some("") => ("/sys/fs/cgroup", "memory.max"),
-            Some(kinds) if kinds.split(',').any(|kind| kind == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let group = Path::new(top).join(parts.next().unwrap_or_default().trim_start_matches('/'));
-        let around = group.ancestors().take_while(|folder| folder.starts_with(top));
-        files.extend(around.map(|folder| folder.join(file)));
-    }
-    files
+    const TOP: &str = "/sys/fs/cgroup";
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let folder = Path::new(TOP).join(group);
+    let around = folder.ancestors().take_while(|above| above.starts_with(TOP));
+    let version_1 = Path::new(TOP).join("memory/memory.limit_in_bytes");
+    around.map(|above| above.join("memory.max")).chain([version_1]).collect()
 }
 
 /// The memory of the machine, and how much of it is available.
@@ -554,20 +544,18 @@ mod tests {
 
     #[test]
     fn the_limits_of_a_service_and_of_both_versions_of_groups_are_found() {
-        let service = "/sys/fs/cgroup/system.slice/a.service/memory.max\n\
-                       /sys/fs/cgroup/system.slice/memory.max\n/sys/fs/cgroup/memory.max";
-        let container = "/sys/fs/cgroup/memory/docker/a:b/memory.limit_in_bytes\n\
-                         /sys/fs/cgroup/memory/docker/memory.limit_in_bytes\n\
-                         /sys/fs/cgroup/memory/memory.limit_in_bytes";
-        for (groups, expected) in [
-            ("0::/\n", "/sys/fs/cgroup/memory.max"),
-            ("0::/system.slice/a.service\n", service),
-            ("5:devices:/docker/a:b\n4:cpu,memory:/docker/a:b\n1:name=systemd:/\n", container),
-            ("4:memoryx:/a\nx\n", ""),
+        let service = "system.slice/a.service/memory.max system.slice/memory.max";
+        for (groups, below_top) in [
+            ("0::/\n", ""),
+            ("1:name=systemd:/b\n0::/system.slice/a.service\n", service),
+            ("4:cpu,memory:/docker/a\n1:name=systemd:/\n", ""),
+            ("", ""),
         ] {
-            let files = limit_files(groups);
-            let expected: Vec<_> = expected.lines().map(PathBuf::from).collect();
-            assert_eq!(files, expected, "{groups}");
+            let at_top = ["memory.max", "memory/memory.limit_in_bytes"];
+            let names = below_top.split_whitespace().chain(at_top);
+            let expected: Vec<_> =
+                names.map(|name| Path::new("/sys/fs/cgroup").join(name)).collect();
+            assert_eq!(limit_files(groups), expected, "{groups}");
         }
     }
 

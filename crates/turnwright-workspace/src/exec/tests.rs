@@ -297,19 +297,6 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
 }
 
-#[test]
-fn bash_is_found_where_it_is_not_in_bin() {
-    use super::group::bash_below;
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(bash_below(folder.path()), None);
-    for place in ["run/current-system/sw/bin/bash", "bin/bash"] {
-        let path = folder.path().join(place);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::File::create(path).unwrap();
-        assert_eq!(bash_below(folder.path()), Some(&*format!("/{place}")));
-    }
-}
-
 #[cfg(unix)]
 #[tokio::test]
 async fn a_variable_that_names_an_open_socket_is_kept() {

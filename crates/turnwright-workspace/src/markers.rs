@@ -165,8 +165,8 @@ fn recipe_of(makefile: &str, target: &str) -> Option<Recipe> {
     let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
     let (_, behind) = lines.next()?.split_once(':')?;
     let (needed, recipe) = behind.split_once(';').unwrap_or((behind, ""));
-    let is_of_recipe = |line: &&str| line.trim().is_empty() || line.starts_with(['\t', '#']);
-    let all: Vec<_> = std::iter::once(recipe).chain(lines.take_while(is_of_recipe)).collect();
+    let further = lines.take_while(|line| line.trim().is_empty() || line.starts_with(['\t', '#']));
+    let all: Vec<_> = std::iter::once(recipe).chain(further).collect();
     Some((all.join(";"), needed.split_whitespace().map(str::to_owned).collect()))
 }
 

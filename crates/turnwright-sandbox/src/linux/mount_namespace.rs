@@ -19,9 +19,8 @@ use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile, sandbox_support};
 use super::mounts::{clone_mounts, put_mounts};
 use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
-use super::real_path::real_path;
 use super::session_network::SessionNetwork;
-use super::{landlock_ruleset, raw_devices, syscalls, unix_sockets};
+use super::{landlock_ruleset, raw_devices, real_path, syscalls, unix_sockets};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -134,10 +133,11 @@ impl MountNamespace {
         }
         let open_folders = unix_sockets::open_runtime_folders(profile);
         let sockets = unix_sockets::find(profile, open_folders.is_some());
-        let refused = SSH_SETTINGS.iter().filter(|_| !is_root());
-        let settings = refused.filter_map(|folder| real_path(Path::new(folder)));
-        let hidden: BTreeSet<PathBuf> =
-            hidden.iter().cloned().chain(sockets).chain(settings).collect();
+        let mut hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
+        if !is_root() {
+            let settings = SSH_SETTINGS.map(|folder| real_path::real_path(Path::new(folder)));
+            hidden.extend(settings.into_iter().flatten());
+        }
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
         // Nothing is below a file.

@@ -433,8 +433,7 @@ fn read_memory_limit() -> Option<u64> {
     let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
     let limits = texts.filter_map(|text| text.trim().parse::<u64>().ok());
     let machine = meminfo().map(|(total, _)| total);
-    let all = limits.chain(machine).min()?;
-    Some(all / 4 * 3)
+    limits.chain(machine).min().map(|all| all / 4 * 3)
 }
 
 /// The files with the limits of the control group that `groups`, the text of `/proc/self/cgroup`, names, and of those

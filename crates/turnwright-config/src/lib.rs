@@ -45,13 +45,13 @@ mod table;
 pub mod trust;
 mod wrong_values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use parking_lot::Mutex;
-use turnwright_types::effect::{MovedPlace, credential_paths, moved_places};
+use turnwright_types::effect::{CONTAINER_SECRETS, MovedPlace, credential_paths, moved_places};
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
@@ -239,10 +239,16 @@ impl Config {
         moved_places(|name| self.inherited_text(name).map(OsStr::new))
     }
 
-    /// The places of the user's credentials that no program of the model may read. Not all of them exist.
+    /// The places of the user's credentials that no program of the model may read. Not all of them exist. Blocks.
     pub fn credential_paths(&self) -> Vec<PathBuf> {
-        let home = self.home();
-        home.map(|home| credential_paths(&home, &self.moved_places())).unwrap_or_default()
+        let homes = BTreeSet::from([
+            self.home(),
+            #[cfg(unix)]
+            turnwright_workspace::listed_home::listed_home(),
+        ]);
+        let moved = self.moved_places();
+        let personal = homes.iter().flatten().flat_map(|home| credential_paths(home, &moved));
+        personal.chain(CONTAINER_SECRETS.map(PathBuf::from)).collect()
     }
 
     /// The hosts of the proxies in the environment.

@@ -159,9 +159,25 @@ pub struct PrivateLayer {
 impl PrivateLayer {
     /// A folder whose layer is kept below `folder`, in a place of its own.
     pub fn new(path: PathBuf, folder: &Path) -> PrivateLayer {
-        let name = path.to_string_lossy().replace(['/', '\\'], "%");
-        PrivateLayer { private: folder.join(name), path }
+        PrivateLayer { private: place_for(&path, folder), path }
     }
+}
+
+/// The place in `folder` for what is kept of a path. Its name is the path without slashes, or a hash if that is long.
+pub fn place_for(path: &Path, folder: &Path) -> PathBuf {
+    /// eCryptfs allows 143, and the kernel 255 for a whole path in the options of an overlay.
+    const MAX_BYTES: usize = 64;
+    let name = path.to_string_lossy().replace(['/', '\\'], "%");
+    let named = folder.join(&name);
+    // Earlier versions gave long names, too.
+    if name.len() <= MAX_BYTES || named.exists() {
+        return named;
+    }
+    // FNV-1a is the same in every version.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    folder.join(format!("%{hash:016x}"))
 }
 
 /// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too. If
@@ -386,6 +402,19 @@ const MIN_LANDLOCK_ABI: i32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_path_has_a_place_of_its_own_whose_name_is_not_too_long() {
+        let kept = tempfile::tempdir().unwrap();
+        let place = |path: &str| place_for(Path::new(path), kept.path());
+        assert_eq!(place("/home/me/.npm"), kept.path().join("%home%me%.npm"));
+        let earlier = kept.path().join("%long".repeat(20));
+        std::fs::create_dir(&earlier).unwrap();
+        assert_eq!(place(&"/long".repeat(20)), earlier);
+        let [one, other] = ["a", "b"].map(|end| place(&format!("{}/{end}", "/long".repeat(60))));
+        assert_ne!(one, other);
+        assert_eq!(one.file_name().unwrap().len(), 17, "{}", one.display());
+    }
 
     /// A row for each form of the sandbox: Landlock's version, the namespaces for mounts, processes and
     /// sockets, and words of the sentences.

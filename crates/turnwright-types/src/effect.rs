@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub use moved_places::{MovedPlace, moved_places};
 pub use secrets::{
-    build_credential_paths, credential_paths, is_secret_folder, is_secret_path,
+    CONTAINER_SECRETS, build_credential_paths, credential_paths, is_secret_folder, is_secret_path,
     secret_names_may_end_with,
 };
 

@@ -3,6 +3,8 @@
 
 pub mod fixed_places;
 pub mod git_repository;
+#[cfg(unix)]
+pub mod listed_home;
 pub mod nofollow;
 mod real_path;
 #[cfg(unix)]

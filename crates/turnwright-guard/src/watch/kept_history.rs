@@ -165,8 +165,8 @@ impl KeptHistory {
 
 impl KeptRepository {
     fn new(git: PathBuf, place: &Path) -> KeptRepository {
-        let name = git.to_string_lossy().replace('/', "%");
-        KeptRepository { kept: place.join(name), git, folder: None, folders: BTreeMap::new() }
+        let kept = turnwright_sandbox::place_for(&git, place);
+        KeptRepository { kept, git, folder: None, folders: BTreeMap::new() }
     }
 
     fn unfinished_mark(&self) -> PathBuf {

@@ -560,6 +560,9 @@ mod tests {
             "npm ERR! code EAI_AGAIN",
             "PermissionError: [Errno 13]",
             "ping: socket: Operation not permitted",
+            // A program of Windows, in WSL.
+            "<3>WSL (22 - ) ERROR: UtilConnectUnix:524: socket failed 1",
+            "<3>WSL (2 - ) ERROR: UtilBindVsockAnyPort:307: socket failed 1",
         ] {
             assert!(is_likely(output), "{output}");
         }

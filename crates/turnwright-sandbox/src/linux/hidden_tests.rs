@@ -52,6 +52,53 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
+/// As `/run/current-system`, where `PATH` leads on NixOS.
+#[test]
+fn an_open_link_below_a_hidden_folder_stays_a_link() {
+    if !namespace_support().mounts {
+        return eprintln!("NOT TESTED: the mount namespace: namespaces are not available here");
+    }
+    let folders = TestFolders::new();
+    let link = folders.home.join("system");
+    std::os::unix::fs::symlink(&folders.outside, &link).unwrap();
+    let mut profile = folders.profile();
+    profile.hidden = vec![folders.home.clone()];
+    profile.unhidden = vec![link];
+    let script = "cat $HOME/system/file; ls $HOME; readlink $HOME/system; rm $HOME/system";
+    let (text, _) = folders.run(&profile, namespace_support(), script);
+    let expected = format!("untouchedsystem\n{}\n", folders.outside.display());
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(folders.home.join("system").is_symlink());
+}
+
+/// It is a link into `/run` where a service keeps the list.
+#[test]
+fn the_list_of_nameservers_is_found_where_its_link_leads() {
+    if !Path::new("/etc/resolv.conf").exists() {
+        return eprintln!("NOT TESTED: there is no list of nameservers here");
+    }
+    let folders = TestFolders::new();
+    for namespaces in variants() {
+        let (text, is_read) = folders.run(&folders.profile(), namespaces, "cat /etc/resolv.conf");
+        assert!(is_read, "{namespaces:?}: {text}");
+    }
+}
+
+/// Many systems come with such a file of root, whom the user namespace does not map.
+#[test]
+fn ssh_meets_no_settings_whose_owner_is_unknown() {
+    if !Path::new("/etc/ssh/ssh_config.d").is_dir() {
+        return eprintln!("NOT TESTED: there are no settings of ssh here");
+    }
+    let folders = TestFolders::new();
+    for namespaces in variants() {
+        let (text, is_read) =
+            folders.run(&folders.profile(), namespaces, "ls /etc/ssh/ssh_config.d");
+        let is_owner_known = !namespaces.mounts || mount_namespace::is_root();
+        assert_eq!(is_read, is_owner_known, "{namespaces:?}: {text}");
+    }
+}
+
 /// A GPU or `/dev/kvm` does nothing without `ioctl`.
 #[test]
 fn a_device_that_the_profile_names_can_be_controlled() {

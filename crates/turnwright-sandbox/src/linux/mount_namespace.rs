@@ -20,7 +20,7 @@ use super::mounts::{clone_mounts, put_mounts};
 use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
 use super::session_network::SessionNetwork;
-use super::{landlock_ruleset, raw_devices, syscalls, unix_sockets};
+use super::{landlock_ruleset, raw_devices, real_path, syscalls, unix_sockets};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -30,6 +30,10 @@ const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 /// setup, in the command's own shared memory.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
+
+/// Settings of root, who is unknown where only this user is mapped. ssh connects nowhere if it finds such files, and
+/// can do without them.
+const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
 
 /// With more writable paths than this the rest is not made read-only, and a private `/tmp` is not possible.
 const MAX_WRITABLE: usize = 64;
@@ -106,8 +110,10 @@ enum MountStep {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct OpenFolder {
     path: CString,
-    /// It and all folders between the hidden one and it, outer ones first.
+    /// All folders between the hidden one and it, and it unless it is a link, outer ones first.
     way: Vec<CString>,
+    /// The text of a link, which stays one.
+    link: Option<CString>,
 }
 
 impl MountNamespace {
@@ -127,7 +133,11 @@ impl MountNamespace {
         }
         let open_folders = unix_sockets::open_runtime_folders(profile);
         let sockets = unix_sockets::find(profile, open_folders.is_some());
-        let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
+        let mut hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
+        if !is_root() {
+            let settings = SSH_SETTINGS.map(|folder| real_path::real_path(Path::new(folder)));
+            hidden.extend(settings.into_iter().flatten());
+        }
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
         // Nothing is below a file.
@@ -330,10 +340,12 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
     let folders = profile.open_below(path).filter(|folder| folder.is_dir());
     let all: BTreeSet<_> = folders
         .filter_map(|folder| {
+            let link = fs::read_link(folder).ok().and_then(|target| c_string(&target));
             let above = folder.ancestors().take_while(|above| *above != path);
-            let mut way: Vec<_> = above.map(c_string).collect::<Option<_>>()?;
+            let made = above.skip(usize::from(link.is_some()));
+            let mut way: Vec<_> = made.map(c_string).collect::<Option<_>>()?;
             way.reverse();
-            Some(OpenFolder { path: c_string(folder)?, way })
+            Some(OpenFolder { path: c_string(folder)?, way, link })
         })
         .collect();
     // An outer folder brings the inner ones along.
@@ -352,14 +364,21 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
 fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     let mut clones = [const { None }; MAX_OPEN];
     for (place, clone) in open.iter().zip(&mut clones) {
-        *clone = clone_mounts(&place.path)?;
+        if place.link.is_none() {
+            *clone = clone_mounts(&place.path)?;
+        }
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", folder, c"tmpfs", flags, c"mode=755,size=64k")?;
-    for step in open.iter().flat_map(|folder| &folder.way) {
-        match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
-            Err(rustix::io::Errno::EXIST) => {}
-            made => made?,
+    for place in open {
+        for step in &place.way {
+            match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
+                Err(rustix::io::Errno::EXIST) => {}
+                made => made?,
+            }
+        }
+        if let Some(target) = &place.link {
+            rustix::fs::symlink(target.as_c_str(), place.path.as_c_str())?;
         }
     }
     syscalls::make_read_only(folder)?;

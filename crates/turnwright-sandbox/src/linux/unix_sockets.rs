@@ -37,13 +37,16 @@ const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
 
 /// The folder where daemons make their sockets, at any time. Only [`OPEN_FOLDERS`] stay visible in it.
 const RUNTIME_FOLDER: &str = "/run";
-/// The parts of it that programs need: name resolution, devices, drives, and the programs of some systems.
+/// The parts of it that programs need: name resolution, devices, drives, and the programs of some systems. NixOS and
+/// Guix have links there to the folders of their programs.
 const OPEN_FOLDERS: &[&str] = &[
     "/run/NetworkManager",
     "/run/booted-system",
+    "/run/connman",
     "/run/current-system",
     "/run/host",
     "/run/media",
+    "/run/netconfig",
     "/run/opengl-driver",
     "/run/opengl-driver-32",
     "/run/resolvconf",
@@ -107,7 +110,8 @@ pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathB
     let runtime = real_path(Path::new(RUNTIME_FOLDER))?;
     let known =
         OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|path| real_path(Path::new(path)));
-    let mut open: Vec<_> = known.filter(|path| path.starts_with(&runtime)).collect();
+    let links = OPEN_FOLDERS.iter().map(PathBuf::from).filter(|path| path.is_symlink());
+    let mut open: Vec<_> = known.chain(links).filter(|path| path.starts_with(&runtime)).collect();
     let allowed = profile.writable.iter().chain(&profile.sockets);
     for path in allowed.filter(|path| path.starts_with(&runtime)) {
         // The folder of a socket, in which the others are hidden one by one.

@@ -15,6 +15,9 @@ const PRIVATE_PLACES: &str = include_str!("secrets/private_places.txt");
 const BUILD_PLACES: &str = include_str!("secrets/build_places.txt");
 const WINDOWS_PLACES: &str = include_str!("secrets/windows_places.txt");
 
+/// Where Docker, Podman and Kubernetes put the secrets of a container, and some systems their own.
+pub const CONTAINER_SECRETS: [&str; 2] = ["/run/secrets", "/var/run/secrets"];
+
 /// The places of all lists.
 static ALL_PLACES: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let lists = [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES];
@@ -43,6 +46,9 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
 
 /// Returns true if the path is a place of credentials, or below one, in any folder.
 fn is_in_credential_place(path: &Path) -> bool {
+    if CONTAINER_SECRETS.iter().any(|place| path.starts_with(place)) {
+        return true;
+    }
     let mut rest = path.components();
     while let Some(part) = rest.next() {
         let first = part.as_os_str().as_encoded_bytes();
@@ -234,6 +240,8 @@ mod tests {
         "/ws/.docker/config.json",
         "/home/u/snap/firefox/common/.mozilla/cookies.sqlite",
         "/home/u/.config/Code/User/globalStorage/state.vscdb",
+        "/run/secrets/db_password",
+        "/var/run/secrets/kubernetes.io/serviceaccount/token",
     ];
 
     const OPEN: &[&str] = &[
@@ -269,6 +277,7 @@ mod tests {
         "/ws/deploy_rsa.rs",
         "/ws/.dockerignore",
         "/ws/secrets.rs",
+        "/ws/run/secrets/x",
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -420,19 +421,30 @@ fn pause_before(free: u64) -> Duration {
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
-/// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
-/// counts the free memory for each reader.
+/// The default limit: three quarters of the machine's memory, or of that of the container or service. Read once: the
+/// kernel counts the free memory for each reader.
 pub fn default_memory_limit() -> Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     *LIMIT.get_or_init(read_memory_limit)
 }
 
 fn read_memory_limit() -> Option<u64> {
-    let setting = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
+    let files = limit_files(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    let limits = texts.filter_map(|text| text.trim().parse::<u64>().ok());
     let machine = meminfo().map(|(total, _)| total);
-    let all = container.into_iter().chain(machine).min()?;
-    Some(all / 4 * 3)
+    limits.chain(machine).min().map(|all| all / 4 * 3)
+}
+
+/// The files with the limits of the control group that `groups`, the text of `/proc/self/cgroup`, names, and of those
+/// around it. Of version 1, only the file that a container sees as its own.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    const TOP: &str = "/sys/fs/cgroup";
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let folder = Path::new(TOP).join(group);
+    let around = folder.ancestors().take_while(|above| above.starts_with(TOP));
+    let version_1 = Path::new(TOP).join("memory/memory.limit_in_bytes");
+    around.map(|above| above.join("memory.max")).chain([version_1]).collect()
 }
 
 /// The memory of the machine, and how much of it is available.
@@ -500,7 +512,7 @@ fn count_memory_files(process: Pid, counted: &mut HashMap<(u64, u64), u64>) {
 }
 
 /// Returns true if a file is on a file system in memory.
-fn is_in_memory(path: &std::path::Path) -> bool {
+fn is_in_memory(path: &Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
     rustix::fs::statfs(path).is_ok_and(|stat| [TMPFS, HUGETLBFS].contains(&stat.f_type))
@@ -527,6 +539,23 @@ mod tests {
             reap_orphans(|_| false);
         }
         assert!(child.wait().is_err(), "somebody else must have reaped it");
+    }
+
+    #[test]
+    fn the_limits_of_a_service_and_of_both_versions_of_groups_are_found() {
+        let service = "system.slice/a.service/memory.max system.slice/memory.max";
+        for (groups, below_top) in [
+            ("0::/\n", ""),
+            ("1:name=systemd:/b\n0::/system.slice/a.service\n", service),
+            ("4:cpu,memory:/docker/a\n1:name=systemd:/\n", ""),
+            ("", ""),
+        ] {
+            let at_top = ["memory.max", "memory/memory.limit_in_bytes"];
+            let names = below_top.split_whitespace().chain(at_top);
+            let expected: Vec<_> =
+                names.map(|name| Path::new("/sys/fs/cgroup").join(name)).collect();
+            assert_eq!(limit_files(groups), expected, "{groups}");
+        }
     }
 
     #[test]

@@ -106,29 +106,31 @@ pub struct ProcessGroup {
 pub fn dialect() -> ShellDialect {
     if cfg!(windows) {
         ShellDialect::Cmd
-    } else if has_bash() {
+    } else if bash().is_some() {
         ShellDialect::Bash
     } else {
         ShellDialect::Posix
     }
 }
 
-/// True if commands are run by bash.
-fn has_bash() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| cfg!(unix) && Path::new("/bin/bash").exists())
+/// Where bash is, on NixOS as well. No command can have put another program there.
+const BASH_PLACES: [&str; 2] = ["/bin/bash", "/run/current-system/sw/bin/bash"];
+
+/// The bash that runs commands.
+fn bash() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<&str>> = OnceLock::new();
+    *FOUND.get_or_init(|| BASH_PLACES.into_iter().find(|place| Path::new(place).exists()))
 }
 
 /// The command line that runs `command` in the shell.
 #[cfg(unix)]
 pub(super) fn shell(command: &str) -> Vec<String> {
-    let shell: &[&str] = if has_bash() {
+    let shell = match bash() {
         // Startup files are slow, and a place for malicious code. A command may begin with `-`.
-        &["/bin/bash", "--noprofile", "--norc", "-c", "--"]
-    } else {
-        &["/bin/sh", "-c", "--"]
+        Some(bash) => vec![bash, "--noprofile", "--norc", "-c", "--"],
+        None => vec!["/bin/sh", "-c", "--"],
     };
-    shell.iter().copied().chain([command]).map(str::to_owned).collect()
+    shell.into_iter().chain([command]).map(str::to_owned).collect()
 }
 
 /// A command with the environment and the mark that every command gets.

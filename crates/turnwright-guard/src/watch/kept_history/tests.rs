@@ -95,6 +95,19 @@ fn nothing_is_lost_when_the_agent_is_killed_while_a_script_deletes_the_history()
     }
 }
 
+/// Its path is too long for the name of a file.
+#[test]
+fn a_repository_with_a_long_path_is_kept_like_any_other() {
+    let folder = tempfile::Builder::new().prefix(&"long-".repeat(48)).tempdir().unwrap();
+    let project = Project { folder, state: tempfile::tempdir().unwrap() };
+    fs::create_dir(project.root()).unwrap();
+    project.run("git init -q -b main && git commit -q --allow-empty -m one");
+    let before = project.log();
+    let report = project.script(false, "rm -rf .git/objects");
+    assert!(report.contains("It is there again"), "{report}");
+    assert_eq!(project.log(), before);
+}
+
 #[test]
 fn a_command_of_another_agent_forgets_nothing_that_a_running_one_needs() {
     let project = Project::new();

@@ -46,11 +46,9 @@ fn reasoning_that_could_not_be_read_once_is_asked_for_by_the_next_process() {
         let save: SaveProfile =
             Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
         let profile = ModelProfile::default();
-        let learned =
-            LearnedQuirks::new(QuirkPatch::NONE, profile, QuirkPatch::NONE, Some(save));
+        let learned = LearnedQuirks::new(QuirkPatch::NONE, profile, QuirkPatch::NONE, Some(save));
         let error = refused(ErrorKind::BadRequest, message);
-        let patches =
-            learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
         learned.record_if_new(patches[0]);
         let lasting = QuirkPatch { stream_options: Some(false), ..QuirkPatch::NONE };
         learned.record_if_new(lasting);
@@ -76,8 +74,7 @@ fn refused(kind: ErrorKind, message: &str) -> LlmError {
 #[test]
 fn a_failed_generation_teaches_nothing() {
     let table = QuirkPatch::lookup("api.groq.com", "llama-3.3-70b-versatile");
-    let learned_quirks =
-        LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+    let learned_quirks = LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
     for message in [
         "tool call validation failed: parameters for tool write_file did not match schema: \
          errors: [`/content`: expected string, but got object]",
@@ -86,8 +83,7 @@ fn a_failed_generation_teaches_nothing() {
     ] {
         let error = refused(ErrorKind::Unavailable, message);
         let images = Modalities { images: true, audio: false };
-        let patches =
-            learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
+        let patches = learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
         assert_eq!(patches, [], "{message}");
     }
 }
@@ -117,15 +113,13 @@ fn a_first_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_r
     let table = QuirkPatch::lookup("gateway.example", "claude-sonnet-4-5");
     let learned = LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
     let message = "schema violation at /messages/0";
-    let in_stream =
-        LlmError::in_stream("h".to_owned(), message.to_owned(), ErrorKind::BadRequest);
+    let in_stream = LlmError::in_stream("h".to_owned(), message.to_owned(), ErrorKind::BadRequest);
     for (error, expected) in [
         (refused(ErrorKind::BadRequest, message), vec![NONE.cache(CacheHint::Auto)]),
         (in_stream, Vec::new()),
         (refused(ErrorKind::Unavailable, message), Vec::new()),
     ] {
-        let patches =
-            learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
         assert_eq!(patches, expected, "{error}");
     }
     // The markers were accepted before.
@@ -180,8 +174,7 @@ fn an_unknown_field_is_no_rejected_effort() {
     ] {
         let learned = LearnedQuirks::new(table, ModelProfile::default(), NONE, None);
         let error = refused(ErrorKind::BadRequest, message);
-        let patches =
-            learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
         assert_eq!(patches.first(), Some(&expected), "{message}");
     }
 }
@@ -236,11 +229,7 @@ fn a_refusal_that_names_a_parameter_changes_it() {
              'tool_calls'.",
             r#"{"parallel":false}"#,
         ),
-        (
-            500,
-            "This model only supports single tool-calls at once!",
-            r#"{"parallel":false}"#,
-        ),
+        (500, "This model only supports single tool-calls at once!", r#"{"parallel":false}"#),
         (
             500,
             "Jinja Exception: After the optional system message, conversation roles must \
@@ -248,11 +237,7 @@ fn a_refusal_that_names_a_parameter_changes_it() {
             r#"{"bridge":true}"#,
         ),
         (400, "messages.3.content: value must be a string", r#"{"wordless":"empty"}"#),
-        (
-            400,
-            "Your organization must be verified to stream this model.",
-            r#"{"stream":false}"#,
-        ),
+        (400, "Your organization must be verified to stream this model.", r#"{"stream":false}"#),
         (500, "Cannot use tools with stream", r#"{"stream":false}"#),
         (400, "Unsupported value: 'stream' does not support true", r#"{"stream":false}"#),
         (
@@ -312,19 +297,11 @@ fn a_rejected_parameter_is_dropped() {
             "messages[0].role: unknown variant `developer`, expected one of",
             r#"{"role":"system"}"#,
         ),
-        (
-            400,
-            "Model grok-4 does not support parameter reasoningEffort.",
-            r#"{"effort":"none"}"#,
-        ),
+        (400, "Model grok-4 does not support parameter reasoningEffort.", r#"{"effort":"none"}"#),
         // C.4 #18.
         (400, "unknown variant `image_url`, expected `text`", r#"{"images":false}"#),
         (404, "No endpoints found that support image input", r#"{"images":false}"#),
-        (
-            400,
-            "Unrecognized request argument supplied: prompt_cache_key",
-            r#"{"cache":"auto"}"#,
-        ),
+        (400, "Unrecognized request argument supplied: prompt_cache_key", r#"{"cache":"auto"}"#),
         (400, "unknown field tool_stream", r#"{"tool_stream":false}"#),
         (400, "unknown field reasoning_split", r#"{"reasoning_split":false}"#),
         (400, "property 'reasoning_details' is unsupported", r#"{"details":false}"#),
@@ -369,8 +346,7 @@ fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {
 fn the_same_quirk_is_not_learned_twice() {
     let quirks = Quirks { stream_options: false, ..Quirks::default() };
     assert!(
-        patches_for_refusal(400, "Unknown parameter: 'stream_options'.", &quirks, ALL)
-            .is_empty()
+        patches_for_refusal(400, "Unknown parameter: 'stream_options'.", &quirks, ALL).is_empty()
     );
 }
 

@@ -318,6 +318,12 @@ pub fn run() -> ExitCode {
     {
         turnwright_workspace::exec::ignore_file_size_signal();
         turnwright_workspace::exec::raise_file_limit();
+        // Those of a connection are made so where it begins.
+        if arguments.command.is_some() {
+            turnwright_rpc::make_blocking(&rustix::stdio::stdin());
+            turnwright_rpc::make_blocking(&rustix::stdio::stdout());
+            turnwright_rpc::make_blocking(&rustix::stdio::stderr());
+        }
     }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{calls, process_waits, run_mark, says, schema};
 
+#[cfg(target_os = "linux")]
+use crate::agent::eventually;
 use crate::agent::{piped, subcommand};
 
 /// A folder to work in, and a model that plays a scenario.
@@ -359,6 +361,34 @@ fn the_limit_of_open_files_is_raised() {
     let messages = desk.messages(1);
     assert!(!messages.contains("limit=256"), "{messages}");
     assert!(messages.matches("limit=").count() > 1, "{messages}");
+}
+
+/// As pipes that Node.js or Go has made.
+#[test]
+#[cfg(target_os = "linux")]
+fn pipes_that_return_at_once_are_waited_for() {
+    use std::io::{Read, Write};
+
+    use rustix::fs::{OFlags, fcntl_setfl};
+    use rustix::io::ioctl_fionread;
+    let long = "x".repeat(200_000);
+    let desk = Desk::new(&json!([says(&long)]));
+    let (input, mut prompt) = std::io::pipe().unwrap();
+    let (mut answer, output) = std::io::pipe().unwrap();
+    fcntl_setfl(&input, OFlags::NONBLOCK).unwrap();
+    fcntl_setfl(&output, OFlags::NONBLOCK).unwrap();
+    let unread = input.try_clone().unwrap();
+    prompt.write_all(b"Go").unwrap();
+    let mut command = desk.command(&[]);
+    let child = command.stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    eventually("the prompt is read", || ioctl_fionread(&unread).unwrap() == 0);
+    drop(prompt);
+    eventually("the pipe is full", || ioctl_fionread(&answer).unwrap() > 60_000);
+    let mut shown = String::new();
+    answer.read_to_string(&mut shown).unwrap();
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    assert_eq!((ended.status, shown.trim_end() == long), (Some(0), true), "{}", ended.stderr);
 }
 
 #[test]

@@ -119,6 +119,8 @@ impl LineReader {
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
         thread::Builder::new().name("stdin".into()).spawn(move || {
+            #[cfg(unix)]
+            make_blocking(&input);
             let _ended_on_drop = ended.clone().drop_guard();
             let queued_bytes = Arc::<AtomicUsize>::default();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
@@ -219,6 +221,18 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
             tracing::debug!(%error, "cannot read stdin");
             None
         }
+    }
+}
+
+/// Lets reads and writes of a stream wait. Another program that shares the stream may have set that they return at
+/// once, as Node.js and Go do.
+#[cfg(unix)]
+pub fn make_blocking(stream: &impl std::os::fd::AsFd) {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    if let Ok(flags) = fcntl_getfl(stream)
+        && flags.contains(OFlags::NONBLOCK)
+    {
+        fcntl_setfl(stream, flags.difference(OFlags::NONBLOCK)).ok();
     }
 }
 

@@ -318,8 +318,9 @@ pub fn run() -> ExitCode {
     {
         turnwright_workspace::exec::ignore_file_size_signal();
         turnwright_workspace::exec::raise_file_limit();
-        // Those of a connection are made so where it begins.
+        // The agent of an editor does it where its connection begins.
         if arguments.command.is_some() {
+            turnwright_rpc::end_first_process_by_signals();
             turnwright_rpc::make_blocking(&rustix::stdio::stdin());
             turnwright_rpc::make_blocking(&rustix::stdio::stdout());
             turnwright_rpc::make_blocking(&rustix::stdio::stderr());

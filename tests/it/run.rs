@@ -391,6 +391,39 @@ fn pipes_that_return_at_once_are_waited_for() {
     assert_eq!((ended.status, shown.trim_end() == long), (Some(0), true), "{}", ended.stderr);
 }
 
+/// It waits for its prompt, before anything listens to signals.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_first_process_of_a_container_is_ended_by_signals() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let inside = ["--user", "--map-root-user", "--pid", "--fork"];
+    let tried = process_waits::status(Command::new("unshare").args(inside).arg("true"));
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: there are no namespaces here");
+        return;
+    }
+    let desk = Desk::new(&json!([]));
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let run = desk.command(&[]);
+        let mut command = Command::new("unshare");
+        command.args(inside).arg(run.get_program()).args(run.get_args());
+        command.current_dir(&desk.project).env_clear();
+        command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut outer = command.stdin(Stdio::piped()).spawn().unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let mut ended = None;
+        eventually("it ends", || {
+            let first = std::fs::read_to_string(&children).unwrap_or_default();
+            if let Some(first) = first.trim().parse().ok().and_then(Pid::from_raw) {
+                kill_process(first, signal).ok();
+            }
+            ended = outer.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(status));
+    }
+}
+
 #[test]
 fn a_session_goes_on_in_its_folder() {
     let desk = Desk::new(&json!([

@@ -239,13 +239,42 @@ pub fn make_blocking(stream: &impl std::os::fd::AsFd) {
 /// Returns true if the program was started with SIGHUP ignored, as `nohup` does. It then keeps running when
 /// its terminal is closed.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 pub fn is_hangup_ignored() -> bool {
+    signal_action(libc::SIGHUP) == libc::SIG_IGN
+}
+
+/// Returns the action of a signal: `SIG_DFL`, `SIG_IGN` or the address of a handler. A handler may call it.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+fn signal_action(signal: libc::c_int) -> libc::sighandler_t {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set, and `action` is what the call fills if it succeeds.
     unsafe {
-        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) == 0
-            && action.assume_init().sa_sigaction == libc::SIG_IGN
+        match libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) {
+            0 => action.assume_init().sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+}
+
+/// Lets SIGTERM and Ctrl-C end this process if it is the first one of a container, which they do not reach without a
+/// handler. What listens to them later takes the place of this one.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "sets a handler that only asks for an action and ends the process")]
+pub fn end_first_process_by_signals() {
+    extern "C" fn end(signal: libc::c_int) {
+        // A listener calls the handler that was there before.
+        if signal_action(signal) == end as *const () as libc::sighandler_t {
+            // SAFETY: a handler may call it.
+            unsafe { libc::_exit(128 + signal) }
+        }
+    }
+    let is_first = std::process::id() == 1;
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        if is_first && signal_action(signal) == libc::SIG_DFL {
+            // SAFETY: the handler calls only what a handler may call.
+            unsafe { libc::signal(signal, end as *const () as libc::sighandler_t) };
+        }
     }
 }
 

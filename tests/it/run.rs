@@ -8,9 +8,7 @@ use tempfile::TempDir;
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{calls, process_waits, run_mark, says, schema};
 
-#[cfg(target_os = "linux")]
-use crate::agent::eventually;
-use crate::agent::{piped, subcommand};
+use crate::agent::{eventually, piped, subcommand};
 
 /// A folder to work in, and a model that plays a scenario.
 pub struct Desk {
@@ -225,6 +223,22 @@ fn a_pipe_beside_a_prompt_is_attached() {
     assert!(ended.stderr.contains("Nothing has come from stdin"), "{}", ended.stderr);
     let ended = desk.piped(&["Review"], &"x".repeat(9 * 1024 * 1024));
     assert_eq!((ended.status, ended.stderr.contains("longer than 8 MiB")), (Some(2), true));
+}
+
+#[test]
+fn whoever_waits_for_the_end_of_stdin_is_told_so() {
+    use std::io::Write;
+    let desk = Desk::new(&json!([says("1"), says("2")]));
+    let told = desk.home.path().join("told");
+    for arguments in [&["-"][..], &["Review"]] {
+        let mut command = desk.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"begun").unwrap();
+        let note = "Reading stdin until it ends";
+        eventually("it is told", || std::fs::read_to_string(&told).unwrap().contains(note));
+        assert!(process_waits::wait(&mut child).success());
+    }
 }
 
 #[test]

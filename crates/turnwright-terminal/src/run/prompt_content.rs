@@ -1,7 +1,7 @@
 //! The content of the prompt: the text, and the files that the user attaches.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, stdin};
+use std::io::{self, BufRead, Read, StdinLock, stdin};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::prompt::{is_terminal, say};
 use turnwright_config::with_home;
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::escape_hidden_line;
@@ -36,9 +37,23 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
+    let bytes = read_to_end(stdin().lock()).map_err(|error| stdin_error(&error))?;
     let text = decode_head(&bytes, false);
     Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Reads stdin to its end. If that takes long, the user is told what is waited for.
+fn read_to_end(input: StdinLock<'_>) -> io::Result<Vec<u8>> {
+    let (reading, ended) = mpsc::channel::<()>();
+    thread::Builder::new().spawn(move || {
+        let is_over = ended.recv_timeout(PIPE_PATIENCE) != Err(mpsc::RecvTimeoutError::Timeout);
+        if !is_over && !is_terminal() {
+            say("Reading stdin until it ends …\n").ok();
+        }
+    })?;
+    let bytes = read_all(input);
+    drop(reading);
+    bytes
 }
 
 fn stdin_error(error: &io::Error) -> String {
@@ -53,9 +68,9 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
     let (begun, beginning) = mpsc::channel();
     let thread = thread::Builder::new().spawn(move || {
         let mut input = stdin().lock();
-        let first = input.fill_buf().map(|bytes| !bytes.is_empty());
-        begun.send(()).ok();
-        if first.unwrap_or(false) { read_all(input) } else { Ok(Vec::new()) }
+        let has_begun = input.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        // What comes later than anybody waits is left alone.
+        if begun.send(()).is_ok() && has_begun { read_to_end(input) } else { Ok(Vec::new()) }
     });
     let reading = thread.map_err(|error| stdin_error(&error))?;
     if beginning.recv_timeout(PIPE_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -95,7 +110,7 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
+            let bytes = read_to_end(stdin().lock()).map_err(|error| stdin_error(&error))?;
             piped_block("stdin:", &bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             attachment(&with_home(name.into())).map_err(|error| {

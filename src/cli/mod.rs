@@ -18,6 +18,7 @@ mod signing_client;
 mod stats;
 mod stored;
 
+use std::ffi::OsString;
 use std::io::{self, Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -295,8 +296,19 @@ impl CliArgs {
         if words.is_empty() || words == ["acp"] {
             return CliArgs::default();
         }
-        CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
+        let is_run = words[0] == "run";
+        let given = std::env::args_os().map(|word| if is_run { as_prompt(word) } else { word });
+        CliArgs::try_parse_from(given).unwrap_or_else(|error| explained(error).exit())
     }
+}
+
+/// Puts a space before a word that begins with nothing but dashes and goes on, as a list and a diff do: the parser would
+/// not take it for a prompt.
+fn as_prompt(word: OsString) -> OsString {
+    let text = word.to_string_lossy().into_owned();
+    let begin = text.split(char::is_whitespace).next().unwrap_or_default();
+    let is_dashes = !begin.is_empty() && begin.bytes().all(|byte| byte == b'-');
+    if is_dashes && begin.len() < text.len() { format!(" {text}").into() } else { word }
 }
 
 /// Runs the command line. `main` must call this first, while the process has a single thread:
@@ -557,6 +569,26 @@ mod tests {
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
         }
         assert!(CliArgs::try_parse_from(["turnwright", "run", "--mode", "plain", "x"]).is_err());
+    }
+
+    #[test]
+    fn a_prompt_may_begin_as_an_option_does() {
+        for (word, is_prompt) in [
+            ("- fix this", true),
+            ("--- a/x\n+++ b/x", true),
+            ("---\ntitle: x", true),
+            ("--json --yes", false),
+            ("--", false),
+            ("-", false),
+            ("fix - this", false),
+        ] {
+            let given = as_prompt(word.into());
+            assert_eq!(given != word, is_prompt, "{word}");
+            if is_prompt {
+                let parsed = CliArgs::try_parse_from(["turnwright".into(), "run".into(), given]);
+                assert!(parsed.is_ok(), "{word}: {parsed:?}");
+            }
+        }
     }
 
     #[test]

@@ -302,8 +302,8 @@ impl CliArgs {
     }
 }
 
-/// Puts a space before a word that begins with nothing but dashes and goes on, as a list and a diff do: the parser would
-/// not take it for a prompt.
+/// Puts a space before a word that begins with nothing but dashes and goes on, as a list and a diff do. The parser
+/// would take it for an option.
 fn as_prompt(word: OsString) -> OsString {
     let text = word.to_string_lossy().into_owned();
     let begin = text.split(char::is_whitespace).next().unwrap_or_default();

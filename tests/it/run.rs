@@ -423,7 +423,8 @@ fn the_first_process_of_a_container_is_ended_by_signals() {
         command.args(inside).arg(run.get_program()).args(run.get_args());
         command.current_dir(&desk.project).env_clear();
         command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let mut outer = command.stdin(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut outer = command.spawn().unwrap();
         let children = format!("/proc/{0}/task/{0}/children", outer.id());
         let mut ended = None;
         eventually("it ends", || {

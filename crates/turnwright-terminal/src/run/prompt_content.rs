@@ -45,12 +45,13 @@ pub(super) fn read_stdin() -> Result<String, String> {
 /// Reads stdin to its end. If that takes long, the user is told what is waited for.
 fn read_to_end(input: StdinLock<'_>) -> io::Result<Vec<u8>> {
     let (reading, ended) = mpsc::channel::<()>();
-    thread::Builder::new().spawn(move || {
-        let is_over = ended.recv_timeout(PIPE_PATIENCE) != Err(mpsc::RecvTimeoutError::Timeout);
-        if !is_over && !is_terminal() {
+    let telling = thread::Builder::new().spawn(move || {
+        let waited = ended.recv_timeout(PIPE_PATIENCE);
+        if waited == Err(mpsc::RecvTimeoutError::Timeout) && !is_terminal() {
             say("Reading stdin until it ends …\n").ok();
         }
-    })?;
+    });
+    telling.ok();
     let bytes = read_all(input);
     drop(reading);
     bytes

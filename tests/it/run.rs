@@ -277,6 +277,22 @@ fn json_is_the_updates_of_the_protocol_and_the_answer_of_the_prompt() {
 }
 
 #[test]
+#[cfg(unix)]
+fn json_ends_with_a_response_if_a_signal_ends_the_program() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let desk = Desk::new(&endless());
+    let mut command = desk.command(&["--json", "Begin"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    desk.server.as_ref().unwrap().wait_for_requests(1, process_waits::LIMIT).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    assert_eq!(ended.status, Some(143), "{}", ended.stderr);
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["id"], &last["result"]["stopReason"]), (&json!("prompt"), &json!("cancelled")));
+}
+
+#[test]
 fn yes_allows_once_what_the_sandbox_bounds_and_nothing_else() {
     let outside = turnwright_testing::temporary_folder();
     let target = outside.path().canonicalize().unwrap().join("outside.txt");

@@ -64,7 +64,7 @@ fn usual(folder: &Path) -> io::Result<SandboxProfile> {
     Ok(SandboxProfile {
         writable: vec![base.join("project"), base.join("temp")],
         read_only: keep.into(),
-        hidden: credential_paths(&home),
+        hidden: credential_paths(&home, &[]),
         ..SandboxProfile::default()
     })
 }

@@ -15,11 +15,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use turnwright_config::own_variable;
 use turnwright_guard::signing::wire::{
-    COMMON_SETTINGS, COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat,
-    SigningAnswer, SigningRequest, TOKEN_VARIABLE,
+    LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer, SigningRequest,
+    TOKEN_VARIABLE,
 };
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
+use turnwright_workspace::exec::{COMMON_GIT_SETTINGS, GIT_SETTING_COUNT};
 
 /// Runs the signing program if this process was started as one.
 pub(super) fn run() -> Option<ExitCode> {
@@ -41,7 +42,7 @@ fn usual_program(format: SignatureFormat) -> String {
     let mut command = Command::new("git");
     command.args(["config", "--null", "--type=path", "--get-regexp", format.settings_pattern()]);
     // The settings after these make git run this program.
-    command.env(COUNT_VARIABLE, COMMON_SETTINGS).stdin(Stdio::null()).stderr(Stdio::null());
+    command.env(GIT_SETTING_COUNT, COMMON_GIT_SETTINGS).stdin(Stdio::null()).stderr(Stdio::null());
     let printed = command.output().map(|output| output.stdout).unwrap_or_default();
     let settings = String::from_utf8_lossy(&printed);
     let mut programs =

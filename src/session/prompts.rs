@@ -253,10 +253,11 @@ impl SessionActor {
                     return finish_command(conversation.log(), history, stop).await;
                 }
             };
-            // The server's text replaces the typed command and precedes the attachments.
-            if let Some(command) = prompt.parts.iter().position(commands::is_words) {
-                prompt.parts.remove(command);
-            }
+            // The server's text replaces the typed command, whose words may be in several parts, and precedes the
+            // attachments.
+            prompt.parts.retain(
+                |part| !matches!(part, PromptPart::Text(text) if typed.contains(text.as_str())),
+            );
             parts.extend(prompt.parts);
             parts.extend(context.map(PromptPart::Context));
             let prompt = UserMessage { parts, submission: prompt.submission };

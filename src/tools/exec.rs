@@ -89,7 +89,7 @@ pub(super) struct Exec {
     /// True if it concerns more files than can be judged one by one; set by [`Tool::plan`].
     #[serde(skip)]
     has_too_many_files: bool,
-    /// The command line, parsed once for each call, when its folder is known.
+    /// The command line, parsed by each plan, when its folder is known.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
 }
@@ -99,13 +99,11 @@ impl Exec {
         self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
     }
 
-    /// Parses the line for the folder in which it runs, unless that was done.
+    /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
-        if self.script.get().is_some() {
-            return;
-        }
         let sent = command::parse_line(&self.command, folder, roots);
-        let is_coded = sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+        let is_coded = self.script.get().is_none()
+            && sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
         let plain = without_entities(&self.command).filter(|_| is_coded);
         let script = match plain {
             Some(line) => {
@@ -181,7 +179,8 @@ impl Tool for Exec {
         let refusal =
             self.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         let is_impossible = !self.escalate.hosts.is_empty() && !(rules.asks_about_hosts)();
-        let refusal = refusal.or_else(|| is_impossible.then(|| NO_HOSTS.into()));
+        let of_helper = env.helper.as_ref().and_then(|helper| helper.refuse(self.script()));
+        let refusal = refusal.or(of_helper).or_else(|| is_impossible.then(|| NO_HOSTS.into()));
         self.escalate.refusal = self.escalate.refusal.take().or(refusal);
         let script = self.script();
         let environment = &env.shared.command_environment;

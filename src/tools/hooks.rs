@@ -18,12 +18,14 @@ use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
 use turnwright_guard::{CommandSite, ConfinementSettings, RemoteCallGuard, server_profile};
 use turnwright_hooks::{Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion};
-use turnwright_policy::permission::{Mode, PolicyRules};
+use turnwright_policy::permission::{Mode, PolicyRules, Rule};
+use turnwright_policy::shell::Script;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_sandbox::Network;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{Effect, ResolvedPath, fenced};
 use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::edit::line_changes;
@@ -88,12 +90,31 @@ impl SessionHooks {
     }
 }
 
-/// The facts about a helper that hooks are given.
+/// The facts about a helper that hooks are given, and its commands.
 #[derive(Clone, Debug)]
 pub(crate) struct HelperOfHooks {
     /// The session that the helper belongs to.
     pub(crate) session: String,
     pub(crate) kind: String,
+    /// The only commands that it may run; empty for all.
+    pub(crate) commands: Vec<Rule>,
+}
+
+impl HelperOfHooks {
+    /// Refuses a line that does anything but run commands that the helper may run.
+    pub(crate) fn refuse(&self, script: &Script) -> Option<ToolRefusal> {
+        let mut commands = script.commands.iter();
+        let are_allowed = commands.all(|command| {
+            self.commands.iter().any(|rule| rule.matches_command(command))
+                && command.redirects.iter().all(|redirect| !redirect.is_write)
+        });
+        if self.commands.is_empty() || script.ambiguity.is_none() && are_allowed {
+            return None;
+        }
+        let patterns: Vec<_> = self.commands.iter().map(|rule| rule.pattern.to_string()).collect();
+        let only = patterns.join(", ");
+        Some(format!("Nothing was run: this helper may run only {only}, and write no file.").into())
+    }
 }
 
 /// Returns the name of a permission mode in Claude Code.

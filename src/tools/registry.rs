@@ -18,6 +18,7 @@ pub(super) use tool_search::ToolSearchCall;
 
 use super::AnyTool;
 use super::arguments::letters_and_digits;
+use turnwright_policy::permission::{Rule, RuleAction, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::redact;
@@ -27,15 +28,8 @@ use turnwright_types::token_meter::specs_weight;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
-const PREFIXES: &[&str] = &[
-    "functions.",
-    "functions:",
-    "default_api.",
-    "default_api:",
-    "tools.",
-    "tools:",
-    "mcp__turnwright__",
-];
+const PREFIXES: &str =
+    "functions. functions: default_api. default_api: tools. tools: mcp__turnwright__";
 
 /// Names under which other agents have the same tool with the same arguments, or with argument
 /// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
@@ -72,16 +66,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// indispensable ones are advertised; the others can still be called.
 pub(crate) const SMALL_WINDOW: u64 = 8_000;
 /// The tools without which no work can be done.
-const ESSENTIAL_TOOLS: &[&str] = &[
-    "apply_patch",
-    "edit_file",
-    "exec",
-    "exit_plan",
-    "grep",
-    "list_dir",
-    "read_file",
-    "write_file",
-];
+const ESSENTIAL_TOOLS: &str =
+    "apply_patch edit_file exec exit_plan grep list_dir read_file write_file";
 /// The tools that a small model is offered besides, as far as others are. It loses its way among many.
 const FURTHER_TOOLS: [&str; 5] = ["exec_output", "find_files", "move_path", "skill", WEB_SEARCH];
 /// The tools that come first for a small model.
@@ -185,8 +171,8 @@ impl Toolbox {
     fn is_advertised(&self, name: &str, offer: &OfferContext, window: Option<u64>) -> bool {
         match self.remote.allowed() {
             Some(_) => self.is_allowed(name),
-            None if offer.is_small && FURTHER_TOOLS.contains(&name) => fits_window(name, window),
-            None if offer.is_small => ESSENTIAL_TOOLS.contains(&name),
+            // It gets the essential ones, as in the smallest window.
+            None if offer.is_small && !FURTHER_TOOLS.contains(&name) => fits_window(name, Some(0)),
             None => fits_window(name, window),
         }
     }
@@ -357,9 +343,35 @@ impl Toolbox {
     }
 }
 
+/// The only commands that a helper may run with these entries in its list of tools; empty if it may run all, or none.
+pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
+    let has_all = entries.iter().any(|entry| names_commands(entry));
+    entries.iter().filter(|_| !has_all).filter_map(|entry| command_limit(entry)).collect()
+}
+
+/// Returns true if this is a name of the tool for commands that may have a pattern.
+fn names_commands(tool: &str) -> bool {
+    ["bash", "exec", "shell"].contains(&letters_and_digits(tool).as_str())
+}
+
+/// The rule for an entry with a pattern of commands, `Bash(git log *)`, if it can be kept.
+fn command_limit(entry: &str) -> Option<Rule> {
+    let (tool, pattern) = entry.strip_suffix(')')?.split_once('(')?;
+    let prefix = pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *"));
+    let words = prefix.map_or_else(|| format!("={pattern}"), str::to_owned);
+    let rule = Rule::parse(&format!("exec({words})"), RuleAction::Allow, Scope::Session).ok();
+    rule.filter(|_| names_commands(tool))
+}
+
+/// Returns true if an entry in a helper's list of tools gives it something: it has no pattern, or one that can be kept.
+pub(crate) fn gives_tool(entry: &str) -> bool {
+    !entry.contains('(') || command_limit(entry).is_some()
+}
+
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 fn fits_window(name: &str, window: Option<u64>) -> bool {
-    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+    window.is_none_or(|tokens| tokens >= SMALL_WINDOW)
+        || ESSENTIAL_TOOLS.split(' ').any(|tool| tool == name)
 }
 
 /// Returns true if the model is offered few tools with few arguments.
@@ -435,7 +447,7 @@ fn most_similar(tools: &[&Arc<dyn AnyTool>], name: &str, threshold: f64) -> Vec<
 /// call number, the end of a template.
 fn bare_name(name: &str) -> &str {
     let mut bare = name.split("<|").next().unwrap_or_default().trim();
-    while let Some(rest) = PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix)) {
+    while let Some(rest) = PREFIXES.split(' ').find_map(|prefix| bare.strip_prefix(prefix)) {
         bare = rest;
     }
     let bare = bare.strip_suffix("()").unwrap_or(bare);
@@ -461,7 +473,7 @@ pub(crate) struct AllowedTools {
 impl AllowedTools {
     /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
     /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
-    /// agents, and nothing is approved here. A helper is told of its patterns.
+    /// agents, and nothing is approved here. A helper keeps to its patterns.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
         let names = Some(bare.map(|name| name.trim().to_owned()).collect());
@@ -474,7 +486,8 @@ impl AllowedTools {
         denied: &[String],
         outer: Option<Arc<AllowedTools>>,
     ) -> AllowedTools {
-        let names = names.and_then(|names| AllowedTools::new(names).names);
+        let given = names.map(|names| names.iter().filter(|name| gives_tool(name)).cloned());
+        let names = given.and_then(|names| AllowedTools::new(&names.collect::<Vec<_>>()).names);
         let mut denied = AllowedTools::new(denied);
         if denied.contains("edit_file", &["edit"]) || denied.contains("write_file", &["write"]) {
             denied.names.get_or_insert_default().extend(OTHER_EDITS.map(str::to_owned));
@@ -498,8 +511,8 @@ impl AllowedTools {
         })
     }
 
-    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
-    /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
+    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, by its server's,
+    /// `mcp__SERVER`, or by a pattern, `SERVER_*`. Names of MCP tools may differ only in punctuation.
     fn contains_remote(&self, name: &str) -> bool {
         if self.denied.as_ref().is_some_and(|denied| denied.contains_remote(name))
             || self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name))
@@ -516,11 +529,13 @@ impl AllowedTools {
     }
 }
 
-/// Returns true if `allowed` is the name of this MCP tool or of its server, or `mcp__*`.
+/// Returns true if `allowed` is the name of this MCP tool or of its server, or a pattern of the tool's name with or
+/// without `mcp__`.
 fn allows_remote(allowed: &str, name: &str) -> bool {
-    let server = allowed.strip_suffix("__*").unwrap_or(allowed);
-    let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
-    ["mcp__*", name].contains(&allowed) || tool.is_some_and(|tool| tool.starts_with("__"))
+    let tool = allowed.strip_prefix("mcp__").and_then(|_| name.strip_prefix(allowed));
+    let bare = name.strip_prefix("mcp__").unwrap_or(name);
+    [name, bare].iter().any(|name| text::fits_wildcard(name, allowed))
+        || tool.is_some_and(|tool| tool.starts_with("__"))
 }
 
 /// An immutable list of tools with an index by name.
@@ -625,6 +640,9 @@ mod tests {
             ("mcp__files__read", [true, false, false]),
             ("mcp__file", [false; 3]),
             ("mcp__", [false; 3]),
+            ("files_*", [true, true, false]),
+            ("mcp__*__read", [true, false, true]),
+            ("file", [false; 3]),
             ("mcp__*", [true; 3]),
             ("mcp", [false; 3]),
             ("__*", [false; 3]),
@@ -661,6 +679,27 @@ mod tests {
     }
 
     #[test]
+    fn a_helper_has_a_tool_with_a_pattern_only_if_the_pattern_can_be_kept() {
+        for (entries, commands, has_exec) in [
+            ("Read,Bash(git log *),Bash(git diff:*)", "exec(git log) exec(git diff)", true),
+            ("exec(make test)", "exec(=make test)", true),
+            ("Bash,Bash(git log *)", "", true),
+            ("Bash(git * main)", "", false),
+            ("Bash(git log*)", "", false),
+            ("Bash(git log", "", false),
+            ("Read(src/**),Grep", "", false),
+        ] {
+            let entries: Vec<_> = entries.split(',').map(str::to_owned).collect();
+            let limits = command_limits(&entries);
+            let shown: Vec<_> = limits.iter().map(|rule| rule.pattern.to_string()).collect();
+            assert_eq!(shown.join(" "), commands, "{entries:?}");
+            let helper = AllowedTools::of_helper(Some(&entries), &[], None);
+            assert_eq!(helper.contains("exec", &["bash"]), has_exec, "{entries:?}");
+            assert!(!helper.contains("read_file", &["read"]) || entries[0] == "Read");
+        }
+    }
+
+    #[test]
     fn a_helper_has_no_tool_that_its_file_denies() {
         let denied = ["Edit", "Bash(git push *)", "mcp__files"].map(str::to_owned);
         let helper = AllowedTools::of_helper(None, &denied, None);
@@ -681,5 +720,8 @@ mod tests {
         let helper = AllowedTools::of_helper(Some(&names), &["bash".to_owned()], None);
         assert!(helper.contains("read_file", &["read"]) && !helper.contains("exec", &["bash"]));
         assert!(!AllowedTools::of_helper(None, &["*".to_owned()], None).contains("grep", &[]));
+        let helper = AllowedTools::of_helper(None, &["files_*".to_owned()], None);
+        assert!(!helper.contains_remote("mcp__files__list"));
+        assert!(helper.contains_remote("mcp__other__list") && helper.contains("grep", &[]));
     }
 }

@@ -18,7 +18,10 @@ use tokio::time::MissedTickBehavior;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
-use crate::tools::{HelperOfHooks, HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome};
+use crate::tools::{
+    HelperOfHooks, HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome, command_limits,
+    gives_tool,
+};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::in_same_session;
@@ -53,6 +56,10 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
+        for entry in task.kind.tools.iter().flatten().filter(|entry| !gives_tool(entry)) {
+            let kind = &task.kind.name;
+            self.notify_once(format!("Helper {kind} lacks {entry}: its pattern cannot be kept."));
+        }
         // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
         // The start of the helper is stored before it can do anything, and before the call ends.
@@ -144,7 +151,8 @@ impl Conversation {
         let prefix = format!("{}p", short_id(&client.call));
         let mut env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
         let kind = task.kind.name.clone();
-        env.helper = Some(HelperOfHooks { session: self.env.session.to_string(), kind });
+        let commands = command_limits(task.kind.tools.as_deref().unwrap_or_default());
+        env.helper = Some(HelperOfHooks { session: self.env.session.to_string(), kind, commands });
         let conversation = self.for_helper(env, selection, &task.kind);
         let finished = converse(conversation.clone(), &client, &task).await;
         // Nothing that the helper has left running goes on.
@@ -153,10 +161,7 @@ impl Conversation {
         let tokens = conversation.env.helpers.tokens();
         // Releasing the lock removes a file.
         spawn_blocking(move || drop(lock)).await.ok();
-        let end = match &finished.result {
-            Ok(stop) => Ok(*stop),
-            Err(error) => Err(error_chain(error)),
-        };
+        let end = finished.result.as_ref().copied().map_err(|error| error_chain(error));
         let rejection = ToolRefusal::rejected().for_model;
         let mut results = finished.history.messages.iter().filter_map(|message| message.as_tool());
         let was_rejected = results.any(|result| result.text.starts_with(&rejection));

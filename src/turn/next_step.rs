@@ -14,8 +14,8 @@ use turnwright_types::work_settings::Verify;
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
-/// Retries when the answer was empty or unreadable: two failures predict a third.
-const MAX_FRAGILE_RETRIES: u32 = 1;
+/// Retries when the answer was empty or unreadable. With the last one the model is told so.
+const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
 /// How long to wait for a server that has answered before. Gateways restart in 9 to 18 seconds.
@@ -227,6 +227,12 @@ fn after_failure(
     if is_too_long || !error.is_transient() {
         return TurnStep::End(Err(Error::Llm(error)));
     }
+    let is_wordless =
+        shown == ShownSoFar::ReasoningOrCards && matches!(error, LlmError::EmptyReply { .. });
+    if is_wordless {
+        // The model is told so at once.
+        budget.fragile_retries = budget.fragile_retries.min(1);
+    }
     let Some(usual) = usual_wait(&error, shown, budget) else {
         return TurnStep::End(Err(Error::Llm(error)));
     };
@@ -246,8 +252,9 @@ fn after_failure(
             TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
         }
         // The same request would often get the same answer.
-        ShownSoFar::ReasoningOrCards if matches!(error, LlmError::EmptyReply { .. }) => {
-            TurnStep::Continue(delay, format!("{what} Trying again."), Nudge::Wordless)
+        _ if error.is_reply_specific() && budget.fragile_retries == 0 => {
+            let nudge = if is_wordless { Nudge::Wordless } else { Nudge::Unreadable };
+            TurnStep::Continue(delay, format!("{what} Trying again."), nudge)
         }
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))

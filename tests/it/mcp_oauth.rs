@@ -27,6 +27,8 @@ struct AuthState {
     lifetime: u64,
     /// The error with which the server refuses to renew tokens.
     renewal_error: Option<&'static str>,
+    /// The secret that a client gets when it is registered, and must show for each token.
+    client_secret: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
     /// True if the server has no metadata.
@@ -81,7 +83,7 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                 answer_json(stream, "", &body);
             }
             ("POST", "/register") => {
-                let body = json!({ "client_id": "client-1",
+                let body = json!({ "client_id": "client-1", "client_secret": auth.client_secret,
                     "redirect_uris": request.body["redirect_uris"] });
                 answer_json(stream, "", &body);
             }
@@ -129,7 +131,10 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
         }
         _ => false,
     };
-    if !is_good {
+    // It has the name and the secret of the client.
+    let shown = request.header("authorization").unwrap_or_default();
+    let is_known = auth.client_secret.is_some() == shown.starts_with("Basic ");
+    if !is_good || !is_known {
         let error = auth.renewal_error.unwrap_or("invalid_grant");
         let body = json!({ "error": error }).to_string();
         return answer(stream, "400 Bad Request", "content-type: application/json\r\n", &body);
@@ -269,6 +274,42 @@ fn last_message(agent: &TestAgent, number: usize) -> String {
 /// All messages of the agent to the client.
 fn client_log(agent: &TestAgent) -> String {
     agent.log.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Supabase gives each client a secret, and wants it with each renewal (codex#43216).
+#[test]
+fn the_secret_that_a_client_was_given_is_stored_and_shown_for_each_renewal() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().client_secret = Some("sk-canary-client-secret");
+    log_in(home.path(), &stub, &auth);
+    let mut agent = calling(&stub, home.path()).start();
+    for tokens in [2, 3] {
+        auth.lock().unwrap().valid = 0;
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(auth.lock().unwrap().tokens, tokens);
+    }
+    assert_no_secret(&client_log(&agent));
+    let (_, stderr) = agent.close();
+    assert_no_secret(&stderr);
+}
+
+#[test]
+fn a_client_is_registered_for_all_scopes_that_its_login_asks_for() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().metadata =
+        vec![("scopes_supported", json!(["mail", "notes", "offline_access"]))];
+    let url = stub.url();
+    let arguments = ["mcp", "login", &url, "--scope", "mail"];
+    let login = PendingLogin::start_with(home.path(), &arguments);
+    let scope = login.parameter("scope");
+    login.redirect(&[("error", "access_denied"), ("state", &login.parameter("state"))]);
+    end(login.child);
+    assert_eq!(scope, "mail offline_access");
+    let requests = stub.requests();
+    let registration = requests.iter().find(|request| request.path == "/register").unwrap();
+    assert_eq!(registration.body["scope"], scope);
 }
 
 #[test]

@@ -74,6 +74,24 @@ fn m_21_the_messages_of_the_server_become_the_users_prompt() {
 }
 
 #[test]
+fn m_21_the_words_behind_a_mentioned_file_are_arguments_and_no_text_of_the_prompt() {
+    let scenario = json!({ "prompts": [greet()], "got": { "greet": got("Greet her.") } });
+    let mut agent =
+        TestAgent::builder().server("notes", &scenario).model(json!([says("Hello.")])).start();
+    let prompt = json!([
+        { "type": "text", "text": "/notes:greet " },
+        { "type": "resource_link", "name": "ada", "uri": "people://ada" },
+        { "type": "text", "text": " very kindly" },
+    ]);
+    let params = json!({ "sessionId": agent.session, "prompt": prompt });
+    let id = agent.request("session/prompt", &params);
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let transcript = agent.model_transcript(0).join("\n");
+    assert!(transcript.contains("Greet her."), "{transcript}");
+    assert!(!transcript.contains("kindly"), "{transcript}");
+}
+
+#[test]
 fn m_21_a_command_that_fails_is_answered_without_a_model_request() {
     let scenario =
         json!({ "prompts": [greet(), { "name": "broken" }], "got": { "greet": got("x") } });

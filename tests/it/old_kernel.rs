@@ -19,10 +19,15 @@ const SENTENCE: &str = "Landlock is not available (it needs Linux 5.19 or newer"
 
 /// Runs this on a thread whose children have no Landlock.
 fn without_landlock<R: Send>(test: impl FnOnce() -> R + Send) -> R {
+    with_filter(SeccompAction::Errno(NO_SUCH_CALL), test)
+}
+
+/// Runs this on a thread with a filter for Landlock's system call, which its children inherit.
+fn with_filter<R: Send>(action: SeccompAction, test: impl FnOnce() -> R + Send) -> R {
     let filter = SeccompFilter::new(
         BTreeMap::from([(CREATE_RULESET, Vec::new())]),
         SeccompAction::Allow,
-        SeccompAction::Errno(NO_SUCH_CALL),
+        action,
         std::env::consts::ARCH.try_into().unwrap(),
     );
     let program = BpfProgram::try_from(filter.unwrap()).unwrap();
@@ -54,6 +59,22 @@ fn doctor_says_what_the_kernel_lacks() {
 
     let (_, text) = without_landlock(|| run(&[]));
     assert!(text.contains(SENTENCE), "{text}");
+}
+
+/// As in Termux, and in a service of systemd with a filter of system calls.
+#[test]
+fn doctor_survives_a_filter_that_kills_who_asks_for_landlock() {
+    let home = turnwright_testing::temporary_folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(["doctor", "--sandbox"]).env("TURNWRIGHT_HOME", home.path());
+    let output =
+        with_filter(SeccompAction::KillProcess, || process_waits::output(&mut command).unwrap());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("A filter of system calls ends programs that ask for Landlock"),
+        "{text}"
+    );
 }
 
 #[test]

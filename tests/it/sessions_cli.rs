@@ -255,8 +255,9 @@ fn last_is_no_archived_session_as_lists_leave_them_out() {
     let params = json!({ "sessionId": agent.session });
     let archived = agent.call("session/archive", &params);
     assert!(archived["error"].is_null(), "{archived}");
-    let sessions =
-        |arguments: &[&str]| run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat());
+    let sessions = |arguments: &[&str]| {
+        run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat())
+    };
     assert!(sessions(&["show", "last"]).0.contains("and there"));
     assert_eq!(sessions(&["list"]).0.lines().count(), 1);
     assert_eq!(sessions(&["list", "--archived"]).0.lines().count(), 2);

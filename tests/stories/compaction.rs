@@ -335,7 +335,7 @@ fn assert_fits(request: &Recorded, tokens: usize) {
 fn without_a_word_in_a_window_of_unknown_size_the_conversation_is_summarised_once() {
     let cut = json!([{ "finish": "length" }]);
     let empty = json!([{ "finish": "stop" }]);
-    for (wordless, stop) in [(vec![cut], Some("max_tokens")), (vec![empty.clone(), empty], None)] {
+    for (wordless, stop) in [(vec![cut], Some("max_tokens")), (vec![empty; 3], None)] {
         let count = wordless.len();
         let first = long_prompt("Never touch b.txt.", 20_000);
         let script = [vec![says("One.")], wordless.clone(), vec![says("# Goal"), says("Two.")]];

@@ -89,7 +89,10 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
         (edit("a.txt", "", "x"), "old_string is empty. To create, replace or append"),
         (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
-        (edit("a.txt", "two", "2\n</new_string>\n</invoke>"), "`</new_string>` stands for lines that"),
+        (
+            edit("a.txt", "two", "2\n</new_string>\n</invoke>"),
+            "`</new_string>` stands for lines that",
+        ),
         (edit("a.txt", "two", "o…[+2 characters]"), "`o…[+2 characters]` stands for lines that"),
         (edit("b.txt", "two", "x"), "exist. Nothing was written. Similar names: a.txt."),
         (json!({ "path": "a.txt", "edits": [] }), "give both old_string and new_string"),

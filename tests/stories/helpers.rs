@@ -771,6 +771,33 @@ fn the_user_defines_types_with_tools_a_model_and_instructions() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so the helper may run none")]
+fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
+    let limited = REVIEWER.replace("Read, Grep", "Bash(git --version), Bash(echo:*), Bash(a * b)");
+    let run = |line: &str| call("exec", &json!({ "command": line }));
+    let replies = json!([
+        [agent_call("reviewer", "the task")],
+        says("Done."),
+        when("the task", json!([run("echo one"), run("echo two > file"), run("mkdir three")])),
+        when("the task", says("Fine.")),
+    ]);
+    let mut agent = helpers(replies).own_file("config/agents/reviewer.md", &limited).start();
+    cards::turn(&mut agent);
+    assert_eq!(last_results(&agent)[0], "Fine.");
+    let request = requests_about(&agent, "the task").pop().unwrap();
+    let messages = request["messages"].as_array().unwrap().iter();
+    let of_tools = messages.filter(|message| message["role"] == "tool");
+    let results: Vec<_> = of_tools.map(Value::to_string).collect();
+    assert!(results[0].contains("one"), "{results:?}");
+    for result in &results[1..] {
+        assert!(result.contains("may run only exec(=git --version), exec(echo)"), "{results:?}");
+    }
+    assert!(!agent.path("file").exists() && !agent.path("three").exists());
+    let told = agent.thoughts();
+    assert!(told.contains("Helper reviewer lacks Bash(a * b)"), "{told}");
+}
+
+#[test]
 fn types_of_a_project_are_ignored_until_they_are_trusted() {
     let mut agent = helpers(json!([])).file(".claude/agents/reviewer.md", REVIEWER).start();
     let ask = |agent: &mut TestAgent| {

@@ -273,16 +273,18 @@ fn after_a_summary_within_a_turn_the_hooks_of_the_start_are_heard_at_once() {
     let full = json!({ "code": "context_length_exceeded", "message":
         "This model's maximum context length is 32000 tokens. However, your messages resulted in \
          35000 tokens." });
+    let usage = json!({ "usage": { "prompt_tokens": 29_000, "completion_tokens": 10 } });
     let replies = json!([
-        writes("b.txt", &"x\n".repeat(4_000)),
+        [{ "text": "One." }, usage],
         [{ "status": 400, "body": { "error": full } }],
         says("A summary."),
-        says("Done."),
-        says("Again."),
+        says("Two."),
+        says("Three."),
     ]);
     let hooks = json!({ "SessionStart": group("compact", "echo In Latin.") });
     let mut agent = start(AUTO_EDIT, &hooks, &[], &replies);
-    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn(&"Read this. ".repeat(9_000)), "end_turn");
+    assert_eq!(agent.turn("go on"), "end_turn");
     assert!(told(&agent, 3).contains("In Latin."), "{}", told(&agent, 3));
     assert_eq!(agent.turn("again"), "end_turn");
     assert_eq!(told(&agent, 4).matches("In Latin.").count(), 1, "{}", told(&agent, 4));

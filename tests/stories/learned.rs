@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use turnwright_testing::model_failures::failure;
 
 use crate::agent::TestAgent;
 use crate::provider::{Answer, Provider, configured, notices, refuses, says};
@@ -137,6 +138,44 @@ fn without_the_thinking_that_the_server_wants_the_request_is_repeated_without_th
         }
         assert_eq!(agent.turn("hi"), "end_turn");
         assert_eq!(efforts(3)[0], "high", "{more}");
+    }
+}
+
+/// A gateway whose refusal does not name what it refuses.
+#[test]
+fn cache_markers_that_are_refused_in_unknown_words_are_left_out_and_remembered() {
+    let provider = Provider::answering(|body| {
+        let is_marked = body.to_string().contains("cache_control");
+        if is_marked { refuses("schema violation at /messages/0") } else { says("Hello.") }
+    });
+    let settings = format!("model = 'p/claude-sonnet-4-5'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 3);
+    agent.close();
+    assert_eq!(profile(&agent)["learned"]["quirks"], json!({ "cache": "auto" }));
+}
+
+#[test]
+fn a_refusal_for_another_reason_costs_one_request_more_and_none_after_an_answer() {
+    const REFUSAL: &str = "schema violation at /messages/2";
+    for has_answered in [false, true] {
+        let provider = Provider::answering(move |body| {
+            let is_refused = !has_answered || body.to_string().contains("Quince.");
+            if is_refused { refuses(REFUSAL) } else { says("Quince.") }
+        });
+        let settings = format!("model = 'p/claude-sonnet-4-5'\n{}", provider.section("p", ""));
+        let mut agent = configured(&settings).start();
+        if has_answered {
+            assert_eq!(agent.turn("hi"), "end_turn");
+        }
+        let error = failure(&mut agent, "bad_request", Some(400));
+        assert!(error["message"].as_str().unwrap().contains(REFUSAL), "{error}");
+        let requests = provider.chat_requests();
+        assert_eq!(requests.len(), 2, "{has_answered}");
+        let is_marked = requests[1].to_string().contains("cache_control");
+        assert_eq!(is_marked, has_answered);
     }
 }
 

@@ -63,7 +63,8 @@ fn lines_may_be_named_as_other_agents_do_and_their_numbers_be_texts() {
         json!({ "path": "a.txt", "offset": "2", "limit": "1" }),
         json!({ "file_path": "a.txt", "offset": 2, "limit": 1.0 }),
     ] {
-        let result = cards::run_each(&mut agent, "read_file", &[arguments.clone()]).remove(0);
+        let result =
+            cards::run_each(&mut agent, "read_file", std::slice::from_ref(&arguments)).remove(0);
         assert_eq!(result, "[File: a.txt | Lines: 3]\n    2| two\n", "{arguments}");
     }
 }

@@ -185,6 +185,7 @@ fn the_user_is_told_that_settings_of_the_root_do_not_apply_in_a_folder_below() {
     let mut agent = TestAgent::builder()
         .file(".turnwright/config.toml", rules)
         .file(".mcp.json", "{}")
+        .file(".lsp.json", "{}")
         .file("app/a.txt", "a\n")
         .model(json!([says("One."), says("Two.")]))
         .start();
@@ -195,7 +196,8 @@ fn the_user_is_told_that_settings_of_the_root_do_not_apply_in_a_folder_below() {
     let answer = agent.call("session/new", &params);
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let named = format!(".turnwright/config.toml in {}.", real_name(agent.workspace()));
+    let files = ".turnwright/config.toml, .mcp.json, .lsp.json";
+    let named = format!("{files} in {}.", real_name(agent.workspace()));
     let notice = format!("Not used, because only files of the session's own folder count: {named}");
     assert!(agent.thoughts().contains(&notice), "{}", agent.thoughts());
 }

@@ -55,7 +55,8 @@ fn a_search_without_a_match_names_the_links_that_it_has_not_followed() {
     std::os::unix::fs::symlink("main.rs", agent.path("src/same")).unwrap();
     let all = [json!({ "pattern": "needle" }), json!({ "pattern": "todo" })];
     let results = cards::run_each(&mut agent, "grep", &all);
-    let note = "[links are not followed; to search where one leads, name it in `path`: out, src/same]";
+    let note =
+        "[links are not followed; to search where one leads, name it in `path`: out, src/same]";
     assert_eq!(results[0], format!("No match in 3 files searched.\n{note}\n"));
     assert!(!results[1].contains("links"), "{}", results[1]);
     let all = [json!({ "glob": "out/*.txt" })];

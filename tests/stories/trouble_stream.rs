@@ -240,13 +240,29 @@ fn r_turn_12_an_empty_answer_is_requested_once_more_silently() {
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_empty_twice_is_an_error() {
+fn r_turn_12_a_model_whose_answer_is_empty_or_unreadable_twice_is_told_so_once() {
     let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
-    let mut agent = start(json!([nothing, nothing, next_reply()]));
-    let error = failure(&mut agent, "empty", None);
-    assert!(error["message"].as_str().unwrap().contains("empty"), "{error}");
-    assert_eq!(count(&agent), 2);
-    go_on(&mut agent);
+    let dropped = json!([{ "finish": "MALFORMED_FUNCTION_CALL" }]);
+    let unreadable = json!([{ "status": 500, "body": { "error": { "message":
+        "error parsing tool call: raw='{\"path\"', err=unexpected end of JSON input" } } }]);
+    for (wrong, kind, status) in [
+        (nothing, "empty", None),
+        (dropped, "unavailable", Some(503)),
+        (unreadable, "unavailable", Some(500)),
+    ] {
+        let nudge = "could not be read";
+        let mut agent = start(json!([wrong, wrong, says("Now.")]));
+        assert_eq!(agent.turn("one"), "end_turn", "{wrong}");
+        assert_eq!(agent.thoughts().matches("Trying again").count(), 1, "{}", agent.thoughts());
+        assert!(!agent.model_request(1).to_string().contains(nudge));
+        assert!(agent.model_request(2).to_string().contains(nudge));
+
+        let mut agent = start(json!([wrong, wrong, wrong, next_reply()]));
+        failure(&mut agent, kind, status);
+        assert_eq!(count(&agent), 3);
+        go_on(&mut agent);
+        assert!(!agent.model_request(3).to_string().contains(nudge), "it is left out afterwards");
+    }
 }
 
 #[test]

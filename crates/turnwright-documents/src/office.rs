@@ -56,17 +56,19 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
             let text =
                 extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            if is_word { text + &notes(&mut archive) } else { text }
+            let path = speaker_notes(&mut archive, &parts[index].1).unwrap_or_default();
+            let of_slide = [(path.as_str(), "notes")];
+            text + &notes(&mut archive, if is_word { &NOTES } else { &of_slide })
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the footnotes, endnotes and comments of a Word document, each kind under its heading.
-fn notes(archive: &mut Archive<'_>) -> String {
+/// Returns the notes in these files, such as a Word document's footnotes and comments, each kind under its heading.
+fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for (path, heading) in NOTES {
+    for (path, heading) in files {
         let xml = read(archive, path).unwrap_or_default();
         let found = extract_text(&xml, &[b"t"], &[]);
         if !found.trim().is_empty() {
@@ -74,6 +76,15 @@ fn notes(archive: &mut Archive<'_>) -> String {
         }
     }
     text
+}
+
+/// Returns the path of the speaker's notes, if the part of the document is a slide with notes.
+fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
+    let name = part.strip_prefix("ppt/slides/")?;
+    let xml = read(archive, &format!("ppt/slides/_rels/{name}.rels")).ok()?;
+    let relations = String::from_utf8_lossy(&xml);
+    let (_, target) = relations.split_once("notesSlides/")?;
+    Some(format!("ppt/notesSlides/{}", target.split(['"', '\'']).next()?))
 }
 
 /// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
@@ -124,7 +135,9 @@ fn listed_parts(
             && local_name(&tag.name) == element
             && let Some(path) = attribute(tag, b":id").and_then(|id| paths.get(&id))
         {
-            found.push((attribute(tag, b"name").unwrap_or_default(), path.clone()));
+            let name = attribute(tag, b"name").unwrap_or_default();
+            let is_hidden = attribute(tag, b"state").is_some_and(|state| state != "visible");
+            found.push((name + if is_hidden { " (hidden)" } else { "" }, path.clone()));
         }
         true
     });
@@ -298,8 +311,11 @@ impl TextWriter {
                 self.mark = if is_raised { "^" } else { self.mark };
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
-            b"sup" if !tag.self_closing => self.text.push('^'),
-            b"den" => self.text.push('/'),
+            b"sld" if attribute(tag, b"show").is_some_and(|shown| shown == "0") => {
+                self.text.push_str("(hidden)\n");
+            }
+            b"mergecells" => self.text.push_str("merged cells:"),
+            b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -329,6 +345,7 @@ impl TextWriter {
                 self.in_cell = true;
             }
             b"f" => self.in_formula = self.in_cell && !tag.self_closing,
+            _ if !tag.self_closing => self.text.push_str(opening(name).unwrap_or_default()),
             _ => {}
         }
     }
@@ -350,8 +367,9 @@ impl TextWriter {
             }
             b"tr" | b"table-row" | b"row" => {
                 // Hundreds of empty cells follow the last one of a row, and many empty rows the last one of a sheet.
-                let end = self.text[self.row.start..].trim_end_matches('\t').len();
-                self.text.truncate(self.row.start + end);
+                let start = text::prefix(&self.text, self.row.start).len();
+                let end = self.text[start..].trim_end_matches('\t').len();
+                self.text.truncate(start + end);
                 self.text.push('\n');
                 self.column = 0;
                 if end == 0 {
@@ -359,8 +377,31 @@ impl TextWriter {
                 }
                 self.row.finish(&mut self.text);
             }
-            _ => {}
+            _ => self.end_term(name),
         }
+    }
+
+    /// Ends a part of a formula, if this is one. A single number or word needs no brackets.
+    fn end_term(&mut self, name: &[u8]) {
+        let Some(first) = opening(name) else { return };
+        let bracket = self.text.rfind('(');
+        match bracket.filter(|at| self.text[at + 1..].chars().all(char::is_alphanumeric)) {
+            _ if self.text.ends_with(first) => self.text.truncate(self.text.len() - first.len()),
+            Some(at) if name != b"d" => self.text.replace_range(at..=at, ""),
+            _ => self.text.push(')'),
+        }
+    }
+}
+
+/// Returns the sign and the bracket before a part of a formula; `None` if this is no such part.
+fn opening(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"d" | b"num" => Some("("),
+        b"den" => Some("/("),
+        b"sup" => Some("^("),
+        b"sub" => Some("_("),
+        b"rad" => Some("√("),
+        _ => None,
     }
 }
 

@@ -378,10 +378,31 @@ fn sheets_and_slides_are_read_in_their_order() {
             "<Relationship Id=\"rId1\" Target=\"slides/slide1.xml\"/>\
              <Relationship Id=\"rId2\" Target=\"/ppt/slides/slide2.xml\"/>",
         ),
-        ("ppt/slides/slide1.xml", &slide("end")),
+        ("ppt/slides/slide1.xml", &format!("<p:sld show=\"0\">{}</p:sld>", slide("end"))),
         ("ppt/slides/slide2.xml", &slide("begin")),
+        (
+            "ppt/slides/_rels/slide2.xml.rels",
+            "<Relationship Id=\"rId1\" Target=\"../slideLayouts/slideLayout1.xml\"/>\
+             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>",
+        ),
+        ("ppt/notesSlides/notesSlide1.xml", &slide("say this")),
     ]);
-    assert_eq!(text_of(&slides), "--- slide 1 ---\nbegin\n\n--- slide 2 ---\nend\n\n");
+    let expected =
+        "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\n(hidden)\nend\n\n";
+    assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
+fn hidden_sheets_and_merged_cells_are_named() {
+    let sheet = "<row><c><v>1</v></c></row></sheetData><mergeCells count=\"2\"><mergeCell ref=\"A1:C1\"/>\
+                 <mergeCell ref=\"A2:A3\"/></mergeCells>";
+    let workbook = archive(&[
+        ("xl/workbook.xml", "<sheet name=\"a\" state=\"veryHidden\" r:id=\"rId1\"/>"),
+        ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"sheet1.xml\"/>"),
+        ("xl/sheet1.xml", sheet),
+    ]);
+    let expected = "--- sheet 1 a (hidden) ---\n1\nmerged cells: A1:C1 A2:A3\n\n";
+    assert_eq!(text_of(&workbook), expected);
 }
 
 #[test]
@@ -427,6 +448,19 @@ fn powers_and_fractions_in_a_document_do_not_read_as_other_numbers() {
         // Only the mark at the end of the paragraph is superscript.
         (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
         ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
+        (
+            "<m:f><m:num><m:t>a+b</m:t></m:num><m:den><m:sSub><m:e><m:t>c</m:t></m:e><m:sub><m:t>1</m:t></m:sub>\
+             </m:sSub></m:den></m:f>"
+                .to_owned(),
+            "(a+b)/(c_1)",
+        ),
+        (
+            "<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>-2</m:t></m:sup></m:sSup><m:sub></m:sub><m:rad><m:deg/><m:e>\
+             <m:t>y+1</m:t></m:e></m:rad>"
+                .to_owned(),
+            "x^(-2)√(y+1)",
+        ),
+        ("<m:r><m:t>2</m:t></m:r><m:d><m:e><m:t>a</m:t></m:e></m:d>".to_owned(), "2(a)"),
         (
             "<a:r><a:t>2</a:t></a:r><a:r><a:rPr baseline=\"30000\"/><a:t>32</a:t></a:r>".to_owned(),
             "2^32",

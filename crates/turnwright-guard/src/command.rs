@@ -7,7 +7,7 @@
 pub(crate) mod escalation;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::repository;
@@ -38,7 +38,8 @@ const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
 /// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
 pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
-    let mut script = shell::parse(line, dialect());
+    let mut script =
+        parse_after_cd(line, &workdir.path).unwrap_or_else(|| shell::parse(line, dialect()));
     for command in &mut script.commands {
         let is_here = command.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty());
         while let [git, option, folder, ..] = command.words.as_slice()
@@ -51,6 +52,24 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
         }
     }
     script
+}
+
+/// Parses a line that begins with a `cd` to a folder that is there and has a plain name. Behind any other `cd`, each
+/// command after `;` is judged also in the folder before, as if the `cd` had failed. Reads the disk.
+fn parse_after_cd(line: &str, workdir: &Path) -> Option<shell::Script> {
+    let (cd, rest) = line.split_once([';', '\n'])?;
+    let target = cd.strip_prefix("cd ")?.trim_matches(' ');
+    let folder = Path::new(target);
+    // With quotes, comments, redirects or `&`, the line may end elsewhere, or the shell stay where it is.
+    let is_plain = !target.is_empty()
+        && !target.starts_with('-')
+        && target.chars().all(|char| char.is_ascii_alphanumeric() || "_-./".contains(char))
+        && folder.components().all(|part| matches!(part, Component::Normal(_)));
+    let mut script = shell::parse_in(folder, rest, dialect());
+    script.commands.splice(0..0, shell::parse(cd, dialect()).commands);
+    // Every line for cmd is ambiguous, so no path of Windows is looked at. The dot is not found in a closed folder.
+    let is_understood = is_plain && script.ambiguity.is_none();
+    (is_understood && workdir.join(folder).join(".").is_dir()).then_some(script)
 }
 
 /// Returns true if a word is the absolute path of the working folder.
@@ -71,25 +90,16 @@ pub fn named_files(
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
-const LEADING_ELSEWHERE: [&str; 10] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_CONFIG",
-    "GIT_NAMESPACE",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_EXEC_PATH",
-];
+const LEADING_ELSEWHERE: &str = "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY \
+                                 GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_NAMESPACE \
+                                 GIT_REPLACE_REF_BASE GIT_EXEC_PATH";
 
 /// A variable that a line may set and that leads git elsewhere. A line without ambiguity sets none.
 fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
     let mut words = line
         .split(|char: char| !char.is_ascii_alphanumeric() && char != '_')
         .filter(|_| script.ambiguity.is_some());
-    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|name| word.starts_with(name)))
+    words.find_map(|word| LEADING_ELSEWHERE.split(' ').find(|name| word.starts_with(name)))
 }
 
 /// Shell builtins that may change the variables which keep git from starting editors and the like.
@@ -330,6 +340,7 @@ pub fn inspect(
         }
     }
     command.edits = shell::edited_files(script, workdir, &Disk(roots));
+    note_replaced_secrets(&mut command, roots);
     command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
     command.has_ssh_remote = script.commands.iter().any(|simple| {
         let class = (simple.program() == "git").then(|| shell::classify(simple));
@@ -378,39 +389,55 @@ pub fn effects(
         command.reads.push(workdir.clone());
     }
     command.extra_access = escalation.access(writes);
-    command.overwrites = overwritten_secrets(&command.line, &files);
     let hosts = escalation.hosts.iter().map(|host| Effect::Fetch { host: host.clone() });
     shell::effects_with_files(command, files).into_iter().chain(hosts).collect()
 }
 
-/// The files with secrets that a line's redirects may replace. `files` are those that it names, each with true if a
-/// redirect writes it. Reads the disk.
-fn overwritten_secrets(line: &str, files: &[(ResolvedPath, bool)]) -> Vec<ResolvedPath> {
-    // With nothing but `>>` a redirect only appends.
-    let may_truncate = line.split(">>").any(|part| part.contains('>'));
-    let written = files.iter().filter(|(_, is_write)| may_truncate && *is_write);
-    let secrets = written.map(|(target, _)| target).filter(|target| {
-        target.scope == PathScope::Workspace
-            && is_secret_path(&target.path)
-            && target.path.metadata().is_ok_and(|found| found.len() > 0)
-    });
-    secrets.cloned().collect()
+/// Notes which files with secrets a line may replace: by its redirects, or by programs that are given their names. Reads
+/// the disk.
+fn note_replaced_secrets(command: &mut ShellCommand, roots: &Roots) {
+    for simple in &Arc::clone(&command.script).commands {
+        let Some(relative) = &simple.folder else { continue };
+        let folder = command.workdir.join(relative);
+        let written = simple.redirects.iter().filter(|file| file.is_write && !file.only_appends);
+        let paths = written.map(|redirect| folder.join(&redirect.path));
+        command.overwrites.extend(paths.filter_map(|path| filled_secret(&path, roots)));
+        let mut replaced = replaced_paths(simple).into_iter().map(|path| folder.join(path));
+        command.replaces_secret |= replaced.any(|path| filled_secret(&path, roots).is_some());
+    }
+}
+
+/// The file at a path if it is one of the project that may hold secrets, and not empty.
+fn filled_secret(path: &Path, roots: &Roots) -> Option<ResolvedPath> {
+    let target = Disk(roots).place(path)?.target;
+    let is_secret = target.scope == PathScope::Workspace && is_secret_path(&target.path);
+    let found = target.path.metadata().ok().filter(|_| is_secret)?;
+    (found.is_file() && found.len() > 0).then_some(target)
+}
+
+/// The paths that a plain program may replace because its words name them. Of `dd`, every use is asked about.
+fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
+    let keeping: &[&str] = match command.program() {
+        "cp" | "mv" => &["-n", "--no-clobber"],
+        "tee" => &["-a", "--append"],
+        "install" | "sed" => &[],
+        _ => return Vec::new(),
+    };
+    let is_kept = command.argv().any(|word| keeping.contains(&word));
+    let Some(used) = shell::file_use(command).filter(|_| !is_kept) else { return Vec::new() };
+    let sources = used.sources.iter().map(|word| PathBuf::from(&word.text));
+    let Some(into) = used.destination.map(|word| PathBuf::from(word.text)) else {
+        return sources.collect();
+    };
+    sources.filter_map(|path| Some(into.join(path.file_name()?))).chain([into.clone()]).collect()
 }
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
 /// Files that name the versions of several programs or of Python.
 const VERSION_FILES: [&str; 3] = [".tool-versions", ".python-version", ".python-versions"];
 /// Files of mise that can name anything to run.
-const MISE_FILES: [&str; 8] = [
-    "mise.toml",
-    "mise.local.toml",
-    ".mise.toml",
-    ".mise.local.toml",
-    "mise",
-    ".mise",
-    ".config/mise",
-    ".config/mise.toml",
-];
+const MISE_FILES: &str = "mise.toml mise.local.toml .mise.toml .mise.local.toml mise .mise .config/mise \
+                          .config/mise.toml";
 const MAX_FILE_BYTES: usize = 16 * 1024;
 
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
@@ -445,7 +472,7 @@ fn untrusted_version_reason(
         // Volta prefers the programs that the project has installed.
         is_volta && folder.join("node_modules/.bin").join(program).exists()
             || version_files.clone().any(|name| may_run_something(&folder.join(name)))
-            || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+            || MISE_FILES.split(' ').any(|name| folder.join(name).symlink_metadata().is_ok())
     });
     is_named.then(|| {
         format!("a version manager may run the project's `{program}` ({})", found.display())
@@ -465,32 +492,89 @@ fn may_run_something(file: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+    use turnwright_types::shell_script::ShellDialect;
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_runs_in_the_folder_before_a_cd_to_one_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        fs::create_dir_all(base.join("sub/below")).unwrap();
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("cd sub; make > ../out", "sub/../out"),
+            ("cd sub/below\nmake > out", "sub/below/out"),
+            ("cd sub; cd below && make > out", "sub/below/out"),
+            ("cd missing; make > ../out", "../out missing/../out"),
+            ("touch a; cd sub; make > out", "out sub/out"),
+            ("cd 'sub;'; make > out", "out sub;/out"),
+            ("cd sub # ; echo '\nmake > out\n# '", "out sub/out"),
+            ("cd sub >&9; make > out", "out sub/out"),
+            ("cd sub &\nmake > out", "out"),
+            ("cd sub || true; make > out", "out sub/out"),
+        ] {
+            let script = parse_line(line, &roots.resolve("."), &roots);
+            assert_eq!(script.ambiguity, None, "{line}");
+            let mut opened = Vec::new();
+            for command in &script.commands {
+                let folder = command.folder.as_ref().unwrap();
+                opened.extend(command.redirects.iter().map(|file| folder.join(&file.path)));
+            }
+            let opened: Vec<_> = opened.iter().map(|path| path.to_string_lossy()).collect();
+            assert_eq!(opened.join(" "), expected, "{line}");
+        }
+    }
 
     #[test]
-    fn a_redirect_that_may_replace_secrets_is_noticed() {
+    fn a_line_that_may_replace_secrets_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [(".env", "KEY=x\n"), ("empty.pem", ""), ("note", "x\n")] {
-            fs::write(dir.path().join(name), text).unwrap();
+        let base = real_path(dir.path()).unwrap();
+        fs::create_dir(base.join("sub")).unwrap();
+        for (name, text) in
+            [(".env", "KEY=x\n"), ("empty.pem", ""), ("note", "x\n"), ("sub/.env", "KEY=x\n")]
+        {
+            fs::write(base.join(name), text).unwrap();
         }
-        let workdir = ResolvedPath { path: dir.path().into(), scope: PathScope::Workspace };
-        for (line, name, expected) in [
-            ("echo A=1 > .env", ".env", true),
-            ("echo A=1 >| .env", ".env", true),
-            ("echo A=1 >> .env 2> errors", ".env", true),
-            ("echo A=1 >> .env", ".env", false),
-            ("cat >>.env <<'END'\nA=1\nEND", ".env", false),
-            ("cat .env.example > .env.local", ".env.local", false),
-            ("echo x > empty.pem", "empty.pem", false),
-            ("echo x > note", "note", false),
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("echo A=1 > .env", "> .env"),
+            ("echo A=1 >| .env", "> .env"),
+            ("echo A=1 >> .env > ./.env", "> .env"),
+            ("cd sub && echo A=1 2>.env", "> sub/.env"),
+            ("echo A=1 >> .env 2> errors", ""),
+            ("echo A=1 >> .env", ""),
+            ("echo A=1 >> .env; echo B=2 > \".\"env", "> .env"),
+            ("for x in 1; do echo $x >> .env; done", ""),
+            ("for x in 1; do echo $x > .env; done", "> .env"),
+            ("cat .env.example >>'.env'", ""),
+            ("cat >>.env <<'END'\nA=1\nEND", ""),
+            ("cat .env.example > .env.local", ""),
+            ("echo x > empty.pem", ""),
+            ("echo x > note", ""),
+            ("cp .env.example .env", "program"),
+            ("cp -n .env.example .env", ""),
+            ("cp .env .env.backup", ""),
+            ("cp sub/.env .", "program"),
+            ("mv -f note .env", "program"),
+            ("mv .env old", ""),
+            ("install -m 600 note .env", "program"),
+            ("cat note | tee .env", "program"),
+            ("cat note | tee -a .env", ""),
+            ("sed -i s/x/y/ .env note", "program"),
+            ("sed s/x/y/ .env", ""),
+            ("chmod 600 .env", ""),
         ] {
-            let target = ResolvedPath { path: dir.path().join(name), scope: PathScope::Workspace };
-            for is_write in [true, false] {
-                let command = ShellCommand::new(line, dir.path(), Arc::default());
-                let files = vec![(target.clone(), is_write)];
-                let found = effects(command, &workdir, &Escalation::default(), Vec::new(), files);
-                let overwrites = &found[0].command().unwrap().overwrites;
-                assert_eq!(!overwrites.is_empty(), expected && is_write, "{line}");
-            }
+            let mut command = shell::command(line, &base, ShellDialect::Bash);
+            note_replaced_secrets(&mut command, &roots);
+            let mut found: Vec<_> = command
+                .overwrites
+                .iter()
+                .map(|target| target.path.strip_prefix(&base).unwrap().to_string_lossy())
+                .map(|name| format!("> {}", name.replace('\\', "/")))
+                .collect();
+            found.dedup();
+            found.extend(command.replaces_secret.then(|| "program".to_owned()));
+            assert_eq!(found.join(", "), expected, "{line}");
         }
     }
 

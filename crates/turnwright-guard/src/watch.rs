@@ -29,7 +29,7 @@ use crate::protected_snapshot::ProtectedSnapshot;
 use crate::repository;
 use crate::restricted_files::KnownFolders;
 use kept_history::{HistoryKeeper, KeptHistory};
-use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
+use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck, environments_of};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -173,10 +173,6 @@ struct CommandWatch {
 impl CommandWatch {
     fn is_checking(&self) -> bool {
         self.has_snapshot && !self.checked.is_cancelled()
-    }
-
-    fn is_checking_now(&self) -> bool {
-        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
     }
 }
 
@@ -359,7 +355,10 @@ impl ConfinementGuard {
     /// paths at its end.
     fn is_checking_now(&self, is_call: bool) -> bool {
         let state = self.state.lock();
-        state.watches.values().any(|watch| watch.is_checking_now() && watch.is_call == is_call)
+        state.watches.values().any(|watch| {
+            let is_awaited = !watch.is_in_background.load(Ordering::Relaxed);
+            watch.is_checking() && is_awaited && watch.is_call == is_call
+        })
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -643,11 +642,6 @@ fn add_to_report(report: &mut String, text: &str) {
         report.push('\n');
     }
     report.push_str(text);
-}
-
-/// The virtual environments of Python to which these paths belong.
-fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
 }
 
 #[cfg(test)]

@@ -47,8 +47,7 @@ const POWERSHELL: &str = if cfg!(windows) {
     "pwsh -NoProfile -NonInteractive -Command"
 };
 /// Follows a PowerShell line, so that the exit code of a program or script in it, such as 2, does not become 1.
-const KEEP_EXIT_CODE: &str =
-    "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEXITCODE }; exit 1 }";
+const KEEP_EXIT_CODE: &str = "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEXITCODE }; exit 1 }";
 
 /// The environment in which handlers run.
 #[derive(Clone, Debug)]
@@ -185,9 +184,9 @@ fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec
             let folder = project.to_string_lossy();
             let filled = words.iter().map(|word| {
                 // A word may be a line for a shell, which reads `$NAME` itself.
-                FOLDER_VARIABLES.iter().fold(word.clone(), |word, name| {
-                    word.replace(&format!("${{{name}}}"), &folder)
-                })
+                FOLDER_VARIABLES
+                    .iter()
+                    .fold(word.clone(), |word, name| word.replace(&format!("${{{name}}}"), &folder))
             });
             return filled.map(OsString::from).collect();
         }

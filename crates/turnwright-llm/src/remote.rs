@@ -185,6 +185,7 @@ impl RemoteModel {
             let failure = match self.endpoint.post(protocol.path(), body).await {
                 Ok(body) => {
                     self.learned_quirks.record_if_new(adaptation);
+                    self.learned_quirks.has_accepted.store(true, Ordering::Relaxed);
                     return Ok((protocol, body));
                 }
                 Err(failure) => failure,

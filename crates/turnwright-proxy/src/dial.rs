@@ -29,6 +29,8 @@ use crate::hosts::{HostAccess, Target};
 
 /// The time limit for a look-up, for an attempt to connect, and for the answer of a proxy.
 const TIME: Duration = Duration::from_secs(10);
+/// The schemes of the user's proxies that can be used.
+const SCHEMES: [&str; 3] = ["http", "socks5", "socks5h"];
 /// The most addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
 /// The delay between the starts of two attempts to connect.
@@ -137,10 +139,12 @@ pub(crate) fn plain_proxy(target: &Target) -> Option<Url> {
 
 fn parse_proxy(proxy: &str) -> Result<Url, DialError> {
     let whole = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
-    let is_known = |url: &Url| ["http", "socks5", "socks5h"].contains(&url.scheme());
-    Url::parse(&whole).ok().filter(|url| is_known(url) && url.has_host()).ok_or_else(|| {
-        DialError::Failed("the proxy of this machine is not one for HTTP or SOCKS5".to_owned())
-    })
+    match Url::parse(&whole) {
+        Ok(url) if SCHEMES.contains(&url.scheme()) && url.has_host() => Ok(url),
+        _ => Err(DialError::Failed(
+            "the proxy of this machine is not one for HTTP or SOCKS5".to_owned(),
+        )),
+    }
 }
 
 /// Connects to a proxy itself.

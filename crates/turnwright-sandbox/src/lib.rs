@@ -253,7 +253,8 @@ pub struct NamespaceProcesses {
     pub program: u32,
 }
 
-/// The sandboxing mechanisms of this system. They are probed once, which takes microseconds.
+/// The sandboxing mechanisms of this system. They are probed once, which takes microseconds, or a millisecond below a
+/// filter of system calls.
 pub fn sandbox_support() -> &'static SandboxSupport {
     static SUPPORT: OnceLock<SandboxSupport> = OnceLock::new();
     SUPPORT.get_or_init(system::probe)

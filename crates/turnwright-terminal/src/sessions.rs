@@ -139,7 +139,8 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
             None => format!("{NOT_HERE}; `turnwright sessions list --all` lists all").into(),
             Some(SessionSummary { row, .. }) => {
                 let place = escape_hidden_line(&row.cwd.to_string_lossy());
-                format!("{NOT_HERE}. If this is {place}, which is gone: --session {}", row.id).into()
+                format!("{NOT_HERE}. If this is {place}, which is gone: --session {}", row.id)
+                    .into()
             }
         });
     }

@@ -129,6 +129,8 @@ pub struct ShellCommand {
     pub changes: Vec<ResolvedPath>,
     /// Files of the project that may hold secrets, are not empty, and may be replaced by its redirects.
     pub overwrites: Vec<ResolvedPath>,
+    /// True if one of its programs may replace such a file, whose name it is given.
+    pub replaces_secret: bool,
     /// The files that it edits or copies, if it does nothing else but read.
     pub edits: Option<Vec<ResolvedPath>>,
     /// True if it runs git in a repository whose remotes are reached with SSH, and needs them.
@@ -170,6 +172,7 @@ impl ShellCommand {
             reads: Vec::new(),
             changes: Vec::new(),
             overwrites: Vec::new(),
+            replaces_secret: false,
             edits: None,
             has_ssh_remote: false,
             uncertainty: None,

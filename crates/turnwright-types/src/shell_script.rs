@@ -72,6 +72,8 @@ pub struct Redirect {
     pub path: PathBuf,
     /// True if the file is written; otherwise it is read.
     pub is_write: bool,
+    /// True if what is written is appended (`>>`).
+    pub only_appends: bool,
 }
 
 impl Word {

@@ -15,9 +15,9 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_workspace::files::FileError;
-use turnwright_workspace::{has_other_letters, nofollow};
 #[cfg(unix)]
 use turnwright_workspace::nofollow::permission_bits as mode_of;
+use turnwright_workspace::{has_other_letters, nofollow};
 
 /// Explains to the user why a file was not restored. The texts of [`FileError`] itself are for the model, and mention
 /// permissions.

@@ -59,8 +59,8 @@ impl CustomCommand {
     }
 }
 
-/// Finds the commands in these folders, ordered by name. If two have the same name the first counts.
-/// Blocks.
+/// Finds the commands in these folders, ordered by name. If two have the same name the first counts, and a project's
+/// takes the place of none of the user's whose name differs only in case. Blocks.
 pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<CustomCommand> {
     let mut found = Vec::new();
     for place in places {
@@ -101,7 +101,11 @@ fn visit(
             continue;
         };
         let name = format!("{prefix}{name}");
-        if !kind.is_dir() && found.iter().all(|command| command.name != name) {
+        let is_taken = found.iter().any(|known| {
+            let is_of_user = within.is_some() && !known.is_of_project();
+            known.name == name || is_of_user && known.name.to_lowercase() == name.to_lowercase()
+        });
+        if !kind.is_dir() && !is_taken {
             found.extend(read_command(name, path, within));
         }
     }
@@ -177,6 +181,9 @@ mod tests {
         let of_ws = |name: &str| ws.join("commands").join(name);
         put(&own.join("deploy.md"), "Deploy mine.");
         put(&of_ws("deploy.md"), "Deploy theirs.");
+        put(&own.join("review.md"), "Review mine.");
+        put(&of_ws("Review.md"), "Review theirs.");
+        put(&of_ws("reView.md"), "Review theirs.");
         put(&of_ws("db/seed.md"), "---\ndescription: Seeds\nargument-hint: [name]\n---\nSeed $1.");
         put(&of_ws("a/b/c/deep.md"), "Too deep.");
         put(&of_ws("my name.MD"), "x");
@@ -214,6 +221,7 @@ mod tests {
                 "db:seed Seeds [name] true",
                 "deploy Deploy mine. - false",
                 "my-name x - true",
+                "review Review mine. - false",
                 #[cfg(unix)]
                 "team:ship Ship. - false",
                 "title A title\\u{202e} - true",

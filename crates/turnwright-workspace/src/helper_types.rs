@@ -37,27 +37,20 @@ impl HelperType {
         let (named, mut denied_tools) = tool_names(&list);
         denied_tools.extend(tool_names(&head.disallowed_tools.unwrap_or_default()).0);
         let is_limited = !named.is_empty() || list.starts_with('[');
-        let limited: Vec<_> =
-            named.iter().filter(|name| name.contains('(')).map(String::as_str).collect();
-        let patterns = limited.join(", ");
-        let limits = if patterns.is_empty() {
-            String::new()
-        } else {
-            format!("Use these tools only for what stands in brackets: {patterns}.\n\n")
-        };
         Ok(HelperType {
             name,
             description: text::cut(escape_hidden_line(&given), MAX_DESCRIPTION_CHARS),
             tools: Some(named).filter(|names| is_limited && names.iter().all(|name| name != "*")),
             denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
-            instructions: limits + body.trim(),
+            instructions: body.trim().to_owned(),
         })
     }
 }
 
 /// The names in a list, written with commas, brackets or dashes, and the names that a map turns off (`write: false`).
-/// The tools that a map turns on are on anyway. A pattern belongs to its name: `Bash(git *)`.
+/// The tools that a map turns on are on anyway, unless it turns off `*`: then they are the only ones. A pattern belongs
+/// to its name, `Bash(git *)`, and one for everything is left out.
 fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
     let plain = list.replace(['"', '\''], "");
     let mut depth = 0_usize;
@@ -72,16 +65,21 @@ fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
         })
         .filter(|word| !matches!(*word, "" | "-") && !word.starts_with('#'));
     let mut named = Vec::new();
+    let mut on = Vec::new();
     let mut off = Vec::new();
     while let Some(word) = words.next() {
         let Some(name) = word.strip_suffix(':') else {
-            named.push(word.to_owned());
+            named.push(word.trim_end_matches("(*)").to_owned());
             continue;
         };
         let value = words.next().unwrap_or_default().to_ascii_lowercase();
-        if ["false", "no", "off", "deny"].contains(&value.as_str()) {
-            off.push(name.to_owned());
-        }
+        let is_off = ["false", "no", "off", "deny"].contains(&value.as_str());
+        let names = if is_off { &mut off } else { &mut on };
+        names.push(name.to_owned());
+    }
+    if !on.is_empty() && off.iter().any(|name| name == "*") {
+        off.retain(|name| name != "*");
+        named.append(&mut on);
     }
     (named, off)
 }
@@ -112,6 +110,7 @@ mod tests {
                 None,
             ),
             ("tools: Read, Bash(git * main)", names(&["Read", "Bash(git * main)"]), None),
+            ("tools: Read(*), Bash(git log *)", names(&["Read", "Bash(git log *)"]), None),
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
@@ -130,9 +129,7 @@ mod tests {
             let parsed = HelperType::parse("file", &text).unwrap();
             assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
             assert_eq!(parsed.name, "reviewer");
-            let limits = lines.contains("(git").then_some("Use these tools only");
-            assert!(parsed.instructions.starts_with(limits.unwrap_or("Be strict.")), "{lines}");
-            assert!(parsed.instructions.ends_with("Be strict."), "{lines}");
+            assert_eq!(parsed.instructions, "Be strict.", "{lines}");
         }
     }
 
@@ -143,6 +140,10 @@ mod tests {
             ("tools: [Read]\ndisallowed-tools:\n  - mcp__a", "Read", "mcp__a"),
             ("tools:\n  write: false\n  \"edit\": false\n  bash: true", "", "write edit"),
             ("tools: { write: False, read: true }", "", "write"),
+            ("tools:\n  \"*\": false\n  read: true\n  grep: true", "read grep", ""),
+            ("tools: { read: true, mymcp_*: false, '*': false }", "read", "mymcp_*"),
+            ("tools: { '*': false }", "", "*"),
+            ("tools: { '*': true, bash: false }", "", "bash"),
             ("tools:\n  write: false # \"Nothing: changed\"\n  edit: false", "", "write edit"),
             ("tools: Read", "Read", ""),
         ] {

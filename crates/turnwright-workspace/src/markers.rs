@@ -165,8 +165,8 @@ fn recipe_of(makefile: &str, target: &str) -> Option<Recipe> {
     let mut lines = makefile.lines().skip_while(|line| !is_rule(line, target));
     let (_, behind) = lines.next()?.split_once(':')?;
     let (needed, recipe) = behind.split_once(';').unwrap_or((behind, ""));
-    let is_of_recipe = |line: &&str| line.trim().is_empty() || line.starts_with(['\t', '#']);
-    let all: Vec<_> = std::iter::once(recipe).chain(lines.take_while(is_of_recipe)).collect();
+    let further = lines.take_while(|line| line.trim().is_empty() || line.starts_with(['\t', '#']));
+    let all: Vec<_> = std::iter::once(recipe).chain(further).collect();
     Some((all.join(";"), needed.split_whitespace().map(str::to_owned).collect()))
 }
 
@@ -494,7 +494,8 @@ mod tests {
         files.push(("tsconfig.app.json", "{}"));
         let app = ["npx --no-install tsc --noEmit --project tsconfig.app.json (tsconfig.app.json)"];
         assert_eq!(commands_in(&files, &["npx"]), app);
-        files[1].1 = r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
+        files[1].1 =
+            r#"{ "include": ["src"], "references": [{ "path": "./tsconfig.node.json" }] }"#;
         let whole = ["npx --no-install tsc --noEmit --project tsconfig.json (tsconfig.json)"];
         assert_eq!(commands_in(&files, &["npx"]), whole);
     }
@@ -507,7 +508,8 @@ mod tests {
             ("requirements.txt", "basedpyright==1.0", true),
             ("pyrightconfig.json", "{}", true),
         ] {
-            let found = commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
+            let found =
+                commands_in(&[("pyproject.toml", "[tool.mypy]"), (file, text)], &["pyright"]);
             assert_eq!(found == expected, is_used, "{file}: {found:?}");
         }
     }

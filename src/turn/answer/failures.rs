@@ -21,6 +21,9 @@ const LEAKED: &str = "The tool call of your last answer is in its text, where it
 /// The message to the model after it has only reasoned. It may have written a call there.
 const WORDLESS: &str = "Your last answer was only reasoning: it does nothing, and the user does not \
                         see it as an answer. Make your tool call or give your answer now.";
+/// The message to the model after two answers in a row without a word and without a readable call.
+const UNREADABLE: &str = "Your last answer was empty, or its tool call could not be read. Make a valid tool \
+                          call, or answer; if all is done, say so.";
 
 /// The beginning of the message to the model after its answer has filled the window.
 const FULL: &str =
@@ -37,6 +40,8 @@ pub(in crate::turn) enum Nudge {
     Leaked,
     /// It has neither written a text nor made a call.
     Wordless,
+    /// Its answer was empty or unreadable, and so was the next.
+    Unreadable,
     /// Its answer has filled the window, and room was made.
     Full,
 }
@@ -47,6 +52,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
         Nudge::Cut => CUT.to_owned(),
         Nudge::Leaked => LEAKED.to_owned(),
         Nudge::Wordless => WORDLESS.to_owned(),
+        Nudge::Unreadable => UNREADABLE.to_owned(),
         Nudge::Full => match history.messages.last().map(AsRef::as_ref) {
             // A summary may stand for the answer by the time when the model reads this.
             Some(Message::Assistant(AssistantMessage { text, .. })) => {
@@ -65,7 +71,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
 fn is_nudge(message: &Message) -> bool {
     let Message::User(UserMessage { parts, .. }) = message else { return false };
     let [PromptPart::Context(text)] = &parts[..] else { return false };
-    [CUT, LEAKED, WORDLESS].contains(&text.as_str()) || text.starts_with(FULL)
+    [CUT, LEAKED, WORDLESS, UNREADABLE].contains(&text.as_str()) || text.starts_with(FULL)
 }
 
 /// A message in place of an answer that never came, for a turn that has ended without one. Without

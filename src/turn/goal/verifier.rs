@@ -72,7 +72,7 @@ impl Turn {
         let Some(answer) = last_object(&answer) else {
             return ControlFlow::Break(paused("the answer of the judge could not be read"));
         };
-        let verdict = verdict_of(answer, state);
+        let verdict = verdict_of(&answer, state);
         self.show_requirements(state).await;
         verdict
     }
@@ -165,7 +165,7 @@ fn requirements_of(listed: Option<ListedRequirements>, goal: &str) -> Vec<GoalRe
 }
 
 /// Notes the evidence of a verdict. A requirement that the judge says nothing about is not proven.
-fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
+fn verdict_of(answer: &JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
     let mut missing = points(&lines_of(&answer.missing));
     let reason = missing.first().cloned().unwrap_or_else(|| "no reason is given".to_owned());
     for (number, requirement) in (1..).zip(&mut state.requirements) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn judged(answer: &str, state: &mut GoalState) -> Option<SliceVerdict> {
-        last_object(answer).map(|answer| verdict_of(answer, state))
+        last_object(answer).map(|answer| verdict_of(&answer, state))
     }
 
     fn met() -> SliceVerdict {

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{PROJECT_FILE, ProjectFile};
+use super::{LANGUAGE_FILE, PROJECT_FILE, ProjectFile, SERVERS_FILE};
 use crate::trust::{self, TrustStore};
 use crate::{SettingsSnapshot, jsonc};
 use turnwright_hooks::{Handler, HookScope, read_handlers};
@@ -251,8 +251,8 @@ pub fn hook_offer(settings: &SettingsSnapshot<'_>, project: &Path) -> Option<Str
     )
 }
 
-/// Returns a notice about settings and hooks in the root of the repository, which apply only to sessions in that
-/// folder. The home folder and the folders above it are never taken for a project. Blocks.
+/// Returns a notice about settings, hooks and servers in the root of the repository, which apply only to sessions in
+/// that folder. The home folder and the folders above it are never taken for a project. Blocks.
 pub fn settings_above(
     settings: &SettingsSnapshot<'_>,
     project: &Path,
@@ -262,7 +262,8 @@ pub fn settings_above(
         project.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
     let root = above.find(|folder| folder.join(".git").exists()).filter(|root| *root != project)?;
     let reads_claude = settings.values.hooks.get(READ) == Some(&json!(["claude"]));
-    let all = [PROJECT_FILE, OWN_FILE].into_iter().chain(reads_claude.then_some(CLAUDE_FILES[0]));
+    let usual = [PROJECT_FILE, OWN_FILE, SERVERS_FILE, LANGUAGE_FILE].into_iter();
+    let all = usual.chain(reads_claude.then_some(CLAUDE_FILES[0]));
     let found: Vec<_> = all.filter(|name| root.join(name).exists()).collect();
     (!found.is_empty()).then(|| {
         format!(

@@ -6,7 +6,7 @@
 use turnwright_policy::shell;
 use turnwright_proxy::CommandProxy;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, add_git_setting};
 
 use super::ConfinementBuilder;
 use crate::command_network;
@@ -15,8 +15,6 @@ use crate::command_network;
 const JAVA_PROGRAMS: [&str; 10] =
     ["ant", "clj", "gradle", "gradlew", "java", "lein", "mvn", "mvnw", "sbt", "scala"];
 
-/// The variable with the number of settings that git takes from variables.
-const GIT_SETTINGS: &str = "GIT_CONFIG_COUNT";
 /// The settings of git that name a proxy: for all hosts, and for GitHub, which many users set and git prefers there.
 const GIT_PROXIES: [&str; 2] = ["http.proxy", "http.https://github.com.proxy"];
 
@@ -52,21 +50,13 @@ impl ConfinementBuilder<'_> {
 }
 
 /// Makes git use the proxy in the variables even if the user's settings of git name another one, which a command does
-/// not reach. Continues the numbering of the settings that every command gets, or of those for signatures.
+/// not reach.
 fn set_git_proxy(variables: &mut Vec<(&'static str, String)>) {
     let named = variables.iter().find(|(name, _)| *name == "HTTPS_PROXY");
     let Some(url) = named.map(|(_, url)| url.clone()) else { return };
-    let is_signing = variables.iter().any(|(name, _)| *name == GIT_SETTINGS);
-    let [first_key, first_value, second_key, second_value, count] = if is_signing {
-        ["GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "GIT_CONFIG_KEY_8", "GIT_CONFIG_VALUE_8", "9"]
-    } else {
-        ["GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "GIT_CONFIG_KEY_4", "GIT_CONFIG_VALUE_4", "5"]
-    };
-    variables.retain(|(name, _)| *name != GIT_SETTINGS);
-    variables.extend([(first_value, url.clone()), (second_value, url)]);
-    let names = [first_key, second_key].into_iter().zip(GIT_PROXIES);
-    variables.extend(names.map(|(key, setting)| (key, setting.to_owned())));
-    variables.push((GIT_SETTINGS, count.to_owned()));
+    for setting in GIT_PROXIES {
+        add_git_setting(variables, setting, url.clone());
+    }
 }
 
 #[cfg(test)]
@@ -76,8 +66,11 @@ mod tests {
     #[test]
     fn git_uses_the_proxy_whatever_proxy_its_settings_name() {
         let proxy = ("HTTPS_PROXY", "http://tw:x@127.0.0.1:1".to_owned());
-        for (before, number) in [(None, 3), (Some((GIT_SETTINGS, "7".to_owned())), 7)] {
-            let mut variables: Vec<_> = before.into_iter().chain([proxy.clone()]).collect();
+        for number in [3, 7] {
+            let mut variables = vec![proxy.clone()];
+            for _ in 3..number {
+                add_git_setting(&mut variables, "gpg.program", "x".to_owned());
+            }
             set_git_proxy(&mut variables);
             let value = |wanted: &str| {
                 let mut found = variables.iter().filter(|(name, _)| *name == wanted);
@@ -85,7 +78,7 @@ mod tests {
                 assert!(found.next().is_none(), "{wanted}");
                 first
             };
-            assert_eq!(value(GIT_SETTINGS), (number + 2).to_string());
+            assert_eq!(value("GIT_CONFIG_COUNT"), (number + 2).to_string());
             for (index, setting) in (number..).zip(GIT_PROXIES) {
                 assert_eq!(value(&format!("GIT_CONFIG_KEY_{index}")), setting);
                 assert_eq!(value(&format!("GIT_CONFIG_VALUE_{index}")), proxy.1);

@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::signer::Signer;
 use super::user_programs::WHILE_OPENED;
 use super::wire::{
-    COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer,
-    SigningRequest, TOKEN_VARIABLE,
+    LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer, SigningRequest,
+    TOKEN_VARIABLE,
 };
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
-use turnwright_workspace::exec::{Environment, launcher_program};
+use turnwright_workspace::exec::{Environment, add_git_setting, launcher_program};
 use turnwright_workspace::fixed_places::{FixedPlaces, OpenedPlaces};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -86,25 +86,17 @@ impl SigningService {
         [self.folder.join(SOCKET), self.program.clone(), self.folder.clone()]
     }
 
-    /// The variables that make git call this service. They continue the numbering of the settings that every command
-    /// gets.
+    /// The variables that make git call this service.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
-        let settings = [
-            ("GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "gpg.program", SignatureFormat::OpenPgp),
-            (
-                "GIT_CONFIG_KEY_4",
-                "GIT_CONFIG_VALUE_4",
-                "gpg.openpgp.program",
-                SignatureFormat::OpenPgp,
-            ),
-            ("GIT_CONFIG_KEY_5", "GIT_CONFIG_VALUE_5", "gpg.x509.program", SignatureFormat::X509),
-            ("GIT_CONFIG_KEY_6", "GIT_CONFIG_VALUE_6", "gpg.ssh.program", SignatureFormat::Ssh),
-        ];
-        let mut variables =
-            vec![(COUNT_VARIABLE, "7".to_owned()), (TOKEN_VARIABLE, self.token.clone())];
-        for (key, value, setting, format) in settings {
-            variables.push((key, setting.to_owned()));
-            variables.push((value, link_in(&self.folder, format).display().to_string()));
+        let mut variables = vec![(TOKEN_VARIABLE, self.token.clone())];
+        for (setting, format) in [
+            ("gpg.program", SignatureFormat::OpenPgp),
+            ("gpg.openpgp.program", SignatureFormat::OpenPgp),
+            ("gpg.x509.program", SignatureFormat::X509),
+            ("gpg.ssh.program", SignatureFormat::Ssh),
+        ] {
+            let link = link_in(&self.folder, format).display().to_string();
+            add_git_setting(&mut variables, setting, link);
         }
         variables
     }

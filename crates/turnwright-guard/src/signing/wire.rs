@@ -8,10 +8,6 @@ pub const SOCKET: &str = "socket";
 pub const LINK_PREFIX: &str = "sign-";
 /// The variable with the token that a request needs: others may reach the socket, but do not know it.
 pub const TOKEN_VARIABLE: &str = "TURNWRIGHT_SIGNING_TOKEN";
-/// The variable with the number of git's settings that are in variables.
-pub const COUNT_VARIABLE: &str = "GIT_CONFIG_COUNT";
-/// The number of those that every command gets. The ones of the service follow them.
-pub const COMMON_SETTINGS: &str = "3";
 /// The maximum size of a payload, in bytes.
 pub const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
 /// The maximum length of a request without its payload, and of an answer, in bytes.

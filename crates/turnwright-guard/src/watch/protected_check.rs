@@ -25,7 +25,7 @@ use turnwright_workspace::exec::Job;
 
 use super::{
     AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
-    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of,
+    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report,
 };
 use crate::confinement::CommandSite;
 use crate::confinement::linked_files::{ChangedLayers, inode};
@@ -574,6 +574,11 @@ fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<Protect
     let new = ProtectedSnapshot::without_repositories(all, None);
     let risky = new.check_if(&[], None, &|path| changed.contains(path))?.paths;
     before.check_if(&[], Some(quarantine), &|path| risky.iter().any(|risky| risky == path))
+}
+
+/// The virtual environments of Python to which these paths belong.
+pub(super) fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
 }
 
 #[cfg(test)]

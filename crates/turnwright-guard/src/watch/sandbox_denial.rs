@@ -28,6 +28,11 @@ const MAX_NAMED: usize = 3;
 const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
                     user is asked.";
 
+/// The advice when git could not write a file of a commit: its tree is neither the old one nor the new one.
+const AFTER_GIT: &str = " [git has written only some files. If HEAD has moved, `git restore` the others with this \
+                         \"escalate\". If not, undo only what git wrote (`git restore`; delete new files), and \
+                         repeat the command with it.]";
+
 /// A limit of the sandbox that a command has met, in a line for the model and one for the user.
 #[derive(Debug)]
 pub struct ReachedLimit {
@@ -95,7 +100,11 @@ impl CommandWatch {
             self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
         let complaint = if is_success { complaint_of_git(output) } else { output };
         if let Some(path) = refused_path(complaint, &read_only) {
-            return Some(ReachedLimit::of_protected(path));
+            let mut limit = ReachedLimit::of_protected(path);
+            if complaint_of_git(output).contains(": unable to ") {
+                limit.for_model.push_str(AFTER_GIT);
+            }
+            return Some(limit);
         }
         if !is_success
             && let Some(limit) = failed_signature(output, self.signing.as_ref())
@@ -615,6 +624,13 @@ mod tests {
             assert_eq!(limit.is_some(), expected, "{output}: {limit:?}");
             let path = "\"escalate\": \"/ws/.github/workflows\"";
             assert!(limit.is_none_or(|limit| limit.for_model.contains(path)), "{output}");
+            // A merge fails, and leaves new files behind.
+            let limit = watch.reached_limit(&format!("{output}\nMerge failed.\n"), false, None);
+            let told = limit.is_some_and(|limit| limit.for_model.contains("`git restore`"));
+            assert_eq!(told, expected, "{output}");
         }
+        let output = "cp: .github/workflows/ci.yml: Read-only file system";
+        let limit = watch.reached_limit(output, false, None).unwrap();
+        assert!(!limit.for_model.contains("git restore"), "{limit:?}");
     }
 }

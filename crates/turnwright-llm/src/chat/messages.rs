@@ -63,6 +63,8 @@ pub(super) struct AssistantEntry<'a> {
     reasoning_details: Option<Vec<&'a Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_blocks: Option<Vec<&'a Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_opaque: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ChatToolCall<'a>>,
 }
@@ -284,17 +286,19 @@ pub(super) fn assistant_message<'a>(
         return None;
     }
     let quirks = style.quirks;
-    let is_own = !message.provider_state.origin.is_empty()
-        && *message.provider_state.origin == *style.origin;
-    let field = message.provider_state.field.as_deref().filter(|_| is_own);
+    let state = &message.provider_state;
+    let is_own = !state.origin.is_empty() && *state.origin == *style.origin;
+    let field = state.field.as_deref().filter(|_| is_own);
     let thought = message.thought.as_str();
     let has_thought = !thought.is_empty();
-    let signed = message.provider_state.blobs.iter().filter(|_| quirks.details && is_own);
-    let (blocks, details): (Vec<_>, Vec<_>) = signed.partition(|piece| is_thinking_block(piece));
-    let blocks: Vec<_> = blocks.into_iter().filter(|block| is_complete_block(block)).collect();
+    let mut details: Vec<_> = state.blobs.iter().filter(|_| quirks.details && is_own).collect();
+    let opaque = details.extract_if(.., |piece| piece.is_string()).last();
+    let thinking = details.extract_if(.., |piece| is_thinking_block(piece));
+    let blocks: Vec<_> = thinking.filter(|block| is_complete_block(block)).collect();
     let mut entry = AssistantEntry {
         reasoning_details: (!details.is_empty()).then_some(details),
         thinking_blocks: (!blocks.is_empty()).then_some(blocks),
+        reasoning_opaque: opaque,
         ..AssistantEntry::default()
     };
     let has_signed = entry.reasoning_details.is_some() || entry.thinking_blocks.is_some();

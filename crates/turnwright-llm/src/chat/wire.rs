@@ -104,6 +104,9 @@ pub(super) struct ChoiceDelta<'a> {
     /// Anthropic's blocks, as LiteLLM passes them on.
     #[serde(borrow)]
     thinking_blocks: Option<&'a RawValue>,
+    /// The signature of Copilot.
+    #[serde(borrow)]
+    reasoning_opaque: TolerantText<'a>,
     #[serde(borrow)]
     pub(super) refusal: TolerantText<'a>,
     #[serde(borrow, deserialize_with = "bounded_list")]
@@ -129,11 +132,13 @@ impl ChoiceDelta<'_> {
         .unwrap_or(("", &self.content.thought))
     }
 
-    /// The signed or encrypted reasoning pieces.
+    /// The signed or encrypted reasoning pieces: objects, and Copilot's signature as text.
     pub(super) fn detail_pieces(&self) -> Vec<Value> {
         let lists = self.reasoning_details.into_iter().chain(self.thinking_blocks);
         let pieces = lists.filter_map(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
-        pieces.flatten().filter(Value::is_object).collect()
+        let opaque: &str = &self.reasoning_opaque.text;
+        let signature = (!opaque.is_empty()).then(|| Value::from(opaque));
+        pieces.flatten().filter(Value::is_object).chain(signature).collect()
     }
 }
 

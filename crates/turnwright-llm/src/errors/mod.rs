@@ -132,8 +132,13 @@ const EFFORT_REJECTIONS: [&str; 6] = [
     "does not support 'none'",
 ];
 
-/// Messages of servers that failed to parse their own model's output (C.1 #8, #23; C.2 #17).
-const UNREADABLE_REPLY: [&str; 5] = [
+/// Messages of servers that failed to parse their own model's output (C.1 #8, #23, #26; C.2 #17). Ollama's parser for
+/// Qwen's coders reports only the error of its XML.
+const UNREADABLE_REPLY: [&str; 9] = [
+    "error parsing tool call",
+    "xml syntax error on line",
+    "malformed_function_call",
+    "unexpected_tool_call",
     "failed to parse input",
     "failed to parse tool call",
     "failed to call a function",

@@ -48,6 +48,8 @@ pub(crate) struct LearnedQuirks {
     /// True once the server could not read the reasoning of one conversation, as after a change of the key. It may
     /// well read the reasoning of other conversations, so the next process asks for it again.
     has_unreadable_reasoning: AtomicBool,
+    /// True once the server has accepted a request of this process, and so its cache markers.
+    pub(crate) has_accepted: AtomicBool,
 }
 
 impl fmt::Debug for LearnedQuirks {
@@ -74,6 +76,7 @@ impl LearnedQuirks {
             save_profile,
             stream_patches_left,
             has_unreadable_reasoning: AtomicBool::new(false),
+            has_accepted: AtomicBool::new(false),
         }
     }
 
@@ -134,14 +137,19 @@ impl LearnedQuirks {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
-        if patches.is_empty()
-            && media.images
+        // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
+        let is_unexplained = patches.is_empty()
             && matches!(status, 400 | 415 | 422)
-            && error.kind() == ErrorKind::BadRequest
-            && self.are_images_assumed()
+            && error.kind() == ErrorKind::BadRequest;
+        if is_unexplained && media.images && self.are_images_assumed() {
+            patches.push(NONE.images(false));
+        } else if is_unexplained
+            && refused.cache == CacheHint::Marks
+            && matches!(error, LlmError::Status { .. })
+            && !self.has_accepted.load(Ordering::Relaxed)
         {
-            // A refusal in unknown words. Otherwise the image would fail every later request too.
-            patches.push(QuirkPatch::NONE.images(false));
+            // Within a stream no retry would show if it helps.
+            patches.push(NONE.cache(CacheHint::Auto));
         }
         let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
         if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
@@ -526,6 +534,29 @@ mod tests {
             let expected = if is_blamed { vec![no_images] } else { Vec::new() };
             assert_eq!(patches, expected, "{model} {overrides:?} {media:?}");
         }
+    }
+
+    #[test]
+    fn a_first_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_reports_it() {
+        let table = QuirkPatch::lookup("gateway.example", "claude-sonnet-4-5");
+        let learned = LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+        let message = "schema violation at /messages/0";
+        let in_stream =
+            LlmError::in_stream("h".to_owned(), message.to_owned(), ErrorKind::BadRequest);
+        for (error, expected) in [
+            (refused(ErrorKind::BadRequest, message), vec![NONE.cache(CacheHint::Auto)]),
+            (in_stream, Vec::new()),
+            (refused(ErrorKind::Unavailable, message), Vec::new()),
+        ] {
+            let patches =
+                learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+            assert_eq!(patches, expected, "{error}");
+        }
+        // The markers were accepted before.
+        learned.has_accepted.store(true, Ordering::Relaxed);
+        let error = refused(ErrorKind::BadRequest, message);
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        assert_eq!(patches, []);
     }
 
     /// The default model supports low, medium and high.

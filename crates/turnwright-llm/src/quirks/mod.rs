@@ -73,7 +73,7 @@ define_quirks! {
     effort: EffortDialect = EffortDialect::None;
     /// How reasoning is sent back (C.3 #8–#12).
     echo: ReasoningEcho = ReasoningEcho::Never;
-    /// True if signed reasoning (`reasoning_details`, `thinking_blocks`) is sent back (C.3 #4).
+    /// True if signed reasoning (`reasoning_details`, `thinking_blocks`, `reasoning_opaque`) is sent back (C.3 #4).
     details: bool = true;
     /// The required format of call identifiers (C.2 #8–#10).
     ids: CallIdFormat = CallIdFormat::Verbatim;

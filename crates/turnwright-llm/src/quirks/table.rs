@@ -214,8 +214,8 @@ const ROWS: &[TableRow] = &[
     row(&["api.x.ai"], &[], NONE.effort(EffortDialect::None)),
     row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
     row(&["generativelanguage.googleapis.com"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
-    // Copilot has markers of its own, which only its own clients send.
-    row(&["githubcopilot.com"], &[], NONE.cache(CacheHint::Auto)),
+    // Copilot has markers of its own, which only its own clients send. It wants reasoning back with its signature.
+    row(&["githubcopilot.com"], &[], NONE.cache(CacheHint::Auto).echo(ReasoningEcho::Same)),
     // Its API for OpenAI's clients has no cache (C.4 #21).
     row(&["api.anthropic.com"], &[], NONE.ids(CallIdFormat::Safe).cache(CacheHint::Auto)),
     row(&["integrate.api.nvidia.com"], &[], NONE.effort(EffortDialect::TemplateThinking)),

@@ -60,6 +60,8 @@ struct Decider<'a> {
 
 type Ruling = (Verdict, Reason);
 
+/// Of secrets, `/undo` keeps no copy.
+const REPLACES_SECRET: &str = "replaces a file that may hold keys, which /undo cannot bring back";
 /// The answers without a pattern that hold for the session.
 const EXACTLY_THIS: &str = "exactly this";
 const ALL_COMMANDS: &str = "all commands in the sandbox";
@@ -273,8 +275,7 @@ impl Decider<'_> {
 
     fn command(&mut self, command: &ShellCommand, effect: &Effect) {
         if command.line.len() > shell::MAX_LINE_BYTES {
-            // A denied command could be anywhere in it, and searching so long a line would block
-            // everything else.
+            // A denied command could be anywhere in it, and searching so long a line would block everything else.
             return self.add(None, (Verdict::Deny, Reason::TooLong));
         }
         let script = Arc::clone(&command.script);
@@ -306,7 +307,9 @@ impl Decider<'_> {
         self.hidden_commands(&script);
         let multiplies = shell::is_fork_bomb(&command.line)
             .then_some("starts itself again and again until the system stops");
-        if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
+        let is_unasked = self.command_mode == Mode::Auto && !is_granted;
+        let replaces = (is_unasked && command.replaces_secret).then_some(REPLACES_SECRET);
+        if let Some(what) = shell::find_ruinous_text(&script).or(multiplies).or(replaces) {
             let verdict =
                 if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.add(None, (verdict, Reason::Destructive(what)));
@@ -321,8 +324,7 @@ impl Decider<'_> {
                 (Verdict::Ask, Reason::OutsideWorkspace) if self.command_mode == Mode::Auto => {
                     continue;
                 }
-                // An allowed read needs no finding: it must not hide that the command does more
-                // than read.
+                // An allowed read needs no finding: it must not hide that the command does more than read.
                 (Verdict::Allow, _) => continue,
                 ruling => ruling,
             };

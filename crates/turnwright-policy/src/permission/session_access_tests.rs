@@ -336,12 +336,12 @@ fn several_values_are_one_question_with_a_list() {
         asked.title(&policy(), "make".to_owned()),
         "[with network, may write /x, may debug, may reach localhost:5432, lets your programs reach its port 5173] make"
     );
-    expect_test::expect![[r#"
+    expect_test::expect![[r"
         - ✓ `make` – allowed in auto mode
         - ⚠ asks for network access, to write `/x`, to trace and debug its own processes, to connect to `localhost:5432` and to open its port 5173 to your own programs (`localhost:5173`)
         - in the sandbox: may change the project, `/x`; with network; debugging; connections to `localhost:5432`; port 5173 open to your programs
         - Outside the project: `/x`
-        - “Always” means `exactly this command` with network, write access to `/x`, debugging, connections to `localhost:5432` and port 5173 open to your programs, or network, write access to `/x`, debugging, connections to `localhost:5432` and port 5173 open to your programs for all commands"#]]
+        - “Always” means `exactly this command` with network, write access to `/x`, debugging, connections to `localhost:5432` and port 5173 open to your programs, or network, write access to `/x`, debugging, connections to `localhost:5432` and port 5173 open to your programs for all commands"]]
     .assert_eq(&asked.description(&policy(), Mode::Auto));
 }
 

@@ -65,11 +65,12 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     }
 }
 
-/// The line that an option has in its own word (`-S'git push'`, `--command='git push'`), or else the word.
-pub(super) fn attached_line(word: &str) -> &str {
+/// The value that one of these options, or any long one, has in its own word (`-S'git push'`, `--command='git push'`),
+/// or else the word.
+pub(super) fn attached_value<'a>(word: &'a str, letters: &[char]) -> &'a str {
     let parts = match word.strip_prefix("--") {
         Some(option) => option.split_once('='),
-        None => word.split_once(['c', 'S']).filter(|_| word.starts_with('-')),
+        None => word.split_once(letters).filter(|_| word.starts_with('-')),
     };
     parts.map_or(word, |parts| parts.1)
 }
@@ -265,10 +266,8 @@ impl<'a> Arguments<'a> {
     fn take_value(&mut self) -> Option<(&'a Word, &'a str)> {
         let (word, rest) = self.words.split_first()?;
         self.words = rest;
-        let is_harmless = match word.text.strip_prefix('-') {
-            Some(rest) => rest.bytes().all(|byte| byte.is_ascii_digit()),
-            None => true,
-        };
+        let after_dash = word.text.strip_prefix('-').unwrap_or_default();
+        let is_harmless = after_dash.bytes().all(|byte| byte.is_ascii_digit());
         (is_harmless && !word.is_glob).then_some((word, word.text.as_str()))
     }
 }

@@ -141,13 +141,14 @@ pub(crate) fn all_named_hosts(script: &Script) -> BTreeSet<String> {
     script.commands.iter().chain(&hidden).flat_map(named_hosts).collect()
 }
 
-/// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of any other program
-/// each argument and the value in it, as in `-d @x` and `if=x`. Globs stay as they are.
+/// The paths that the words of a command may name if it runs in `workdir`: what a reader reads, and of `test`, which
+/// looks for files without reading them, and any program that is no reader each argument and the value in it, as in
+/// `-d @x` and `if=x`. Globs stay as they are.
 fn named_paths(command: &SimpleCommand, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
     let class = classify(command);
     let mut names = class.reads;
-    if !class.is_read_only {
+    if !class.is_read_only || is_in("[ test", command.program()) {
         names.extend(words_and_values(command).map(PathBuf::from));
     }
     let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));

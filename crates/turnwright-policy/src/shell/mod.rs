@@ -87,6 +87,11 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Parses a command line. A line that is too long is ambiguous and has no commands.
 pub fn parse(line: &str, dialect: ShellDialect) -> Script {
+    parse_in(Path::new(""), line, dialect)
+}
+
+/// The same for what follows a `cd` to a folder that does not fail.
+pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
     tracing::trace!(target: "turnwright::parse", bytes = line.len());
     if line.len() > MAX_LINE_BYTES {
         let ambiguity = Some("it is too long to be parsed".to_owned());
@@ -96,7 +101,7 @@ pub fn parse(line: &str, dialect: ShellDialect) -> Script {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
         return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
-    match syntax::parser::parse(line, dialect, BTreeSet::from([PathBuf::new()]), 0) {
+    match syntax::parser::parse(line, dialect, BTreeSet::from([folder.to_path_buf()]), 0) {
         Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
             Script { ambiguity: Some(ambiguity.to_owned()), ..syntax::command_scanner::scan(line) }

@@ -158,6 +158,7 @@ fn word_rules_allow_what_they_mean() {
         "cd crates && ls",
         "RUST_BACKTRACE=1 cargo test",
         "cargo test > /dev/null 2>&1; echo \"exit: $?\"",
+        "cargo test 2>&1 | tail -20; echo \"exit: ${PIPESTATUS[0]}\"",
         "CARGO_INCREMENTAL=0 RUST_MIN_STACK=9000000 cargo test",
         "NODE_OPTIONS='--no-warnings --max-old-space-size=4096' cargo test",
         "GIT_EDITOR=true GIT_PAGER=cat git status",

@@ -12,10 +12,22 @@ use super::session_network::SessionNetwork;
 use super::{can_landlock_close_sockets, socket_supervisor, syscalls};
 
 pub(in super::super) fn probe() -> SandboxSupport {
-    let landlock_abi = syscalls::landlock_abi();
-    let seccomp = syscalls::seccomp_can_return_errno();
-    let mut missing = Vec::new();
+    // Termux and hardened services have filters that kill whoever makes a system call that they do not know.
+    let is_killed = syscalls::has_filter() && {
+        let asked = syscalls::succeeds_in_fork(|| {
+            syscalls::landlock_abi();
+            syscalls::seccomp_can_return_errno();
+            Ok(())
+        });
+        matches!(asked, Ok(Some(false)))
+    };
+    let landlock_abi = if is_killed { None } else { syscalls::landlock_abi() };
+    let seccomp = !is_killed && syscalls::seccomp_can_return_errno();
     let files = match landlock_abi {
+        None if is_killed => Some(
+            "A filter of system calls ends programs that ask for Landlock or seccomp (as in Termux, or with \
+             `SystemCallFilter` of systemd): commands cannot be confined to folders.",
+        ),
         None => Some(
             "Landlock is not available (it needs Linux 5.19 or newer, with `landlock` in \
              /sys/kernel/security/lsm): commands cannot be confined to folders.",
@@ -26,11 +38,9 @@ pub(in super::super) fn probe() -> SandboxSupport {
         ),
         Some(_) => None,
     };
-    missing.extend(files.map(str::to_owned));
-    if !seccomp {
-        let text = "seccomp is not available: commands cannot be kept off the network.";
-        missing.push(text.to_owned());
-    }
+    let no_seccomp = "seccomp is not available: commands cannot be kept off the network.";
+    let texts = files.into_iter().chain((!seccomp).then_some(no_seccomp));
+    let missing = texts.map(str::to_owned).collect();
     SandboxSupport { landlock_abi, seccomp, seatbelt: false, missing }
 }
 

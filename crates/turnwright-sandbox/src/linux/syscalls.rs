@@ -35,6 +35,12 @@ fn check(result: c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Returns true if a filter of system calls holds for this thread.
+pub(super) fn has_filter() -> bool {
+    // SAFETY: takes a number. A kernel without filters returns -1.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP) > 0 }
+}
+
 /// The Landlock ABI version, if Landlock is enabled.
 pub(super) fn landlock_abi() -> Option<i32> {
     let null = std::ptr::null::<u8>();

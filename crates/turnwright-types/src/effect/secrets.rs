@@ -28,8 +28,12 @@ const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 /// moved them. Not all of them exist.
 pub fn credential_paths(home: &Path, moved: &[MovedPlace]) -> Vec<PathBuf> {
     let places = text::list_entries(PRIVATE_PLACES);
-    let elsewhere = |place| moved.iter().filter_map(move |moved| moved.find(place, home));
-    places.flat_map(|place| elsewhere(place).chain([home.join(place)])).collect()
+    places
+        .flat_map(|place| {
+            let elsewhere = moved.iter().filter_map(move |moved| moved.find(place, home));
+            elsewhere.chain([home.join(place)])
+        })
+        .collect()
 }
 
 /// Further places, which only the user's own commands need to read.

@@ -34,21 +34,9 @@ const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
 
 /// Variables that lead to services outside the sandbox which execute requests.
-pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "DISPLAY",
-    "DOCKER_HOST",
-    "GPG_AGENT_INFO",
-    "CONTAINER_HOST",
-    "NVIM",
-    "TMUX",
-    "VSCODE_GIT_IPC_HANDLE",
-    "VSCODE_IPC_HOOK_CLI",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-];
+pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY \
+                                DOCKER_HOST GPG_AGENT_INFO CONTAINER_HOST NVIM TMUX VSCODE_GIT_IPC_HANDLE \
+                                VSCODE_IPC_HOOK_CLI WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR";
 
 /// Variables that name the user's terminal, where a question for a passphrase would not be seen.
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
@@ -71,7 +59,7 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
     ("GIT_SEQUENCE_EDITOR", "true"),
-    ("GIT_CONFIG_COUNT", "3"),
+    (GIT_SETTING_COUNT, COMMON_GIT_SETTINGS),
     ("GIT_CONFIG_KEY_0", "core.quotePath"),
     ("GIT_CONFIG_VALUE_0", "false"),
     ("GIT_CONFIG_KEY_1", "gc.autoDetach"),
@@ -96,6 +84,31 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("npm_config_update_notifier", "false"),
     ("TURNWRIGHT", "1"),
 ];
+
+/// The variable with the number of git's settings that are in variables.
+pub const GIT_SETTING_COUNT: &str = "GIT_CONFIG_COUNT";
+/// The number of those that every command gets.
+pub const COMMON_GIT_SETTINGS: &str = "3";
+/// The variables with the name and the value of each further one, and their number with it: there may be four for
+/// signatures and two for the proxy.
+const FURTHER_GIT_SETTINGS: [(&str, &str, &str); 6] = [
+    ("GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "4"),
+    ("GIT_CONFIG_KEY_4", "GIT_CONFIG_VALUE_4", "5"),
+    ("GIT_CONFIG_KEY_5", "GIT_CONFIG_VALUE_5", "6"),
+    ("GIT_CONFIG_KEY_6", "GIT_CONFIG_VALUE_6", "7"),
+    ("GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "8"),
+    ("GIT_CONFIG_KEY_8", "GIT_CONFIG_VALUE_8", "9"),
+];
+
+/// Adds a setting of git to the variables that a command gets besides the common ones.
+pub fn add_git_setting(variables: &mut Vec<(&'static str, String)>, setting: &str, value: String) {
+    let mut all = FURTHER_GIT_SETTINGS.into_iter();
+    let free = all.find(|(key, ..)| variables.iter().all(|(name, _)| name != key));
+    let Some((key, place, count)) = free else { return };
+    variables.retain(|(name, _)| *name != GIT_SETTING_COUNT);
+    let count = (GIT_SETTING_COUNT, count.to_owned());
+    variables.extend([(key, setting.to_owned()), (place, value), count]);
+}
 
 /// The variables for commands that run without a question, besides `LC_*` and those above: they say where
 /// the user, the toolchains and the temporary files are. Others could make a command do more than its
@@ -206,11 +219,9 @@ impl Environment {
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
-        let kept = self
-            .0
-            .iter()
-            .filter(|variable| !names.iter().any(|name| is_same_name(&variable.0, name)));
-        Environment(kept.cloned().collect())
+        let mut copy = self.clone();
+        copy.0.retain(|(variable, _)| !names.iter().any(|name| is_same_name(variable, name)));
+        copy
     }
 
     /// A copy for a command that runs without a question. Its programs and libraries are looked up only in
@@ -248,7 +259,8 @@ impl Environment {
     /// the ssh agent, which holds keys for other machines.
     #[must_use]
     pub fn for_sandbox(&self) -> Environment {
-        self.without(SANDBOX_ESCAPE_VARIABLES).without(&["SSH_AUTH_SOCK"])
+        let names = SANDBOX_ESCAPE_VARIABLES.split(' ').chain(["SSH_AUTH_SOCK"]);
+        self.without(&names.collect::<Vec<_>>())
     }
 
     /// The socket that a variable names as a URL: `DOCKER_HOST=unix:///run/user/1000/docker.sock`.
@@ -257,10 +269,8 @@ impl Environment {
     }
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0
-            .iter()
-            .find(|variable| is_same_name(&variable.0, name))
-            .map(|variable| variable.1.as_os_str())
+        let found = self.0.iter().find(|(variable, _)| is_same_name(variable, name));
+        found.map(|(_, value)| value.as_os_str())
     }
 
     /// Returns true if a program of this name is in a folder of `PATH`. Blocks.
@@ -408,6 +418,29 @@ mod tests {
             assert!(!names.contains(&gone.to_owned()), "{gone}");
         }
         assert_eq!(names.iter().filter(|name| *name == "TERM").count(), 1);
+    }
+
+    #[test]
+    fn every_further_setting_of_git_has_the_next_number() {
+        let mut variables = vec![("OTHER", "x".to_owned())];
+        for number in 3..9 {
+            add_git_setting(&mut variables, &format!("a.b{number}"), format!("c{number}"));
+            let count = (number + 1).to_string();
+            let counts: Vec<_> =
+                variables.iter().filter(|(name, _)| *name == GIT_SETTING_COUNT).collect();
+            assert_eq!(counts, [&(GIT_SETTING_COUNT, count)]);
+        }
+        let common = NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (*name, *value));
+        let further = variables.iter().map(|(name, value)| (*name, value.as_str()));
+        let all: Vec<_> = common.chain(further).collect();
+        for number in 0..9 {
+            for part in ["KEY", "VALUE"] {
+                let wanted = format!("GIT_CONFIG_{part}_{number}");
+                assert_eq!(all.iter().filter(|(name, _)| *name == wanted).count(), 1, "{wanted}");
+            }
+        }
+        assert!(all.contains(&("GIT_CONFIG_KEY_3", "a.b3")));
+        assert!(all.contains(&("GIT_CONFIG_VALUE_8", "c8")));
     }
 
     #[test]

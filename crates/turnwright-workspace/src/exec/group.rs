@@ -163,7 +163,7 @@ pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
 /// Removes the variables that lead to services outside the sandbox, except to a container engine whose socket is open
 /// to the command, and to the ssh agent unless the network is allowed.
 fn remove_escapes(command: &mut Command, environment: &Environment, profile: &SandboxProfile) {
-    for name in SANDBOX_ESCAPE_VARIABLES {
+    for name in SANDBOX_ESCAPE_VARIABLES.split(' ') {
         let socket = environment.socket(name).map(Path::new);
         if socket.is_none_or(|path| !profile.writable.iter().any(|place| path.starts_with(place))) {
             command.env_remove(name);

@@ -31,7 +31,9 @@ mod windows_group;
 
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_caches};
 pub use descendants::{MemoryMeter, default_memory_limit};
-pub use environment::{Environment, is_secret_name};
+pub use environment::{
+    COMMON_GIT_SETTINGS, Environment, GIT_SETTING_COUNT, add_git_setting, is_secret_name,
+};
 #[cfg(unix)]
 pub use file_limit::raise_file_limit;
 pub use group::{CommandSpec, ProcessGroup, dialect};

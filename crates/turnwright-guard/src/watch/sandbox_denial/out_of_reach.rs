@@ -156,7 +156,7 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     })
 }
 
-/// What programs say that find no container engine, in lower case. Many do not name its socket.
+/// Messages of programs that find no container engine, in lower case. Many do not name its socket.
 const MISSING_ENGINES: [&str; 8] = [
     "cannot connect to podman",
     "cannot connect to the docker daemon",

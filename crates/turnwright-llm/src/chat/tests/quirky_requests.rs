@@ -150,6 +150,26 @@ fn signed_thinking_goes_back_to_its_origin_alone_and_without_what_is_unsigned() 
     assert_eq!(foreign, json!({ "role": "assistant", "content": "a" }));
 }
 
+/// Copilot, whose Gemini 3 refuses calls without it (opencode PR#8900).
+#[test]
+fn an_opaque_signature_goes_back_with_its_reasoning_and_to_its_origin_alone() {
+    let reply = |origin: &str| {
+        let Message::Assistant(mut message) = answer(origin, "a", "Hm.", vec![]) else {
+            unreachable!()
+        };
+        message.provider_state.field = Some("reasoning_text".to_owned());
+        message.provider_state.blobs = vec![json!("s")];
+        Message::Assistant(message)
+    };
+    let quirks = Quirks::lookup("api.githubcopilot.com", "gemini-3-pro-preview");
+    let plain = json!({ "role": "assistant", "content": "a" });
+    let mut own = plain.clone();
+    own["reasoning_text"] = json!("Hm.");
+    own["reasoning_opaque"] = json!("s");
+    assert_eq!(rendered_reply(&quirks, reply(ORIGIN)), own);
+    assert_eq!(rendered_reply(&quirks, reply("other/m")), plain);
+}
+
 #[test]
 fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
     for fields in [

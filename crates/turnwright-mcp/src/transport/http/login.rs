@@ -16,7 +16,8 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
+    AuthorizationRequest, AuthorizationSession, CredentialStore, OAuthClientConfig,
+    StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,20 +90,22 @@ pub async fn log_in(
 async fn start_session(
     login: &ServerLogin,
     client_id: Option<String>,
-    scopes: Vec<String>,
+    mut scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
     let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
     let (manager, metadata, is_advertised) = discovered;
-    let mut request = AuthorizationRequest::new(redirect)
-        .with_client_name("turnwright")
-        .with_initial_scope_selection()
-        .with_scopes(scopes);
-    if let Some(id) = client_id {
-        request = request.with_preregistered_client(id);
+    let offline = "offline_access".to_owned();
+    let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
+    if scopes.is_empty() {
+        scopes = manager.select_initial_scopes(&[]).await;
+    } else if supported.contains(&offline) && !scopes.contains(&offline) {
+        scopes.push(offline);
     }
-    let started = AuthorizationSession::new(manager, request).await;
-    let session = started.map_err(|(_, error)| {
+    let mut request = AuthorizationRequest::new(redirect).with_initial_scope_selection();
+    request.scopes = scopes;
+    request.client_id = client_id;
+    let session = open_session(login, manager, request).await.map_err(|error| {
         let why = describe_error(&error);
         match error {
             _ if !is_advertised => format!(
@@ -116,6 +119,25 @@ async fn start_session(
         }
     })?;
     Ok((session, metadata))
+}
+
+/// Opens the session of a client, which is registered unless it has an id. A session that registers its client itself
+/// forgets the secret that some servers give a client, and require for each renewal.
+async fn open_session(
+    login: &ServerLogin,
+    mut manager: AuthorizationManager,
+    mut request: AuthorizationRequest,
+) -> Result<AuthorizationSession, AuthError> {
+    if request.client_id.is_none() {
+        let scopes: Vec<_> = request.scopes.iter().map(String::as_str).collect();
+        let client = manager.register_client("turnwright", &request.redirect_uri, &scopes).await?;
+        redact::register_keys(client.client_secret.clone()).map_err(as_store_error)?;
+        request.client_id = Some(client.client_id);
+        request.client_secret.clone_from(&client.client_secret);
+        let client_secret = client.client_secret;
+        manager.set_credential_store(ServerLogin { client_secret, ..login.clone() });
+    }
+    AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
 }
 
 /// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
@@ -189,6 +211,8 @@ pub struct LoginStore(PathBuf);
 pub struct ServerLogin {
     url: Url,
     file: PathBuf,
+    /// The secret of the client that the server has registered, to be stored with the credentials.
+    client_secret: Option<String>,
 }
 
 /// The content of a login file.
@@ -196,6 +220,8 @@ pub struct ServerLogin {
 struct LoginFile {
     url: Url,
     credentials: StoredCredentials,
+    /// The secret of the client, if the server has given it one.
+    client_secret: Option<String>,
 }
 
 impl LoginStore {
@@ -211,7 +237,7 @@ impl LoginStore {
         url.set_fragment(None);
         let name = sha256_hex(url.as_str().as_bytes());
         let file = self.0.join(format!("{name}.json"));
-        is_encrypted_or_local(&url).then_some(ServerLogin { url, file })
+        is_encrypted_or_local(&url).then_some(ServerLogin { url, file, client_secret: None })
     }
 }
 
@@ -233,8 +259,8 @@ impl ServerLogin {
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
     pub(crate) async fn token(&self) -> Result<Option<String>, AuthError> {
         match self.read().await? {
-            Some(stored) if is_expiring(&stored) => self.renew(None).await,
-            stored => Ok(stored.as_ref().and_then(access_token)),
+            Some(saved) if is_expiring(&saved.credentials) => self.renew(None).await,
+            saved => Ok(saved.and_then(|saved| access_token(&saved.credentials))),
         }
     }
 
@@ -243,7 +269,8 @@ impl ServerLogin {
         let renewal = async {
             let _lock = self.lock().await?;
             // Another process may have renewed it meanwhile.
-            let Some(stored) = self.read().await? else { return Ok(None) };
+            let Some(saved) = self.read().await? else { return Ok(None) };
+            let stored = saved.credentials;
             let token = access_token(&stored);
             let is_new = refused.is_none_or(|refused| token.as_deref() != Some(refused));
             if is_new && !is_expiring(&stored) {
@@ -261,8 +288,14 @@ impl ServerLogin {
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
+            if let Some(secret) = saved.client_secret {
+                let client = OAuthClientConfig::new(stored.client_id, self.url.as_str());
+                manager.configure_client(client.with_client_secret(&secret))?;
+                let client_secret = Some(secret);
+                manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
+            }
             manager.refresh_token().await.map_err(as_rejection)?;
-            Ok(self.read().await?.as_ref().and_then(access_token))
+            Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
         };
         timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
             .await
@@ -338,20 +371,17 @@ impl ServerLogin {
         Ok(manager)
     }
 
-    async fn read(&self) -> Result<Option<StoredCredentials>, AuthError> {
+    async fn read(&self) -> Result<Option<LoginFile>, AuthError> {
         let login = self.clone();
         let stored = on_disk(move || match fs::read(&login.file) {
             Ok(bytes) => Ok(serde_json::from_slice::<LoginFile>(&bytes)
                 .ok()
-                .filter(|saved| saved.url == login.url)
-                .map(|saved| saved.credentials)),
+                .filter(|saved| saved.url == login.url)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         })
         .await?;
-        if let Some(stored) = &stored {
-            register_tokens(stored)?;
-        }
+        stored.as_ref().map_or(Ok(()), register_tokens)?;
         Ok(stored)
     }
 
@@ -410,7 +440,11 @@ async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, AuthError> {
     let result = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    result.map_err(|error| AuthError::CredentialStoreError(error.to_string()))
+    result.map_err(as_store_error)
+}
+
+fn as_store_error(error: impl std::error::Error) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 fn field<'a>(token: &'a Value, name: &str) -> Option<&'a str> {
@@ -433,12 +467,12 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
     now.saturating_sub(since) >= lifetime - RENEWAL_MARGIN.min(lifetime / 2)
 }
 
-/// Registers the tokens for redaction.
-fn register_tokens(stored: &StoredCredentials) -> Result<(), AuthError> {
-    let token = token(stored);
+/// Registers the tokens and the secret of the client for redaction.
+fn register_tokens(stored: &LoginFile) -> Result<(), AuthError> {
+    let token = token(&stored.credentials);
     let names = ["access_token", "refresh_token", "id_token"];
-    redact::register_keys(names.iter().filter_map(|name| Some(field(&token, name)?.to_owned())))
-        .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
+    let tokens = names.iter().filter_map(|name| Some(field(&token, name)?.to_owned()));
+    redact::register_keys(tokens.chain(stored.client_secret.clone())).map_err(as_store_error)
 }
 
 type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
@@ -449,7 +483,7 @@ impl CredentialStore for ServerLogin {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(self.read())
+        Box::pin(async move { self.read().await.map(|saved| Some(saved?.credentials)) })
     }
 
     fn save<'a, 'b>(&'a self, credentials: StoredCredentials) -> CredentialFuture<'b, ()>
@@ -459,8 +493,9 @@ impl CredentialStore for ServerLogin {
     {
         let file = self.file.clone();
         Box::pin(async move {
-            register_tokens(&credentials)?;
-            let kept = LoginFile { url: self.url.clone(), credentials };
+            let client_secret = self.client_secret.clone();
+            let kept = LoginFile { url: self.url.clone(), credentials, client_secret };
+            register_tokens(&kept)?;
             on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
         })
     }

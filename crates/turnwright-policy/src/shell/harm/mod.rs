@@ -13,7 +13,8 @@ pub(super) mod ruin;
 use std::path::Path;
 
 use super::args::{
-    self, Args, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+    self, Args, attached_value, first_operand, git_subcommand, is_option, name, operands,
+    split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
@@ -39,7 +40,7 @@ pub(in crate::shell) enum Danger {
     First(WordList, &'static str),
     /// These operands, in this order.
     InOrder(WordList, &'static str),
-    /// One of these words anywhere, in upper or lower case.
+    /// One of these words anywhere, in upper or lower case, also as `--method=DELETE` or `-XDELETE`.
     Word(WordList, &'static str),
     /// A word that begins like this.
     Prefix(&'static str, &'static str),
@@ -84,7 +85,10 @@ pub(in crate::shell) fn has_option(words: Args<'_>, letter: char, name: &str) ->
 }
 
 pub(in crate::shell) fn has_word(words: Args<'_>, any: WordList) -> bool {
-    words.iter().any(|word| any.split(' ').any(|wanted| word.text.eq_ignore_ascii_case(wanted)))
+    words.iter().any(|word| {
+        let text = attached_value(&word.text, &['X']).trim_start_matches('=');
+        any.split(' ').any(|wanted| text.eq_ignore_ascii_case(wanted))
+    })
 }
 
 /// True if one of these is the subcommand. The value of an option may precede it.
@@ -496,12 +500,8 @@ fn below_process_root(text: &str) -> Option<&str> {
 
 /// True for a device whose content or machine could suffer from being written to.
 fn is_device(text: &str) -> bool {
-    match path_parts(text, None).as_deref() {
-        Some(["dev", name, ..]) => {
-            !HARMLESS_DEVICES.split(' ').any(|device| name.starts_with(device))
-        }
-        _ => false,
-    }
+    matches!(path_parts(text, None).as_deref(), Some(["dev", name, ..])
+        if !HARMLESS_DEVICES.split(' ').any(|device| name.starts_with(device)))
 }
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
@@ -598,6 +598,19 @@ mod tests {
             "dropdb x",
             "redis-cli FLUSHALL",
             "psql -c 'DROP TABLE x'",
+            "psql -tc'delete from x'",
+            "psql -c '--a\ndrop table x; --b=1'",
+            "mysql -e'drop database x'",
+            "mongosh x --eval 'db.dropDatabase()'",
+            "prisma db push --force-reset",
+            "npx prisma db push --accept-data-loss",
+            "gh api -X DELETE x",
+            "gh api -XDELETE x",
+            "gh api --method=DELETE x",
+            "aws s3 sync a s3://x --delete",
+            "npx wrangler deploy",
+            "vercel rm x",
+            "npx lerna publish",
             "sqlite3 a.db 'delete from x'",
             "mysql -e 'truncate x'",
             "rails db:drop",
@@ -677,6 +690,10 @@ mod tests {
             "docker compose down",
             "docker compose up -d",
             "psql -c 'select 1'",
+            "mongosh x --eval 'db.x.find()'",
+            "npx prisma db push",
+            "gh api -XGET x",
+            "npx wrangler dev",
             "npm run publish",
             "npm test",
             "cargo build",

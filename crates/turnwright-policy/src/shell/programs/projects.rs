@@ -100,7 +100,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("PEC --toolchain --install --open -B< -S<")
         .grantable_prefixes(&[]),
     program("rails artisan").dangers(DATABASE_TASKS),
-    program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
+    program("prisma").dangers(&[
+        Danger::InOrder("migrate reset", DATA),
+        Danger::Word("--force-reset --accept-data-loss", DATA),
+    ]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \
@@ -213,6 +216,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
     PUBLISHER.with_names("flit vsce ovsx"),
+    PUBLISHER.with_names("changeset lerna").grant(Grant::Exact),
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("dotenv doppler foreman honcho overmind coverage direnv mise asdf"),
@@ -289,11 +293,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update"),
-    installer("apt", "install update upgrade full-upgrade download"),
-    installer("apt-get", "install update upgrade dist-upgrade download"),
+    installer("apt apt-get", "install update upgrade full-upgrade dist-upgrade download"),
     installer("apk", "add update upgrade"),
-    installer("dnf", "install update upgrade"),
-    installer("yum", "install update"),
+    installer("dnf yum", "install update upgrade"),
     installer("pacman", "-S -Sy -Syu"),
     installer("zypper", "install in update up"),
     installer("brew", "install update upgrade tap fetch search"),

@@ -1,10 +1,10 @@
 //! Programs that talk to other machines, containers and databases.
 
-use crate::shell::OperandUse;
-use crate::shell::args::{Args, operands};
-use crate::shell::prefix::form;
+use crate::shell::args::{Args, attached_value, operands};
+use crate::shell::prefix::{Grant, form};
+use crate::shell::{OperandUse, Word};
 
-use super::{NetworkUse, Program, Starts, is_remote, program};
+use super::{NetworkUse, Program, Starts, is_in, is_remote, program};
 use crate::shell::harm::{
     self, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
     has_subcommand, has_word,
@@ -62,6 +62,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         .network(NetworkUse::Subcommand("init apply plan destroy"))
         .dangers(&[STACK]),
     program("tofu pulumi cdk").dangers(&[STACK]),
+    program("firebase netlify sam serverless supabase vercel wrangler")
+        .grant(Grant::Exact)
+        .dangers(&[Danger::Subcommand("delete deploy remove rm", INFRASTRUCTURE)]),
     program("ansible ansible-playbook").grantable_prefixes(&[]),
     CONTAINER
         .with_names("docker")
@@ -83,7 +86,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .dangers(&[Danger::Check(compose)])
         .grantable_prefixes(&[form("up down ps logs build start stop restart", 2)]),
     SQL.with_names("psql sqlite3").version("--version").grantable_prefixes(&[]),
-    SQL.with_names("mysql").grantable_prefixes(&[]),
+    SQL.with_names("mongo mongosh mysql").grantable_prefixes(&[]),
     SQL.with_names("mariadb mysqladmin"),
     program("dropdb dropuser").dangers(&[Danger::Always(DATA)]),
     program("redis-cli").dangers(&[Danger::Word("flushall flushdb", DATA)]),
@@ -92,7 +95,6 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 fn docker(words: Args<'_>) -> Option<&'static str> {
     let is_compose = operands(words).take(3).any(|word| word.text == "compose");
-    let prunes = has_word(words, "prune");
     if is_compose {
         return compose(words);
     }
@@ -101,7 +103,7 @@ fn docker(words: Args<'_>) -> Option<&'static str> {
     }
     let is_volume =
         has_operands_in_order(words, "volume rm") || has_operands_in_order(words, "volume remove");
-    (prunes || is_volume).then_some(CONTAINERS)
+    (has_word(words, "prune") || is_volume).then_some(CONTAINERS)
 }
 
 fn compose(words: Args<'_>) -> Option<&'static str> {
@@ -111,33 +113,23 @@ fn compose(words: Args<'_>) -> Option<&'static str> {
 
 /// SQL statements that delete data.
 fn deletes_data(words: Args<'_>) -> Option<&'static str> {
-    words.iter().any(|word| has_deleting_statement(&word.text)).then_some(DATA)
+    words.iter().any(has_deleting_statement).then_some(DATA)
 }
 
-fn has_deleting_statement(text: &str) -> bool {
-    let pairs = [("drop", ""), ("truncate", ""), ("delete", "from")];
-    let mut before = "";
-    for word in text.split(|char: char| !char.is_ascii_alphabetic()).filter(|word| !word.is_empty())
-    {
-        let found = pairs.iter().any(|(first, second)| {
-            second.is_empty() && word.eq_ignore_ascii_case(first)
-                || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
-        });
-        if found {
-            return true;
-        }
-        before = word;
-    }
-    false
+fn has_deleting_statement(word: &Word) -> bool {
+    let value = attached_value(&word.text, &['c', 'e']);
+    let text = format!("{} {value}", word.text).to_ascii_lowercase();
+    let parts = text.split(|char: char| !char.is_ascii_alphabetic());
+    let names: Vec<&str> = parts.filter(|name| !name.is_empty()).collect();
+    names.iter().any(|name| is_in("drop dropdatabase truncate", name))
+        || names.windows(2).any(|pair| pair == ["delete", "from"])
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    operands(words)
-        .map(|word| word.text.as_str())
-        .any(|text| {
-            ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&text)
-                || text.starts_with("delete-")
-                || text.starts_with("terminate-")
-        })
-        .then_some(INFRASTRUCTURE)
+    let starts = ["delete-", "terminate-", "--delete"];
+    let is_found = words.iter().any(|word| {
+        is_in("rm rb delete destroy apps:destroy pg:reset", &word.text)
+            || starts.iter().any(|start| word.text.starts_with(start))
+    });
+    is_found.then_some(INFRASTRUCTURE)
 }

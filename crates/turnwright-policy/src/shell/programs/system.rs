@@ -2,6 +2,10 @@
 //! the whole system, on Windows too, are never run, whatever the mode and the rules say. Their list is short, because a
 //! wrong entry cannot be overridden.
 
+use std::path::Path;
+
+use turnwright_types::effect::is_secret_path;
+
 use crate::shell::OperandUse;
 use crate::shell::args::Operands::{self, Format, Words};
 use crate::shell::args::{Args, Argument, FilesRead, UnknownArgs};
@@ -165,10 +169,8 @@ fn test(words: &[Word]) -> FilesRead {
     let mut reads = Vec::new();
     for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
-        let near =
-            |at: Option<usize>| at.and_then(|at| words.get(at)).map_or("", |word| &word.text);
-        let before = near(index.checked_sub(1));
-        let beside = [before, near(Some(index + 1))];
+        let before = if index > 0 { words[index - 1].text.as_str() } else { "" };
+        let beside = [before, words.get(index + 1).map_or("", |word| &word.text)];
         let is_operator = [FILE_OPERATORS, WORD_OPERATORS, FILE_COMPARISONS]
             .iter()
             .any(|operators| is_in(operators, text));
@@ -178,7 +180,11 @@ fn test(words: &[Word]) -> FilesRead {
         let is_file = is_in(FILE_OPERATORS, before)
             || beside.iter().any(|word| is_in(FILE_COMPARISONS, word));
         if is_file && !is_operator {
-            add_path(&mut reads, text);
+            // That a file is there, a listing of its folder tells, too.
+            let path = Path::new(text);
+            let is_looked_for = is_in("-d -e -f -h -L", before) && !path.has_root();
+            let folder = path.parent().filter(|_| is_looked_for && is_secret_path(path));
+            add_path(&mut reads, folder.and_then(Path::to_str).unwrap_or(text));
         }
     }
     Some(reads)
@@ -240,13 +246,11 @@ fn is_duration(word: &str) -> bool {
 /// The number of words that belong to `env`; `None` if that is not clear.
 fn env(simple: &SimpleCommand) -> Option<usize> {
     let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
-    let mut count = 1;
-    for setting in settings {
-        let (variable, value) = shell_state::assignment(&setting.text)?;
-        shell_state::is_harmless_variable(variable, value).then_some(())?;
-        count += 1;
-    }
-    Some(count)
+    let are_harmless = settings.clone().all(|word| {
+        shell_state::assignment(&word.text)
+            .is_some_and(|(name, value)| shell_state::is_harmless_variable(name, value))
+    });
+    are_harmless.then(|| 1 + settings.count())
 }
 
 fn nice(simple: &SimpleCommand) -> Option<usize> {
@@ -266,6 +270,7 @@ fn timeout(simple: &SimpleCommand) -> Option<usize> {
             "-s" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
                 place += 2;
             }
+            "--foreground" | "--preserve-status" | "--verbose" | "-v" => place += 1,
             duration => return is_duration(duration).then_some(place + 1),
         }
     }
@@ -353,12 +358,9 @@ fn stops_system(words: Args<'_>) -> Option<&'static str> {
 /// number.
 fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
     let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
-    let takes_value =
-        rest.next_if(|word| word.starts_with('-') && *word != "--").is_some_and(|option| {
-            // These take the signal as the next word.
-            ["-s", "-n", "--signal"].contains(&option)
-        });
-    if takes_value {
+    let option = rest.next_if(|word| word.starts_with('-') && *word != "--");
+    // These take the signal as the next word.
+    if option.is_some_and(|option| is_in("-s -n --signal", option)) {
         rest.next();
     }
     rest.any(|word| word == "-1").then_some("kills every process")

@@ -118,7 +118,8 @@ impl CmdScanner {
         match self.redirect_is_write.take() {
             Some(_) if is_in(DEVICES, &text.to_ascii_lowercase()) => {}
             Some(is_write) => {
-                self.redirects.push(Redirect { path: PathBuf::from(text), is_write });
+                let path = PathBuf::from(text);
+                self.redirects.push(Redirect { path, is_write, only_appends: false });
             }
             None => {
                 let is_glob = text.contains(['*', '?']);

@@ -1,7 +1,7 @@
 //! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
 //! for denying, so it rather contains too much than too little.
 
-use super::super::args::{attached_line, started_by_git};
+use super::super::args::{attached_value, started_by_git};
 use super::super::programs::{self, Starts};
 use super::super::{Redirect, Script, SimpleCommand, Word};
 use super::here_document::Reader;
@@ -158,7 +158,7 @@ impl CommandScanner {
                 arguments.filter(|argument| argument.contains([' ', '\t', '\n', ';', '|', '&']))
             {
                 let names = if gets_names { SUBSTITUTED } else { "{}" };
-                self.scan_later(attached_line(line).replace("{}", names), depth);
+                self.scan_later(attached_value(line, &['c', 'S']).replace("{}", names), depth);
             }
             self.folder = folder;
         }
@@ -261,6 +261,8 @@ struct Frame {
     word: Option<Word>,
     /// Set if the next word is the file of a redirect; true if that file is written.
     redirect_is_write: Option<bool>,
+    /// True if what is written to that file is appended.
+    redirect_only_appends: bool,
     /// True if the word contains an expansion, so that its text is not what the program gets.
     has_expansion: bool,
     /// The folder in which the command around it runs.
@@ -282,7 +284,8 @@ impl Frame {
                     && !word.is_glob
                     && !word.text.is_empty() =>
             {
-                let found: Result<_, Ambiguity> = redirect(&word.text, is_write);
+                let found: Result<_, Ambiguity> =
+                    redirect(&word.text, is_write, self.redirect_only_appends);
                 self.redirects.extend(found.ok().flatten());
             }
             Some(_) => {}
@@ -517,6 +520,7 @@ impl<'a> TextReader<'a> {
             return;
         }
         let is_write = character == '>' || self.looks_at(">");
+        self.top().redirect_only_appends = character == '>' && self.looks_at(">");
         while self.eat(">") || self.eat("|") {}
         if self.eat("&") && self.skip_descriptor() {
             return;

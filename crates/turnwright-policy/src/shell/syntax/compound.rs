@@ -82,7 +82,7 @@ fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
             Token::Word(raw) if raw.is_inherited => return Err(VARIABLE),
             Token::Word(raw) if !raw.touches_redirect => {
                 let word = Word { text: raw.text, is_glob: raw.is_glob };
-                values.push((!raw.is_unknown && !raw.has_status).then_some(word));
+                values.push((!raw.is_unknown && !raw.has_number).then_some(word));
             }
             Token::Terminator(Terminator::Semicolon | Terminator::Newline) => return Ok(values),
             _ => return Err(KEYWORD),

@@ -40,6 +40,8 @@ pub(in crate::shell) enum Token {
 pub(in crate::shell) enum RedirectKind {
     Read,
     Write,
+    /// `>>`.
+    Append,
     /// `>&` and `<&`.
     Duplicate,
     /// `<<<`, after which a word is the input.
@@ -74,8 +76,8 @@ pub(in crate::shell) struct RawWord {
     pub(super) is_expanded: bool,
     /// True if such a part is not known, so that any words may take the place of this one.
     pub(in crate::shell) is_unknown: bool,
-    /// True if a part is `$?`, for which the text has a digit.
-    pub(super) has_status: bool,
+    /// True if a part is a number such as `$?` or `$(nproc)`, for which the text has a digit.
+    pub(super) has_number: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
@@ -95,7 +97,7 @@ pub(in crate::shell) type Variable = (String, Option<Word>);
 pub(in crate::shell) struct Lexer<'a> {
     text: &'a str,
     pub(in crate::shell) position: usize,
-    is_bash: bool,
+    pub(super) is_bash: bool,
     /// The number of lines that the text is nested in.
     pub(super) shell_depth: usize,
     /// How many brackets and loops are open.
@@ -238,7 +240,9 @@ impl<'a> Lexer<'a> {
             return Err(SUBSTITUTION);
         } else if self.eat(">&") || self.eat("<&") {
             RedirectKind::Duplicate
-        } else if self.eat("<>") || self.eat(">>") || self.eat(">|") || self.eat(">") {
+        } else if self.eat(">>") {
+            RedirectKind::Append
+        } else if self.eat("<>") || self.eat(">|") || self.eat(">") {
             RedirectKind::Write
         } else {
             self.position += 1;
@@ -331,8 +335,8 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Reads `$(…)`, `$?`, the text of a here-document that `cat` prints, a variable that the line has set, or a `$`
-    /// that stands for itself because a word or quote ends after it.
+    /// Reads `$(…)`, a status, the text of a here-document that `cat` prints, a variable that the line has set, or a
+    /// `$` that stands for itself because a word or quote ends after it.
     fn dollar(&mut self, raw: &mut RawWord, is_quoted: bool) -> Result<(), Ambiguity> {
         let next = self.text.as_bytes().get(self.position + 1);
         let is_last = match next {
@@ -345,11 +349,11 @@ impl<'a> Lexer<'a> {
             self.position += 1;
             return Ok(());
         }
-        if next == Some(&b'?') {
+        if let Some(length) = self.status_length(is_quoted) {
             // It is a number, so it may stand where any number may.
-            (raw.is_quoted, raw.is_expanded, raw.has_status) = (true, true, true);
+            (raw.is_quoted, raw.is_expanded, raw.has_number) = (true, true, true);
             raw.text.push('0');
-            self.position += 2;
+            self.position += length;
             return Ok(());
         }
         let rest = &self.text[self.position..];
@@ -359,9 +363,11 @@ impl<'a> Lexer<'a> {
             return Ok(());
         }
         let value = if next == Some(&b'(') {
+            let is_count = rest.starts_with("$(nproc)");
+            raw.has_number |= is_count;
             self.position += 2;
-            self.substitution()?;
-            None
+            self.substitution(is_count)?;
+            is_count.then(|| Word::plain("1"))
         } else if let Some(length) = self.inherited_variable() {
             self.expansion.get_or_insert(VARIABLE);
             self.position += length;
@@ -380,6 +386,14 @@ impl<'a> Lexer<'a> {
             _ => raw.is_unknown = true,
         }
         Ok(())
+    }
+
+    /// The length of `$?`, or of bash's `"${PIPESTATUS[0]}"`, which without quotes may be no word at all.
+    fn status_length(&self, is_quoted: bool) -> Option<usize> {
+        const FORMS: [&str; 4] = ["$?", "${PIPESTATUS[0]}", "${PIPESTATUS[1]}", "${PIPESTATUS[2]}"];
+        let rest = &self.text[self.position..];
+        let known = if is_quoted && self.is_bash { FORMS.len() } else { 1 };
+        FORMS[..known].iter().find(|form| rest.starts_with(**form)).map(|form| form.len())
     }
 
     /// The length of `$HOME` and the like, if the variable is one that everybody may see.
@@ -413,12 +427,12 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads the rest of a substitution and its bracket. Its commands run in the same folder, and what
-    /// they set is lost.
-    fn substitution(&mut self) -> Result<(), Ambiguity> {
+    /// they set is lost. If they print a number, the parser decides if the line stays unambiguous.
+    fn substitution(&mut self, is_number: bool) -> Result<(), Ambiguity> {
         if self.peek() == Some(b'(') {
             return Err(ARITHMETIC);
         }
-        self.expansion.get_or_insert(SUBSTITUTION);
+        self.expansion = self.expansion.or((!is_number).then_some(SUBSTITUTION));
         let commands = parse_substitution(self)?;
         self.substituted.extend(commands);
         Ok(())
@@ -426,7 +440,7 @@ impl<'a> Lexer<'a> {
 
     /// `<(…)` is a file that can only be read. A part of a word may not follow.
     fn process_substitution(&mut self) -> Result<Token, Ambiguity> {
-        self.substitution()?;
+        self.substitution(false)?;
         if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')')) {
             return Err(SUBSTITUTION);
         }

@@ -27,8 +27,8 @@ const MAX_WORDS: usize = 1024;
 /// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
 const MAX_WRAPPERS: usize = 8;
-/// Programs that print or compare the status of the last command, or end with it.
-const TAKE_STATUS: WordList = "[ echo exit printf test";
+/// Programs that print or compare a number such as the status of the last command, or end with it.
+const TAKE_NUMBER: WordList = "[ echo exit printf test";
 
 pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
@@ -173,8 +173,8 @@ struct PartialCommand {
     has_document: bool,
     has_unknown_args: bool,
     has_inherited_args: bool,
-    /// True if `$?` is an argument of a program for which it matters which number it is.
-    has_unknown_status: bool,
+    /// True if a number such as `$?` is an argument for which it matters which number it is.
+    has_unknown_number: bool,
 }
 
 /// Reads up to the end of a command. `None` if there is nothing before the terminator.
@@ -186,8 +186,8 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
     if command.has_inherited_args && command.words.first().is_none_or(|word| word.text != "echo") {
         return Err(VARIABLE);
     }
-    if command.has_unknown_status {
-        lexer.expansion.get_or_insert(VARIABLE);
+    if command.has_unknown_number {
+        lexer.expansion.get_or_insert("it uses a number that only the shell knows");
     }
     let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
     match (is_empty, &command.assigned) {
@@ -224,7 +224,7 @@ impl PartialCommand {
                     }
                     number = Some(raw.text == "1");
                 }
-                Token::Word(raw) => self.add_word(raw)?,
+                Token::Word(raw) => self.add_word(raw, lexer.is_bash)?,
                 Token::Redirect(kind) => {
                     let is_input = matches!(kind, RedirectKind::Read | RedirectKind::HereString);
                     let is_stdout = number.take().unwrap_or(!is_input);
@@ -241,7 +241,7 @@ impl PartialCommand {
         }
     }
 
-    fn add_word(&mut self, raw: RawWord) -> Result<(), Ambiguity> {
+    fn add_word(&mut self, raw: RawWord, is_bash: bool) -> Result<(), Ambiguity> {
         if raw.touches_redirect && raw.text.ends_with('}') {
             return Err("it uses an unusual file descriptor");
         }
@@ -266,15 +266,19 @@ impl PartialCommand {
             if raw.is_expanded {
                 return Err(VARIABLE);
             }
-            if raw.is_glob && raw.text != "[" {
+            if raw.is_glob && raw.text != "[" && (raw.text != "[[" || raw.is_quoted || !is_bash) {
                 return Err("it runs a program whose name is not known");
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
         self.has_inherited_args |= raw.is_inherited;
-        let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_STATUS, &word.text));
-        self.has_unknown_status |= raw.has_status && !takes_number;
-        if raw.is_unknown || raw.has_status && !takes_number {
+        // `1` stands for `$(nproc)`, which the options for jobs may have, and `0` for a status.
+        let takes_number = self.words.first().is_some_and(|word| is_in(TAKE_NUMBER, &word.text))
+            || is_in("-j1 --jobs=1 --parallel=1", &raw.text)
+            || raw.text == "1"
+                && self.words.last().is_some_and(|word| is_in("-j --jobs --parallel", &word.text));
+        self.has_unknown_number |= raw.has_number && !takes_number;
+        if raw.is_unknown || raw.has_number && !takes_number {
             self.has_unknown_args = true;
             self.words.push(Word { text: UNKNOWN_WORDS.to_owned(), is_glob: true });
             return Ok(());
@@ -299,7 +303,7 @@ impl PartialCommand {
             let is_closed = raw.text == "-" && !raw.is_quoted;
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
-        let is_unknown = raw.is_unknown || raw.has_status;
+        let is_unknown = raw.is_unknown || raw.has_number;
         if raw.is_glob || is_unknown || raw.has_brace || raw.text.is_empty() {
             return Err("it redirects to or from a file whose name is not known");
         }
@@ -307,7 +311,8 @@ impl PartialCommand {
             return Err("it uses an unusual file descriptor");
         }
         self.stdout_is_file |= is_stdout;
-        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read)? {
+        let only_appends = kind == RedirectKind::Append;
+        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read, only_appends)? {
             self.redirects.push(redirect);
         }
         Ok(())
@@ -327,6 +332,7 @@ impl PartialCommand {
             has_unknown_args,
             ..SimpleCommand::default()
         };
+        write_as_test(&mut simple.words);
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
         if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
             return Err(HERE_DOCUMENT);
@@ -359,17 +365,30 @@ impl PartialCommand {
     }
 }
 
+/// Writes bash's `[[ -f x ]]` as `[ -f x ]`, which does the same. Comparisons may evaluate arithmetic, which can run
+/// commands.
+fn write_as_test(words: &mut [Word]) {
+    let [open, negations @ .., operator, _, close] = words else { return };
+    let is_plain = negations.iter().all(|word| word.text == "!")
+        && is_in("-d -e -f -h -L -n -r -s -w -x -z", &operator.text);
+    if is_plain && open.is_glob && open.text == "[[" && close.text == "]]" {
+        *open = Word::plain("[");
+        *close = Word::plain("]");
+    }
+}
+
 /// The file that is opened; `None` for standard streams and `/dev/null`.
 pub(in crate::shell) fn redirect(
     path: &str,
     is_write: bool,
+    only_appends: bool,
 ) -> Result<Option<Redirect>, Ambiguity> {
     match path {
         "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
             Err("it opens a network connection")
         }
-        _ => Ok(Some(Redirect { path: PathBuf::from(path), is_write })),
+        _ => Ok(Some(Redirect { path: PathBuf::from(path), is_write, only_appends })),
     }
 }
 
@@ -408,7 +427,7 @@ fn strip_wrappers(
         let program = simple.program();
         let own_word_count = match program {
             "env" if simple.words.len() == 1 && !simple.has_unknown_args => return Ok(None),
-            "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
+            "command" if is_in("-v -V", word(simple, 1)) => return Ok(None),
             "sh" | "bash" | "dash" => return shell_line(simple),
             _ => {
                 let starts = programs::find(shell_state::program_name(program)).starts;
@@ -428,7 +447,7 @@ fn strip_wrappers(
         }
         if simple.program() == "nohup" && !stdout_is_file {
             // If its output is a terminal, `nohup` writes to a file instead.
-            simple.redirects.push(Redirect { path: "nohup.out".into(), is_write: true });
+            simple.redirects.extend(redirect("nohup.out", true, true)?);
             simple.opens_later = true;
         }
         simple.has_unknown_args |= simple.program() == "xargs";
@@ -489,10 +508,6 @@ fn may_set_variable(format: &Word) -> bool {
 
 pub(in crate::shell) fn word(simple: &SimpleCommand, index: usize) -> &str {
     simple.words.get(index).map_or("", |word| &word.text)
-}
-
-fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
-    options.contains(&word(simple, 1))
 }
 
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.

@@ -56,6 +56,7 @@ struct Progress {
     tokens: u64,
     /// True if the card shows something else.
     is_new: bool,
+    open_questions: u32,
 }
 
 impl HelperClient {
@@ -111,8 +112,10 @@ impl HelperClient {
         let mut progress = self.progress.lock();
         progress.is_new |= progress.tokens != tokens;
         progress.tokens = tokens;
-        // The card of a helper in the background has its final state.
-        if self.in_background || !std::mem::take(&mut progress.is_new) {
+        // The card of a helper in the background has its final state. Clients show a question on the card, and take it
+        // for answered if the card changes.
+        let is_fixed = self.in_background || progress.open_questions > 0;
+        if is_fixed || !std::mem::take(&mut progress.is_new) {
             return;
         }
         let Progress { step, calls, .. } = &*progress;
@@ -157,6 +160,7 @@ impl HelperClient {
     /// Waits for the user's answer to a question.
     async fn wait_for_user<T>(&self, answer: BoxFuture<'_, T>) -> T {
         self.session.helpers.count_question(&self.id, true);
+        self.progress.lock().open_questions += 1;
         let _open = OpenQuestion(self);
         answer.await
     }
@@ -211,6 +215,9 @@ struct OpenQuestion<'a>(&'a HelperClient);
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.0.session.helpers.count_question(&self.0.id, false);
+        let mut progress = self.0.progress.lock();
+        progress.open_questions -= 1;
+        progress.is_new = true;
     }
 }
 
@@ -266,8 +273,6 @@ impl Client for HelperClient {
             return Box::pin(self.ask_in_background(request));
         }
         request.call = self.call.clone();
-        // The client may show the question on the card.
-        self.progress.lock().is_new = true;
         Box::pin(self.wait_for_user(self.session.client.request_permission(request)))
     }
 

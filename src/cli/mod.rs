@@ -302,13 +302,13 @@ impl CliArgs {
     }
 }
 
-/// Puts a space before a word that begins with nothing but dashes and goes on, as a list and a diff do. The parser
-/// would take it for an option.
+/// Puts a space before a prompt that begins with dashes and white space, as a list or a diff does. The parser would take
+/// it for an option.
 fn as_prompt(word: OsString) -> OsString {
     let text = word.to_string_lossy().into_owned();
-    let begin = text.split(char::is_whitespace).next().unwrap_or_default();
-    let is_dashes = !begin.is_empty() && begin.bytes().all(|byte| byte == b'-');
-    if is_dashes && begin.len() < text.len() { format!(" {text}").into() } else { word }
+    let rest = text.trim_start_matches('-');
+    let is_prompt = rest.len() < text.len() && rest.starts_with(char::is_whitespace);
+    if is_prompt { format!(" {text}").into() } else { word }
 }
 
 /// Runs the command line. `main` must call this first, while the process has a single thread:
@@ -330,13 +330,8 @@ pub fn run() -> ExitCode {
     {
         turnwright_workspace::exec::ignore_file_size_signal();
         turnwright_workspace::exec::raise_file_limit();
-        // The agent of an editor does it where its connection begins.
-        if arguments.command.is_some() {
-            turnwright_rpc::end_first_process_by_signals();
-            turnwright_rpc::make_blocking(&rustix::stdio::stdin());
-            turnwright_rpc::make_blocking(&rustix::stdio::stdout());
-            turnwright_rpc::make_blocking(&rustix::stdio::stderr());
-        }
+        turnwright_rpc::end_first_process_by_signals();
+        turnwright_rpc::make_stdio_blocking();
     }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);

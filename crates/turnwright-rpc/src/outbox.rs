@@ -100,8 +100,6 @@ impl Outbox {
         filter: OutgoingFilter,
         observer: Option<Arc<LineObserver>>,
     ) -> std::io::Result<Outbox> {
-        #[cfg(unix)]
-        super::stdio::make_blocking(&output);
         let direct = direct_output(&output);
         Outbox::start_writer(output, filter, observer, direct)
     }

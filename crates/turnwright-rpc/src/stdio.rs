@@ -119,8 +119,6 @@ impl LineReader {
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
         thread::Builder::new().name("stdin".into()).spawn(move || {
-            #[cfg(unix)]
-            make_blocking(&input);
             let _ended_on_drop = ended.clone().drop_guard();
             let queued_bytes = Arc::<AtomicUsize>::default();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
@@ -224,15 +222,17 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
-/// Lets reads and writes of a stream wait. Another program that shares the stream may have set that they return at
-/// once, as Node.js and Go do.
+/// Makes reads and writes of the standard streams wait, for all processes that share them. Another program, such as one
+/// of Node.js or Go, may have set them to return at once (`O_NONBLOCK`).
 #[cfg(unix)]
-pub fn make_blocking(stream: &impl std::os::fd::AsFd) {
+pub fn make_stdio_blocking() {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-    if let Ok(flags) = fcntl_getfl(stream)
-        && flags.contains(OFlags::NONBLOCK)
-    {
-        fcntl_setfl(stream, flags.difference(OFlags::NONBLOCK)).ok();
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        if let Ok(flags) = fcntl_getfl(stream)
+            && flags.contains(OFlags::NONBLOCK)
+        {
+            fcntl_setfl(stream, flags.difference(OFlags::NONBLOCK)).ok();
+        }
     }
 }
 
@@ -258,12 +258,12 @@ fn signal_action(signal: libc::c_int) -> libc::sighandler_t {
 }
 
 /// Lets SIGTERM and Ctrl-C end this process if it is the first one of a container, which they do not reach without a
-/// handler. What listens to them later takes the place of this one.
+/// handler. A later listener takes the place of this handler.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "sets a handler that only asks for an action and ends the process")]
 pub fn end_first_process_by_signals() {
     extern "C" fn end(signal: libc::c_int) {
-        // A listener calls the handler that was there before.
+        // A listener also calls the handler that was there before it.
         if signal_action(signal) == end as *const () as libc::sighandler_t {
             // SAFETY: a handler may call it.
             unsafe { libc::_exit(128 + signal) }

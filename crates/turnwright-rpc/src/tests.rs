@@ -269,28 +269,12 @@ async fn hanging_up_fails_pending_and_later_requests() {
     assert_eq!(later.unwrap_err(), RequestError::ConnectionClosed);
 }
 
-#[tokio::test]
-#[cfg(unix)]
-async fn an_input_that_returns_at_once_is_waited_for() {
-    use std::io::Write;
-    let (input, mut client) = std::io::pipe().unwrap();
-    rustix::fs::fcntl_setfl(&input, rustix::fs::OFlags::NONBLOCK).unwrap();
-    let input = std::fs::File::from(std::os::fd::OwnedFd::from(input));
-    let mut lines = LineReader::start(input).unwrap();
-    for _ in 0..2 {
-        client.write_all(b"oops\n").unwrap();
-        assert!(lines.next().await.is_some());
-    }
-}
-
 #[test]
 #[cfg(unix)]
 fn messages_of_each_sender_stay_in_order_whether_or_not_the_peer_reads() {
     use std::io::{BufRead, BufReader};
     use std::os::fd::OwnedFd;
     let (reader, writer) = std::io::pipe().unwrap();
-    // As some clients make their pipes.
-    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
     let output = std::fs::File::from(OwnedFd::from(writer));
     let outbox = Outbox::start_observed(output, |_, _| None, None).unwrap();
     let padding = "x".repeat(500);

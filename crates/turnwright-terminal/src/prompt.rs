@@ -182,7 +182,7 @@ fn hidden_line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String
             b'\r' | b'\n' | 0x04 => {
                 let text =
                     String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
-                // If another program has left the terminal so, it marks what is pasted with these, behind ESC.
+                // A terminal that another program has left in that mode puts these, each behind an ESC, around a paste.
                 let key = text.trim().trim_start_matches("[200~").trim_end_matches("[201~");
                 return Ok(key.trim().to_owned());
             }

@@ -56,6 +56,7 @@ struct Progress {
     tokens: u64,
     /// True if the card shows something else.
     is_new: bool,
+    /// The questions that the user has not answered yet.
     open_questions: u32,
 }
 
@@ -112,8 +113,8 @@ impl HelperClient {
         let mut progress = self.progress.lock();
         progress.is_new |= progress.tokens != tokens;
         progress.tokens = tokens;
-        // The card of a helper in the background has its final state. Clients show a question on the card, and take it
-        // for answered if the card changes.
+        // The card of a helper in the background has its final state. A client that shows a question on the card takes
+        // it for answered once the card changes.
         let is_fixed = self.in_background || progress.open_questions > 0;
         if is_fixed || !std::mem::take(&mut progress.is_new) {
             return;

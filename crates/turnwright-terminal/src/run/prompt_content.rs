@@ -1,7 +1,7 @@
 //! The content of the prompt: the text, and the files that the user attaches.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, StdinLock, stdin};
+use std::io::{self, BufRead, Read, stdin};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -37,14 +37,14 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_to_end(stdin().lock()).map_err(|error| stdin_error(&error))?;
+    let bytes = wait_for_end(|| read_all(stdin().lock())).map_err(|error| stdin_error(&error))?;
     let text = decode_head(&bytes, false);
     Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Reads stdin to its end. If that takes long, the user is told what is waited for.
-fn read_to_end(input: StdinLock<'_>) -> io::Result<Vec<u8>> {
-    let (reading, ended) = mpsc::channel::<()>();
+/// Waits for the end of stdin. If that takes long, the user is told so.
+fn wait_for_end<T>(wait: impl FnOnce() -> T) -> T {
+    let (_waiting, ended) = mpsc::channel::<()>();
     let telling = thread::Builder::new().spawn(move || {
         let waited = ended.recv_timeout(PIPE_PATIENCE);
         if waited == Err(mpsc::RecvTimeoutError::Timeout) && !is_terminal() {
@@ -52,9 +52,7 @@ fn read_to_end(input: StdinLock<'_>) -> io::Result<Vec<u8>> {
         }
     });
     telling.ok();
-    let bytes = read_all(input);
-    drop(reading);
-    bytes
+    wait()
 }
 
 fn stdin_error(error: &io::Error) -> String {
@@ -69,16 +67,16 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
     let (begun, beginning) = mpsc::channel();
     let thread = thread::Builder::new().spawn(move || {
         let mut input = stdin().lock();
-        let has_begun = input.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
-        // What comes later than anybody waits is left alone.
-        if begun.send(()).is_ok() && has_begun { read_to_end(input) } else { Ok(Vec::new()) }
+        let first = input.fill_buf().map(|bytes| !bytes.is_empty());
+        begun.send(()).ok();
+        if first.unwrap_or(false) { read_all(input) } else { Ok(Vec::new()) }
     });
     let reading = thread.map_err(|error| stdin_error(&error))?;
     if beginning.recv_timeout(PIPE_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let note = "Nothing has come from stdin, so it was not attached. `--file -` waits for it.";
         return Ok(Some(note.to_owned()));
     }
-    let read = reading.join().unwrap_or_else(|_| Ok(Vec::new()));
+    let read = wait_for_end(|| reading.join()).unwrap_or_else(|_| Ok(Vec::new()));
     let bytes = read.map_err(|error| stdin_error(&error))?;
     let length = format_bytes(bytes.len() as u64);
     if bytes.is_empty() {
@@ -111,7 +109,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            let bytes = read_to_end(stdin().lock()).map_err(|error| stdin_error(&error))?;
+            let bytes =
+                wait_for_end(|| read_all(stdin().lock())).map_err(|error| stdin_error(&error))?;
             piped_block("stdin:", &bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             attachment(&with_home(name.into())).map_err(|error| {

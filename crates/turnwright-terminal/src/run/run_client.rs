@@ -182,7 +182,7 @@ impl RunClient {
             end = self.signals.next() => match end {
                 TurnEnd::Cancelled => return Ok(None),
                 end => {
-                    // The editor is not asked to end, and would leave the terminal marking what is pasted.
+                    // Nothing ends the line editor, which has set the terminal to mark what is pasted.
                     self.screen.write_output("\x1b[?2004l\r\n");
                     return Err(end);
                 }

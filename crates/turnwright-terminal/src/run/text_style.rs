@@ -84,8 +84,7 @@ impl TerminalTraits {
             let found = config.inherited.iter().find(|entry| entry.0 == name);
             found.map(|entry| entry.1.to_string_lossy()).filter(|value| !value.is_empty())
         };
-        let is_dumb = is_plain(variable("TERM").as_deref(), variable("ACCESSIBLE").as_deref())
-            || !obeys_escape_sequences();
+        let is_dumb = is_plain(variable("TERM").as_deref(), variable("ACCESSIBLE").as_deref());
         let is_in_github = variable("GITHUB_ACTIONS").as_deref() == Some("true");
         TerminalTraits {
             is_stdin_terminal: stdin().is_terminal(),
@@ -102,30 +101,6 @@ impl TerminalTraits {
 /// read it each time.
 fn is_plain(terminal: Option<&str>, accessible: Option<&str>) -> bool {
     terminal == Some("dumb") || accessible.is_some_and(|value| !["0", "false"].contains(&value))
-}
-
-/// Asks a console of Windows to obey escape sequences instead of showing them. Returns false if it cannot.
-#[cfg(windows)]
-#[expect(unsafe_code, reason = "calls of the system that take a handle which is open")]
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn obeys_escape_sequences() -> bool {
-    use std::os::windows::io::AsRawHandle;
-    use windows_sys::Win32::System::Console::{
-        ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, SetConsoleMode,
-    };
-    [std::io::stdout().as_raw_handle(), stderr().as_raw_handle()].into_iter().all(|output| {
-        let mut mode = 0;
-        // SAFETY: the handles stay open, `mode` is what the call fills, and anything but a console is refused.
-        unsafe {
-            GetConsoleMode(output, &raw mut mode) == 0
-                || SetConsoleMode(output, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) != 0
-        }
-    })
-}
-
-#[cfg(not(windows))]
-fn obeys_escape_sequences() -> bool {
-    true
 }
 
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
@@ -397,11 +372,6 @@ mod tests {
             paint(&mut output, text, style, is_styled);
             assert_eq!(output, expected);
         }
-    }
-
-    #[test]
-    fn a_console_of_windows_obeys_escape_sequences_or_gets_none() {
-        assert!(obeys_escape_sequences(), "no output of a test is a console that cannot");
     }
 
     #[test]

@@ -247,13 +247,11 @@ pub fn is_hangup_ignored() -> bool {
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 fn signal_action(signal: libc::c_int) -> libc::sighandler_t {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is set, and `action` is what the call fills if it succeeds.
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and `action` is what the call fills. Zeros, which stay if it fails, are an action, too.
     unsafe {
-        match libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) {
-            0 => action.assume_init().sa_sigaction,
-            _ => libc::SIG_ERR,
-        }
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction
     }
 }
 
@@ -269,9 +267,8 @@ pub fn end_first_process_by_signals() {
             unsafe { libc::_exit(128 + signal) }
         }
     }
-    let is_first = std::process::id() == 1;
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        if is_first && signal_action(signal) == libc::SIG_DFL {
+    if std::process::id() == 1 {
+        for signal in [libc::SIGTERM, libc::SIGINT] {
             // SAFETY: the handler calls only what a handler may call.
             unsafe { libc::signal(signal, end as *const () as libc::sighandler_t) };
         }

@@ -55,6 +55,12 @@ impl Turn {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
+                if error.kind() == ErrorKind::Auth
+                    && answer.shown() == ShownSoFar::Nothing
+                    && self.renew_model(&selection.model).await
+                {
+                    return TurnStep::Wait(Duration::ZERO, None);
+                }
                 if answer.shown() == ShownSoFar::Nothing
                     && !answer.omits_media
                     && let Some(notice) = self.drop_images(&error)
@@ -211,12 +217,8 @@ impl Turn {
         }
         let calls =
             reply.map(|reply| self.identify_calls(reply, &answer.cards)).unwrap_or_default();
-        self.record_answer(
-            message,
-            answer,
-            &calls,
-            reply.map(|reply| reply.provider_state.clone()),
-        );
+        let echo = reply.map(|reply| reply.provider_state.clone());
+        self.record_answer(message, answer, &calls, echo);
         self.close_unmade_cards(&answer.cards, &calls, reply.is_some()).await;
         calls
     }

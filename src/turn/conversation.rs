@@ -68,7 +68,7 @@ pub(crate) struct Conversation {
     pub queue: Arc<AdmissionQueue>,
     /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
     pub cancellable: CancellableCalls,
-    /// Finds the model of a helper by its name.
+    /// Finds a model by its name.
     pub find_model: Arc<FindModel>,
 }
 
@@ -465,7 +465,8 @@ impl SharedModelSelection {
         });
     }
 
-    /// Sets the model of a stored session. The one before has not had anything of the conversation.
+    /// Sets the model of a stored session, or the same model with another key. The one before has nothing of the
+    /// conversation, or cannot be used any more.
     pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
         self.0.update(|selection| selection.model = model);
     }

@@ -33,7 +33,7 @@ const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct TurnBudget {
     requests: u32,
-    retries: u32,
+    pub(super) retries: u32,
     fragile_retries: u32,
     broken_streams: u32,
     /// The silence of failed requests since the model last sent something.
@@ -99,7 +99,7 @@ impl TurnBudget {
         self.outage = Duration::ZERO;
     }
 
-    fn take(count: &mut u32) -> bool {
+    pub(super) fn take(count: &mut u32) -> bool {
         let left = *count > 0;
         *count = count.saturating_sub(1);
         left

@@ -306,7 +306,8 @@ fn headers_of_the_protocol_that_users_copy_from_examples_are_left_out() {
 fn m_22_a_notice_about_a_refusing_server_says_what_to_do() {
     let key = [("Authorization", "Bearer sk-canary-7-of-a-server")];
     let elsewhere = McpHttpStub::good();
-    let other = format!("location: {}\r\n", elsewhere.url());
+    let target = elsewhere.url();
+    let other = format!("location: {target}\r\n");
     let challenge = "www-authenticate: Bearer realm=\"x\"\r\n";
     let scope = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"notes:read\"\r\n";
     let refusals = [
@@ -325,8 +326,8 @@ fn m_22_a_notice_about_a_refusing_server_says_what_to_do() {
             false,
             "did not answer like an MCP server",
         ),
-        ("307 Temporary Redirect", &other, "", true, "307"),
-        ("302 Found", &other, "", true, "302"),
+        ("307 Temporary Redirect", &other, "", true, &target),
+        ("302 Found", &other, "", true, &target),
     ];
     for (status, head, body, has_key, expected) in refusals {
         let (status, head, body) = (status.to_owned(), head.to_owned(), body.to_owned());

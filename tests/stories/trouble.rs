@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{assert_valid, cancel_and_go_on, go_on, next_reply};
+use turnwright_testing::mcp_http_stub::answer;
 use turnwright_testing::model_failures::{KEY, failure};
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
@@ -96,6 +97,35 @@ fn r_turn_12_a_refused_key_is_an_authentication_error_that_does_not_show_the_key
         assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
         go_on(&mut agent);
     }
+}
+
+/// The token of a gateway that another program renews, or a login while the session is open.
+#[test]
+fn a_key_that_was_replaced_is_read_again_when_the_old_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "token-of-today-0123").unwrap();
+    let server = RawServer::reading(|_, request, stream| {
+        if request.contains("Bearer token-of-tomorrow-4567") {
+            return write_stream(stream, &text_stream("Hello."));
+        }
+        answer(stream, "401 Unauthorized", "", "The token has expired.");
+    });
+    let settings = format!(
+        "model = 'p/m'\n[providers.p]\nbase_url = '{}'\nkey_file = '{}'\n",
+        server.base_url(),
+        key.display()
+    );
+    let asked =
+        || server.requests().iter().filter(|request| request.contains("/chat/")).count();
+    let mut agent = crate::provider::configured(&settings).start();
+    let error = failure(&mut agent, "auth", Some(401));
+    assert!(message(&error).contains("The token has expired"), "{error}");
+    assert_eq!(asked(), 1, "the same key is not sent again");
+    std::fs::write(&key, "token-of-tomorrow-4567").unwrap();
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(agent.text(), "Hello.");
+    assert_eq!(asked(), 3);
 }
 
 /// LiteLLM's answers without a database and to those who send no key.

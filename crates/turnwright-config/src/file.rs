@@ -249,7 +249,7 @@ settings! {
         pub(crate) key_file: Option<String> {}
             "A file that holds only the key, if there is no `key_env` or its variable is not set.",
             "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
-             Used if `key_env` is missing or its variable is not set";
+             Used if `key_env` is missing or its variable is not set. Read again when the server refuses the key";
         #[serde(deserialize_with = "is_present")]
         key: bool { hidden: true } wrong [r#"providers.x.key = "…""#]
             "A mistake: keys do not belong in this file. The value is not read.";

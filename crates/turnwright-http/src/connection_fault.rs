@@ -7,7 +7,7 @@ use rustls::CertificateError;
 
 /// Small container images have no certificates of authorities, so no client for https can be built there.
 const NO_AUTHORITIES: &str = "this computer has no list of trusted certificates. Install the package ca-certificates, \
-     or name a file with the certificates to trust in the environment variable SSL_CERT_FILE";
+     or have the environment variable SSL_CERT_FILE name a file that has the certificates to trust";
 
 /// Why a proxy is not tried again: after a few attempts with a wrong password, a company may lock the user's account.
 pub const PROXY_LOGIN: &str = "the proxy wants a name and a password, or refuses those that it got";
@@ -117,9 +117,40 @@ fn certificate_fault(error: &CertificateError) -> String {
     if !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
         return error.to_string();
     }
+    let reason = error.to_string();
+    // To trust such a certificate changes nothing, except on macOS and Windows, which accept it then.
+    if ["CaUsedAsEndEntity", "UnsupportedCertVersion"].iter().any(|word| reason.contains(word)) {
+        return format!(
+            "it is an authority's, or of an old version ({reason}). If you made it, make it anew with the option \
+             `-addext basicConstraints=critical,CA:FALSE` of `openssl req -x509`"
+        );
+    }
     // It may be a company's own authority, or a proxy that inspects connections.
     format!(
-        "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file with \
+        "nobody whom this computer trusts has signed it ({reason}). If you trust who has, name a file with \
          the certificates to trust in the environment variable SSL_CERT_FILE"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_no_server_may_have_is_not_to_be_trusted_but_made_anew() {
+        for (why, expected) in [
+            ("CaUsedAsEndEntity", "CA:FALSE"),
+            ("UnsupportedCertVersion", "CA:FALSE"),
+            ("ExtensionValueInvalid", "SSL_CERT_FILE"),
+        ] {
+            let inner = Arc::new(io::Error::other(why));
+            let fault = certificate_fault(&CertificateError::Other(OtherError(inner)));
+            assert!(fault.contains(expected) && fault.contains(why), "{fault}");
+        }
+        assert!(certificate_fault(&CertificateError::UnknownIssuer).contains("SSL_CERT_FILE"));
+    }
 }

@@ -48,6 +48,15 @@ pub fn install_tls_provider() {
     CryptoProvider::install_default(ring::default_provider()).ok();
 }
 
+/// Returns true if a URL leads to the machine, or to the private network, in which it is opened.
+pub fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.');
+    let address = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || address.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
+}
+
 /// Returns true if the URL of a web server names this machine, so that nobody else can listen in.
 pub fn names_this_machine(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The proxies that the environment names, and the hosts that are reached without one: those listed in `NO_PROXY`,
-//! in any notation that curl or Go accepts, and always this machine, whose requests are none of a proxy's business.
+//! in any notation that curl, Go or Windows accepts, and always this machine, whose requests are none of a proxy's
+//! business.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -68,15 +69,12 @@ impl Proxies {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
         let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
         let address = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
-        let is_this_machine = host == "localhost"
-            || host.ends_with(".localhost")
-            || address.is_some_and(|ip: IpAddr| ip.is_loopback() || ip.is_unspecified());
         let is_direct = self.direct.iter().any(|entry| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
                 && matches_host(pattern, host, address)
         });
-        proxy.as_deref().filter(|_| !is_this_machine && !is_direct)
+        proxy.as_deref().filter(|_| !crate::is_loopback(url) && !is_direct)
     }
 }
 
@@ -143,7 +141,9 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 
 fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if let Some(address) = address {
-        return pattern == "*" || is_in_network(pattern, address);
+        // As Windows has it: `192.168.*`.
+        let is_prefix = pattern.strip_suffix('*').is_some_and(|start| host.starts_with(start));
+        return is_prefix || is_in_network(pattern, address);
     }
     match pattern.strip_prefix("*.") {
         Some(name) => is_below(host, name),
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_forms_of_curl_and_go_say_what_is_reached_directly() {
         // The list, and URLs that are reached without and with a proxy.
-        let table: [(&str, &[&str], &[&str]); 15] = [
+        let table: [(&str, &[&str], &[&str]); 16] = [
             ("*", &["http://10.0.0.1/", "https://a.example", "http://[fd00::1]:8000/"], &[]),
             ("a.example", &["http://a.example/", "https://x.y.A.example."], &["http://ba.example"]),
             (".a.example", &["http://a.example", "http://x.a.example"], &["http://ba.example"]),
@@ -208,6 +208,11 @@ mod tests {
             ("10.0.0.7", &["http://10.0.0.7:1"], &["http://10.0.0.8"]),
             ("10.0.0.7:81", &["http://10.0.0.7:81"], &["http://10.0.0.7"]),
             ("10.1.0.0/16", &["http://10.1.2.3"], &["http://10.2.0.1", "http://[fd00::1]"]),
+            (
+                "localhost;127.*;10.*;192.168.*:8000;<local>",
+                &["http://10.1.2.3:4000", "http://192.168.0.9:8000"],
+                &["http://100.1.2.3", "http://192.168.0.9", "http://10.example"],
+            ),
             ("0.0.0.0/0", &["http://10.1.2.3"], &["http://[fd00::1]"]),
             ("fd00::/8", &["http://[fd12::1]:8000"], &["http://[fe80::1]"]),
             ("[fd00::1]", &["http://[fd00::1]/"], &["http://[fd00::2]/"]),

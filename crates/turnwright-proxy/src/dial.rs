@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tower_service::Service;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
-use turnwright_workspace::web::reserved_kind;
+use turnwright_workspace::web::{is_stand_in, reserved_kind, system_lookup};
 use url::Url;
 
 use crate::command_hosts::address_refusal;
@@ -70,35 +70,37 @@ pub(crate) async fn dial(
     if let Some(proxy) = url.ok().and_then(|url| turnwright_http::proxy_url(&url)) {
         return dial_through(&proxy, &target).await;
     }
-    let looked = timeout(TIME, look_up(target, lookups)).await;
-    let found = looked.map_err(io::Error::from)??;
-    connect_to_any(allowed_addresses(found, access)?).await
+    let looked = timeout(TIME, look_up(target, access, lookups)).await;
+    connect_to_any(looked.map_err(io::Error::from)??).await
 }
 
-/// Looks up the addresses of a host.
+/// Looks up the addresses of a host that may be reached.
 async fn look_up(
     target: Target,
+    access: HostAccess,
     lookups: Arc<Semaphore>,
-) -> io::Result<impl Iterator<Item = SocketAddr>> {
+) -> Result<Vec<SocketAddr>, DialError> {
     let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
     let looking = spawn_blocking(move || {
-        let found = (target.host.to_string().as_str(), target.port).to_socket_addrs();
+        let found = (target.host.to_string().as_str(), target.port).to_socket_addrs()?;
+        let allowed = allowed_addresses(found, access, target.name().is_some());
         // The system's look-up cannot be cancelled, so it counts until it ends, even if nothing waits for it.
         drop(permit);
-        found
+        allowed
     });
-    looking.await?
+    looking.await.map_err(io::Error::from)?
 }
 
 /// Keeps the addresses that may be reached. Others are never tried, not even if these fail.
 fn allowed_addresses(
     found: impl Iterator<Item = SocketAddr>,
     access: HostAccess,
+    is_name: bool,
 ) -> Result<Vec<SocketAddr>, DialError> {
     let mut error = DialError::Failed("it has no address".to_owned());
     let mut allowed = Vec::new();
     for address in found.take(MAX_ADDRESSES) {
-        match refused_kind(address.ip(), access) {
+        match refused_kind(address.ip(), access, is_name) {
             Some(kind) => error = DialError::Refused(address_refusal(kind)),
             None => allowed.push(address),
         }
@@ -107,14 +109,17 @@ fn allowed_addresses(
 }
 
 /// Returns the kind of an address that must not be reached: any that is not clearly public or belongs to this machine.
-fn refused_kind(address: IpAddr, access: HostAccess) -> Option<&'static str> {
+/// `is_name` is true if the program has named the host, and not its address.
+fn refused_kind(address: IpAddr, access: HostAccess, is_name: bool) -> Option<&'static str> {
     let canonical = address.to_canonical();
-    let is_private = matches!(canonical, IpAddr::V4(address) if address.is_private());
-    match reserved_kind(address) {
-        Some(kind) if !(is_private && access == HostAccess::Named) => Some(kind),
-        // Binding succeeds only for this machine's own addresses.
-        _ => UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"),
-    }
+    let may_be_private = access == HostAccess::Named && canonical.is_ipv4();
+    let refused = reserved_kind(address).filter(|kind| match *kind {
+        // Tailscale and Zscaler use addresses of the second kind.
+        "a private" | "a carrier's internal" => !may_be_private,
+        _ => !(is_name && is_stand_in(address, system_lookup)),
+    });
+    // Binding succeeds only for this machine's own addresses.
+    refused.or_else(|| UdpSocket::bind((canonical, 0)).is_ok().then_some("this machine's own"))
 }
 
 /// Connects to the first of these addresses, of which there is at least one, that answers.
@@ -233,13 +238,18 @@ mod tests {
             ("::ffff:10.0.0.7", Named, None),
             ("127.0.0.1", Named, Some("a loopback")),
             ("169.254.169.254", Named, Some("a link-local")),
-            ("100.100.100.200", Named, Some("a carrier's internal")),
+            ("100.100.100.200", Named, Some("a cloud's internal")),
+            ("100.96.0.96", Named, Some("a cloud's internal")),
+            ("100.64.0.7", Named, None),
+            ("100.64.0.7", Public, Some("a carrier's internal")),
             ("fd00:ec2::254", Named, Some("a private")),
             ("::1", Named, Some("a loopback")),
             ("64:ff9b::7f00:1", Named, Some("a loopback")),
             ("192.0.2.7", Public, Some("a documentation")),
+            // Behind a proxy that answers all look-ups, it may stand for any host.
+            ("198.18.0.7", Named, Some("a benchmarking")),
         ] {
-            assert_eq!(refused_kind(address.parse().unwrap(), access), expected, "{address}");
+            assert_eq!(refused_kind(address.parse().unwrap(), access, false), expected, "{address}");
         }
     }
 
@@ -255,7 +265,7 @@ mod tests {
     fn only_allowed_addresses_are_left() {
         let allowed = |all: &[&str]| {
             let found = all.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 443));
-            let allowed = allowed_addresses(found, HostAccess::Public).ok()?;
+            let allowed = allowed_addresses(found, HostAccess::Public, true).ok()?;
             Some(allowed.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>())
         };
         let mixed = ["2606:4700::1", "10.0.0.1", "93.184.216.34", "127.0.0.1"];

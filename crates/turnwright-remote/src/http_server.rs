@@ -208,6 +208,8 @@ impl HttpServer {
         let headers_out = response.headers_mut();
         headers_out.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // nginx would hold the events back until its buffer is full.
+        headers_out.insert("x-accel-buffering", HeaderValue::from_static("no"));
         for name in [CONNECTION_ID, SESSION_ID] {
             if let Some(value) = headers.get(name) {
                 headers_out.insert(name, value.clone());

@@ -117,8 +117,12 @@ impl HttpClient {
         let mut reader = BufReader::new(socket);
         let (status, headers) = read_head(&mut reader);
         (status == 200).then(|| {
-            let content_type = headers.iter().find(|it| it.0 == "content-type").unwrap();
-            assert_eq!(content_type.1, "text/event-stream");
+            for (name, value) in
+                [("content-type", "text/event-stream"), ("x-accel-buffering", "no")]
+            {
+                let header = headers.iter().find(|header| header.0 == name).expect(name);
+                assert_eq!(header.1, value);
+            }
             Events(reader)
         })
     }

@@ -1,7 +1,12 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
 use crate::error::Error;
 use crate::turn::conversation::OnceNotice;
+use crate::turn::next_step::TurnBudget;
 use crate::turn::room::compaction::window;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
@@ -158,6 +163,21 @@ impl Turn {
         }
     }
 
+    /// Finds the model anew after the server has refused its key: the key may have expired, and another program or a
+    /// login may have stored the next one. Returns true if the request should be sent again.
+    pub(super) async fn renew_model(&mut self, refused: &Arc<dyn Model>) -> bool {
+        let name = refused.name().to_owned();
+        let find = Arc::clone(&self.conversation.find_model);
+        let finding = self.cancel.run_until_cancelled(spawn_blocking(move || find(&name)));
+        let Some(Ok(Ok(found))) = finding.await else { return false };
+        let is_other = !Arc::ptr_eq(&found, refused) && found.server_id() == refused.server_id();
+        // The user, or a helper with the same selection, may have set another one meanwhile.
+        if is_other && Arc::ptr_eq(&self.conversation.selection.get().model, refused) {
+            self.conversation.selection.restore_model(found);
+        }
+        is_other && TurnBudget::take(&mut self.budget.retries)
+    }
+
     /// Tells the user, once per session, that the base URL lacks its version.
     pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
         if let Some(url) = model.corrected_base_url()
@@ -187,9 +207,6 @@ pub(super) fn omission_notice(
     before: Modalities,
     now: Modalities,
 ) -> Option<String> {
-    if before == now {
-        return None;
-    }
     let media = request.media();
     let what = if media.images && before.images && !now.images {
         "images"
@@ -217,4 +234,61 @@ pub(super) fn empty_reply_as_overflow(
     let message = format!("it sent {what}, and the conversation is about as long as the window");
     let kind = ErrorKind::ContextOverflow { limit: None, used: Some(used) };
     LlmError::in_stream(host.clone(), message, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_llm::{Endpoint, ModelSettings, Protocol, RemoteModel};
+    use turnwright_testing::mcp_http_stub::answer;
+    use turnwright_testing::raw_server::RawServer;
+
+    use super::*;
+    use crate::turn::fixture::{ScriptedReply, turn_fixture};
+
+    fn refusing_server() -> RawServer {
+        RawServer::start(|_, stream| answer(stream, "401 Unauthorized", "", "No."))
+    }
+
+    fn model(base_url: &str) -> Arc<dyn Model> {
+        let settings = ModelSettings {
+            name: "m".to_owned(),
+            model: "m".to_owned(),
+            ..ModelSettings::default()
+        };
+        let endpoint = Endpoint::new(base_url, None).unwrap();
+        Arc::new(RemoteModel::new(Protocol::Chat, endpoint, settings))
+    }
+
+    /// Settings that do not equal themselves, such as those with a price of `nan`, make another model each time.
+    #[tokio::test]
+    async fn a_key_that_is_always_refused_is_looked_for_a_few_times() {
+        let server = refusing_server();
+        let url = server.base_url();
+        let mut fixture = turn_fixture(Vec::new(), false, None);
+        fixture.conversation.selection.set_model(model(&url));
+        fixture.conversation.find_model = Arc::new(move |_: &str| Ok(model(&url)));
+        let done = fixture.turn(History::default()).run().await;
+        let Err(Error::Llm(error)) = done.result else { panic!("{:?}", done.result) };
+        assert_eq!(error.kind(), ErrorKind::Auth);
+        assert_eq!(server.requests().len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_model_that_was_chosen_while_the_key_was_looked_for_stays() {
+        let server = refusing_server();
+        let url = server.base_url();
+        let mut fixture = turn_fixture(vec![ScriptedReply::Text("Hello.")], false, None);
+        let selection = fixture.conversation.selection.clone();
+        let chosen = selection.get().model;
+        selection.set_model(model(&url));
+        let next = Arc::clone(&chosen);
+        fixture.conversation.find_model = Arc::new(move |_: &str| {
+            selection.set_model(Arc::clone(&next));
+            Ok(model(&url))
+        });
+        let done = fixture.turn(History::default()).run().await;
+        assert!(matches!(done.result, Ok(StopReason::EndTurn)), "{:?}", done.result);
+        assert!(Arc::ptr_eq(&fixture.conversation.selection.get().model, &chosen));
+        assert_eq!(server.requests().len(), 1);
+    }
 }

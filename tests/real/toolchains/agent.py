@@ -93,4 +93,5 @@ def variables(cache, home):
     kept.setdefault("RUSTUP_HOME", str(real / ".rustup"))
     path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if "/shims" not in part)
     python = Path(sys.executable).resolve().parent
-    return kept | {"HOME": str(home), "PATH": f"{cache / 'bin'}:{python}:{path}"}
+    # Java takes the home folder of the system's list of users.
+    return kept | {"HOME": str(home), "GRADLE_USER_HOME": str(home / ".gradle"), "PATH": f"{cache / 'bin'}:{python}:{path}"}

@@ -1,5 +1,5 @@
 """Does the everyday loop of each toolchain of the table outside and in the agent, in mode `auto`, each time in a new
-project and a fresh home folder, and prints both. A model that is told what to ask for asks once more.
+project and a fresh home folder, and prints both. A model that is told what to ask for asks for it.
 
 Exit status: 1 if something works outside and not in the agent.
 """
@@ -95,10 +95,12 @@ def suggestion(result):
 
 
 def inside(session, command, escalate, log):
-    """One command of the model, which asks once for what it is told to ask for."""
+    """One command of the model, which asks for what it is told to ask for, at most twice."""
     result = session.execute(command, escalate)
-    named = None if result.is_good else suggestion(result)
-    if named and named != escalate:
+    for _ in range(2):
+        named = None if result.is_good else suggestion(result)
+        if not named or named in (escalate or "").split(","):
+            break
         log.write(f"\n$ {command}\n{result.text}\n")
         wanted = f"{escalate},{named}" if escalate else named
         again = session.execute(command, wanted)

@@ -288,6 +288,7 @@ func TestAnswers(t *testing.T) {
         ("serve", "pg_ctl -D db -w -o '-p @PORT@ -k /tmp' -l log start && psql -h 127.0.0.1 -p @PORT@ -d postgres -c 'select 1'; r=$?; "
          "pg_ctl -D db stop; cat log; exit $r"),
     ]),
+    ("docker", "docker", {"a.txt": "a\n"}, [("list containers", "docker ps")]),
     # Nobody asks for the network: each registry is one question, while the command waits.
     ("npm by host", "npm", {"package.json": '{"name": "small", "version": "1.0.0"}\n'}, [
         ("install", "npm install is-odd"),

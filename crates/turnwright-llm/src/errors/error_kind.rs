@@ -109,6 +109,10 @@ pub(crate) fn classify(
     if let Some(kind) = by_text(&text, status, is_vague) {
         return kind;
     }
+    // The server has not seen the key, and another attempt often passes.
+    if status == Some(403) && super::hint(message) == Some(super::FIREWALL) {
+        return ErrorKind::Unavailable;
+    }
     match by_status(status.or(stated)) {
         // The cause is unknown, and the request was accepted.
         ErrorKind::BadRequest if is_vague && status.is_none() && !has_listed(&text, INVALID) => {

@@ -110,15 +110,26 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 7] = [
+const HINTS: [(&str, &str); 13] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
     ("--jinja", "Start llama-server with this option"),
     ("requires more system memory", TOO_LARGE),
     ("insufficient system resources", TOO_LARGE),
+    // The titles of pages and the codes of Cloudflare.
+    ("JSON (Just a moment", FIREWALL),
+    ("JSON (Attention Required", FIREWALL),
+    ("JSON (Access denied |", FIREWALL),
+    ("error code: 1010", FIREWALL),
+    ("error code: 1020", FIREWALL),
+    // nginx and others answer like this for a wrong key, too.
+    ("JSON (403 Forbidden", "Check the key. If it is right, a firewall is in between"),
     ("oad model", "Look into the log of the server, or choose another model"),
 ];
+
+const FIREWALL: &str = "A firewall has answered in place of the server, so this is not about the key: try another \
+                        network, or ask who runs the server";
 
 const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
 

@@ -445,6 +445,34 @@ fn the_kind_of_an_error_does_not_depend_on_the_words_of_the_model_in_it() {
     }
 }
 
+#[test]
+fn a_firewall_before_the_server_has_not_refused_the_key() {
+    for body in [
+        "error code: 1010",
+        "error code: 1020",
+        "<!DOCTYPE html><html><head><title>Just a moment...</title></head>",
+        "<html><title>Attention Required! | Cloudflare</title>",
+        "<html><title>Access denied | api.example.com used Cloudflare to restrict access</title>",
+    ] {
+        let report = parse(body, Some(403), None);
+        assert_eq!(report.kind, ErrorKind::Unavailable, "{body}");
+        assert!(super::hint(&report.message).unwrap().contains("not about the key"), "{body}");
+    }
+    // A gateway, or the server itself, may have looked at the key.
+    for (status, body) in [
+        (401, "<html><title>Just a moment...</title>"),
+        (403, "<html>\r\n<head><title>403 Forbidden</title></head>"),
+        (403, "<!DOCTYPE html><html lang=en><title>Error 403 (Forbidden)!!1</title>"),
+        (403, "<?xml version=\"1.0\"?><Error><Code>InvalidAccessKeyId</Code></Error>"),
+        (403, "Request forbidden by administrative rules."),
+        (403, ""),
+    ] {
+        assert_eq!(kind(status, body), ErrorKind::Auth, "{body}");
+    }
+    let page = parse("<title>403 Forbidden</title>", Some(403), None).message;
+    assert!(super::hint(&page).unwrap().contains("Check the key"), "{page}");
+}
+
 /// A server that refuses a request may quote the conversation, which is about these errors here.
 #[test]
 fn a_refusal_that_quotes_the_conversation_keeps_its_kind() {

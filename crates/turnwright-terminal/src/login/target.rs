@@ -135,6 +135,7 @@ impl Trial {
             Err(error) => {
                 let text = escape_hidden_line(&error_chain(&error));
                 let is_refusal = matches!(error.status(), Some(401 | 403))
+                    && error.kind() != ErrorKind::Unavailable
                     || matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
                 if is_refusal { Trial::Refused(text) } else { Trial::Unknown(text) }
             }

@@ -16,10 +16,15 @@ pub const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 /// The longest URL that is accepted, in bytes.
 const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// Networks that are not public: address, prefix length and description.
+const BENCHMARKING: &str = "a benchmarking";
+
+/// Networks that are not public: address, prefix length and description. The first that fits counts.
 const RESERVED_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::UNSPECIFIED, 8, "an unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private"),
+    // The metadata services of Volcengine and Alibaba.
+    (Ipv4Addr::new(100, 96, 0, 96), 32, "a cloud's internal"),
+    (Ipv4Addr::new(100, 100, 100, 200), 32, "a cloud's internal"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "a carrier's internal"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "a loopback"),
     // Azure's internal services, reachable from each of its machines.
@@ -30,7 +35,7 @@ const RESERVED_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(192, 0, 2, 0), 24, "a documentation"),
     (Ipv4Addr::new(192, 88, 99, 0), 24, "a reserved"),
     (Ipv4Addr::new(192, 168, 0, 0), 16, "a private"),
-    (Ipv4Addr::new(198, 18, 0, 0), 15, "a benchmarking"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, BENCHMARKING),
     (Ipv4Addr::new(198, 51, 100, 0), 24, "a documentation"),
     (Ipv4Addr::new(203, 0, 113, 0), 24, "a documentation"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "a multicast"),
@@ -112,6 +117,16 @@ fn embedded_kind(high: u16, low: u16) -> Option<&'static str> {
     reserved_kind_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
 }
 
+/// Returns true if an address only stands for the name that has led to it. Proxies that act as a network device (Clash,
+/// sing-box, Surge) answer every look-up with a benchmarking address and connect to the name themselves. Blocks.
+pub fn is_stand_in(address: IpAddr, lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>>) -> bool {
+    let kind = reserved_kind(address);
+    // The addresses of this name are public ones: where it has another, every name has.
+    kind == Some(BENCHMARKING)
+        && lookup("example.com")
+            .is_ok_and(|known| known.iter().any(|other| reserved_kind(*other) == kind))
+}
+
 /// Describes why a name is not even looked up.
 pub fn local_name_kind(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.');
@@ -153,22 +168,6 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
 
 fn refusal(text: &str, what: &str) -> String {
     format!("\"{}\" {what}. Nothing was fetched.", text::first_chars(text, 200))
-}
-
-/// Returns true if a URL leads to the machine, or to the private network, in which it is fetched.
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
-        Some(Host::Ipv6(address)) => {
-            let address = IpAddr::V6(address).to_canonical();
-            address.is_loopback() || address.is_unspecified()
-        }
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            name == "localhost" || name.ends_with(".localhost")
-        }
-        None => false,
-    }
 }
 
 /// The host that the user is asked about, with the port unless that is a usual one.
@@ -235,9 +234,9 @@ pub(super) fn check(url: &Url, allowed: &[AllowedHost]) -> Result<HostAccess, &'
 /// A function that resolves a name.
 pub(super) type LookupFn = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
-/// The system's resolver.
-pub(super) fn system() -> LookupFn {
-    Arc::new(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
+/// Looks a name up with the system's resolver. Blocks.
+pub fn system_lookup(name: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
 /// Why a name was not resolved.
@@ -263,9 +262,11 @@ impl Resolve for PublicResolver {
         let lookup = Arc::clone(&self.lookup);
         let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
-            let looking = spawn_blocking(move || lookup(name.as_str()));
-            let found = looking.await.map_err(io::Error::other)?.map_err(LookupError::Failed)?;
-            let checked = if is_proxy { found } else { public_addresses(found)? };
+            let looking = spawn_blocking(move || {
+                let found = lookup(name.as_str()).map_err(LookupError::Failed)?;
+                if is_proxy { Ok(found) } else { public_addresses(found, &lookup) }
+            });
+            let checked = looking.await.map_err(io::Error::other)??;
             let addresses: Addrs =
                 Box::new(checked.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
@@ -274,13 +275,13 @@ impl Resolve for PublicResolver {
 }
 
 /// Keeps the addresses that may be reached. Others are never tried, not even if these fail.
-fn public_addresses(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, LookupError> {
+fn public_addresses(found: Vec<IpAddr>, lookup: &LookupFn) -> Result<Vec<IpAddr>, LookupError> {
     let mut blocked = None;
     let mut checked = Vec::new();
     for address in found {
         match reserved_kind(address) {
-            Some(what) => blocked = Some(what),
-            None => checked.push(address),
+            Some(what) if !is_stand_in(address, &**lookup) => blocked = Some(what),
+            _ => checked.push(address),
         }
     }
     match blocked {
@@ -292,6 +293,8 @@ fn public_addresses(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, LookupError> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use turnwright_http::is_loopback;
 
     use super::*;
 
@@ -339,7 +342,8 @@ mod tests {
             ("10.0.0.1", "a private"),
             ("10.255.255.255", "a private"),
             ("100.64.0.1", "a carrier's internal"),
-            ("100.100.100.200", "a carrier's internal"),
+            ("100.96.0.96", "a cloud's internal"),
+            ("100.100.100.200", "a cloud's internal"),
             ("127.0.0.1", "a loopback"),
             ("127.255.255.254", "a loopback"),
             ("168.63.129.16", "a cloud's internal"),
@@ -565,6 +569,16 @@ mod tests {
     async fn a_private_address_among_public_ones_is_left_out() {
         let mixed = guarded(&[&["169.254.169.254", "93.184.216.34", "::ffff:10.0.0.1"]], &[]);
         assert_eq!(ask(&mixed).await, Ok(vec!["93.184.216.34".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_stands_for_a_name_is_passed_where_every_name_has_one() {
+        let behind_proxy = guarded(&[&["fdfe:dcba:9876::7", "198.18.0.7"], &["198.19.0.1"]], &[]);
+        assert_eq!(ask(&behind_proxy).await, Ok(vec!["198.18.0.7".to_owned()]));
+        let elsewhere = guarded(&[&["198.18.0.7"], &["23.192.228.80"]], &[]);
+        assert_eq!(ask(&elsewhere).await, Err("it is a benchmarking address".to_owned()));
+        let offline = |_: &str| Err(io::Error::other("no network"));
+        assert!(!is_stand_in("198.18.0.7".parse().unwrap(), offline));
     }
 
     #[tokio::test]

@@ -28,9 +28,11 @@ use turnwright_types::patience::timeout;
 use address_guard::{AllowedHost, HostAccess, LookupError, LookupFn, PublicResolver};
 
 pub use address_guard::{
-    USUAL_PORTS, is_loopback, local_name_kind, parse_url, permission_host, reserved_kind,
+    USUAL_PORTS, is_stand_in, local_name_kind, parse_url, permission_host, reserved_kind,
+    system_lookup,
 };
 pub use page::{PageCache, WebPage, to_page, wrap_untrusted};
+pub use turnwright_http::is_loopback;
 
 /// The maximum number of redirects within one host that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -82,7 +84,7 @@ pub struct WebFetcher {
 
 impl Default for WebFetcher {
     fn default() -> WebFetcher {
-        WebFetcher::with(FetchLimits::default(), address_guard::system())
+        WebFetcher::with(FetchLimits::default(), Arc::new(system_lookup))
     }
 }
 

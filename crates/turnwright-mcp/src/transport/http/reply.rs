@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
 
 use super::{HttpError, SESSION_HEADER};
@@ -133,13 +133,17 @@ pub(crate) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let scope = challenge.and_then(required_scope);
+    let location = response.headers().get(LOCATION).filter(|_| status.is_redirection());
     let is_json = content_type(&response).is_some_and(|kind| kind.starts_with(JSON));
-    let body = if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
-        Vec::new()
+    let body = if let Some(target) = location.and_then(|value| value.to_str().ok()) {
+        format!("it redirects to {target}. If you trust that, set it as the server's address")
+    } else if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
+        String::new()
     } else {
-        read_body(response, MAX_ERROR_BYTES).await.ok().flatten().unwrap_or_default()
+        let body = read_body(response, MAX_ERROR_BYTES).await.ok().flatten().unwrap_or_default();
+        String::from_utf8_lossy(&body).into_owned()
     };
-    HttpError::Status { status, scope, body: String::from_utf8_lossy(&body).into_owned() }
+    HttpError::Status { status, scope, body }
 }
 
 fn required_scope(challenge: &str) -> Option<String> {

@@ -289,7 +289,8 @@ fn json_ends_with_a_response_if_a_signal_ends_the_program() {
     let ended = Ended::of(process_waits::wait_with_output(child));
     assert_eq!(ended.status, Some(143), "{}", ended.stderr);
     let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["id"], &last["result"]["stopReason"]), (&json!("prompt"), &json!("cancelled")));
+    let found = (&last["id"], &last["result"]["stopReason"]);
+    assert_eq!(found, (&json!("prompt"), &json!("cancelled")));
 }
 
 #[test]
@@ -442,9 +443,9 @@ fn an_editor_may_give_pipes_that_return_at_once() {
     let child = command.stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
     drop(command);
     let mut answers = BufReader::new(answers).lines().map(Result::unwrap);
-    let params = json!({ "protocolVersion": 1 });
     for id in 0..2 {
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize", "params": params });
+        let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize" });
+        request["params"] = json!({ "protocolVersion": 1 });
         writeln!(requests, "{request}").unwrap();
         let answer: Value = serde_json::from_str(&answers.next().unwrap()).unwrap();
         assert_eq!((&answer["id"], answer["error"].is_null()), (&json!(id), true), "{answer}");

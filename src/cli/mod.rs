@@ -18,6 +18,7 @@ mod signing_client;
 mod stats;
 mod stored;
 
+use std::ffi::OsString;
 use std::io::{self, Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -295,8 +296,19 @@ impl CliArgs {
         if words.is_empty() || words == ["acp"] {
             return CliArgs::default();
         }
-        CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
+        let is_run = words[0] == "run";
+        let given = std::env::args_os().map(|word| if is_run { as_prompt(word) } else { word });
+        CliArgs::try_parse_from(given).unwrap_or_else(|error| explained(error).exit())
     }
+}
+
+/// Puts a space before a prompt that begins with dashes and white space, as a list or a diff does. The parser would take
+/// it for an option.
+fn as_prompt(word: OsString) -> OsString {
+    let text = word.to_string_lossy().into_owned();
+    let rest = text.trim_start_matches('-');
+    let is_prompt = rest.len() < text.len() && rest.starts_with(char::is_whitespace);
+    if is_prompt { format!(" {text}").into() } else { word }
 }
 
 /// Runs the command line. `main` must call this first, while the process has a single thread:
@@ -318,6 +330,8 @@ pub fn run() -> ExitCode {
     {
         turnwright_workspace::exec::ignore_file_size_signal();
         turnwright_workspace::exec::raise_file_limit();
+        turnwright_rpc::end_first_process_by_signals();
+        turnwright_rpc::make_stdio_blocking();
     }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
@@ -550,6 +564,26 @@ mod tests {
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
         }
         assert!(CliArgs::try_parse_from(["turnwright", "run", "--mode", "plain", "x"]).is_err());
+    }
+
+    #[test]
+    fn a_prompt_may_begin_as_an_option_does() {
+        for (word, is_prompt) in [
+            ("- fix this", true),
+            ("--- a/x\n+++ b/x", true),
+            ("---\ntitle: x", true),
+            ("--json --yes", false),
+            ("--", false),
+            ("-", false),
+            ("fix - this", false),
+        ] {
+            let given = as_prompt(word.into());
+            assert_eq!(given != word, is_prompt, "{word}");
+            if is_prompt {
+                let parsed = CliArgs::try_parse_from(["turnwright".into(), "run".into(), given]);
+                assert!(parsed.is_ok(), "{word}: {parsed:?}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{calls, process_waits, run_mark, says, schema};
 
-use crate::agent::{piped, subcommand};
+use crate::agent::{eventually, piped, subcommand};
 
 /// A folder to work in, and a model that plays a scenario.
 pub struct Desk {
@@ -226,6 +226,22 @@ fn a_pipe_beside_a_prompt_is_attached() {
 }
 
 #[test]
+fn whoever_waits_for_the_end_of_stdin_is_told_so() {
+    use std::io::Write;
+    let desk = Desk::new(&json!([says("1"), says("2")]));
+    let told = desk.home.path().join("told");
+    for arguments in [&["-"][..], &["Review"]] {
+        let mut command = desk.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"begun").unwrap();
+        let note = "Reading stdin until it ends";
+        eventually("it is told", || std::fs::read_to_string(&told).unwrap().contains(note));
+        assert!(process_waits::wait(&mut child).success());
+    }
+}
+
+#[test]
 fn json_is_the_updates_of_the_protocol_and_the_answer_of_the_prompt() {
     let desk = Desk::new(&json!([
         calls("read_file", &json!({ "path": "a.txt" })),
@@ -258,6 +274,23 @@ fn json_is_the_updates_of_the_protocol_and_the_answer_of_the_prompt() {
     let only: Value = serde_json::from_str(&ended.stdout).unwrap();
     schema::check(&only, Some("session/prompt"));
     assert_eq!((&only["error"]["code"], ended.status), (&json!(-32000), Some(2)));
+}
+
+#[test]
+#[cfg(unix)]
+fn json_ends_with_a_response_if_a_signal_ends_the_program() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let desk = Desk::new(&endless());
+    let mut command = desk.command(&["--json", "Begin"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    desk.server.as_ref().unwrap().wait_for_requests(1, process_waits::LIMIT).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    assert_eq!(ended.status, Some(143), "{}", ended.stderr);
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let found = (&last["id"], &last["result"]["stopReason"]);
+    assert_eq!(found, (&json!("prompt"), &json!("cancelled")));
 }
 
 #[test]
@@ -359,6 +392,101 @@ fn the_limit_of_open_files_is_raised() {
     let messages = desk.messages(1);
     assert!(!messages.contains("limit=256"), "{messages}");
     assert!(messages.matches("limit=").count() > 1, "{messages}");
+}
+
+/// As pipes that Node.js or Go has made.
+#[test]
+#[cfg(target_os = "linux")]
+fn pipes_that_return_at_once_are_waited_for() {
+    use std::io::{Read, Write};
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{OFlags, fcntl_setfl};
+    use rustix::io::ioctl_fionread;
+    let long = "x".repeat(200_000);
+    let desk = Desk::new(&json!([says(&long)]));
+    let (input, mut prompt) = std::io::pipe().unwrap();
+    let (mut answer, output) = std::io::pipe().unwrap();
+    fcntl_setfl(&input, OFlags::NONBLOCK).unwrap();
+    fcntl_setfl(&output, OFlags::NONBLOCK).unwrap();
+    let unread = input.try_clone().unwrap();
+    let unwritten = output.try_clone().unwrap();
+    prompt.write_all(b"Go").unwrap();
+    let mut command = desk.command(&[]);
+    let child = command.stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    eventually("the prompt is read", || ioctl_fionread(&unread).unwrap() == 0);
+    drop(prompt);
+    eventually("the pipe is full", || {
+        poll(&mut [PollFd::new(&unwritten, PollFlags::OUT)], Some(&Timespec::default())) == Ok(0)
+    });
+    drop(unwritten);
+    let mut shown = String::new();
+    answer.read_to_string(&mut shown).unwrap();
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    assert_eq!((ended.status, shown.trim_end() == long), (Some(0), true), "{}", ended.stderr);
+}
+
+/// The agent of an editor reads again while nothing is there to read.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_editor_may_give_pipes_that_return_at_once() {
+    use std::io::{BufRead, BufReader, Write};
+
+    use rustix::fs::{OFlags, fcntl_setfl};
+    let home = turnwright_testing::temporary_folder();
+    let (input, mut requests) = std::io::pipe().unwrap();
+    let (answers, output) = std::io::pipe().unwrap();
+    fcntl_setfl(&input, OFlags::NONBLOCK).unwrap();
+    fcntl_setfl(&output, OFlags::NONBLOCK).unwrap();
+    let mut command = subcommand(home.path(), &[]);
+    let child = command.stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut answers = BufReader::new(answers).lines().map(Result::unwrap);
+    for id in 0..2 {
+        let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize" });
+        request["params"] = json!({ "protocolVersion": 1 });
+        writeln!(requests, "{request}").unwrap();
+        let answer: Value = serde_json::from_str(&answers.next().unwrap()).unwrap();
+        assert_eq!((&answer["id"], answer["error"].is_null()), (&json!(id), true), "{answer}");
+    }
+    drop(requests);
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+}
+
+/// It waits for its prompt, before anything listens to signals.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_first_process_of_a_container_is_ended_by_signals() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let inside = ["--user", "--map-root-user", "--pid", "--fork"];
+    let tried = process_waits::status(Command::new("unshare").args(inside).arg("true"));
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: there are no namespaces here");
+        return;
+    }
+    let desk = Desk::new(&json!([]));
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let run = desk.command(&[]);
+        let mut command = Command::new("unshare");
+        command.args(inside).arg(run.get_program()).args(run.get_args());
+        command.current_dir(&desk.project).env_clear();
+        command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut outer = command.spawn().unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let mut ended = None;
+        eventually("it ends", || {
+            let first = std::fs::read_to_string(&children).unwrap_or_default();
+            if let Some(first) = first.trim().parse().ok().and_then(Pid::from_raw) {
+                kill_process(first, signal).ok();
+            }
+            ended = outer.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(status));
+    }
 }
 
 #[test]

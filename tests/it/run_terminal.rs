@@ -102,6 +102,17 @@ fn a_program_that_the_system_ends_takes_its_turn_with_it() {
 }
 
 #[test]
+fn a_conversation_that_the_system_ends_leaves_the_terminal_as_it_was() {
+    let desk = Desk::new(&json!([]));
+    let mut terminal = desk.on_terminal(&[]);
+    terminal.wait_for("leaves.");
+    terminal.wait_for("\x1b[?2004h");
+    terminal.terminate();
+    let (status, shown) = terminal.wait_for_end("\x1b[?2004l");
+    assert_eq!(status.code(), Some(143), "{shown}");
+}
+
+#[test]
 fn with_no_input_a_terminal_is_not_asked() {
     let desk = Desk::new(&json!([write_file(Path::new("new.txt")), says("Not written.")]));
     let (status, shown) = desk.on_terminal(&["--no-input", "Write"]).wait_for_end("Session ");

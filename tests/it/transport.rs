@@ -315,6 +315,24 @@ fn r_tr_11_answers_without_a_request_are_ignored() {
 }
 
 #[test]
+fn r_tr_8_an_answer_that_lacks_its_result_or_has_an_error_too_ends_the_question() {
+    let error = json!({ "code": -32603, "message": "no" });
+    let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
+    for fields in [json!({}), json!({ "result": yes, "error": error })] {
+        let write = calls("write_file", &json!({ "path": "a", "content": "x" }));
+        let mut agent = TestAgent::builder().model(json!([write, says("Done.")])).start();
+        let id = agent.prompt("write");
+        let question = agent.wait_for_request("session/request_permission");
+        let mut answer = fields.clone();
+        answer["jsonrpc"] = json!("2.0");
+        answer["id"] = question["id"].clone();
+        agent.send_line(&answer.to_string());
+        assert_eq!(agent.stop_reason(&id), "end_turn", "{fields}");
+        assert!(!agent.path("a").exists(), "{fields}");
+    }
+}
+
+#[test]
 fn r_tr_13_a_prompt_of_20_megabytes_reaches_the_model() {
     let mut agent = TestAgent::builder()
         .model(json!([says("Long.")]))

@@ -226,6 +226,41 @@ fn a_cancel_during_a_question_of_a_helper_withdraws_it() {
 }
 
 #[test]
+fn the_card_of_a_helper_does_not_change_while_it_shows_a_question() {
+    let read = |path: &str| when("the other", json!([call("read_file", &json!({ "path": path }))]));
+    let replies = json!([
+        [agent_call("general", "the task"), agent_call("general", "the other")],
+        says("Done."),
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", says("Written.")),
+        read("b"),
+        read("c"),
+        read("d"),
+        when("the other", says("Read.")),
+    ]);
+    let files = helpers(replies).file("b", "1\n").file("c", "2\n").file("d", "3\n");
+    let mut agent = files.capabilities(json!({ "fs": { "readTextFile": true } })).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    // The steps of the other helper are shown at two times, between which the first could have shown its own.
+    for (path, shown) in [("/b", "2 tool calls"), ("/c", "3 tool calls")] {
+        let request = wait_for_read(&mut agent, path);
+        agent.respond(&request, &json!({ "content": "0\n" }));
+        agent.wait_for(shown, |message| message["params"]["update"].to_string().contains(shown));
+    }
+    let call = &question["params"]["toolCall"]["toolCallId"];
+    let later = agent.log.iter().skip_while(|message| **message != question);
+    let of_card = later.filter(|message| message["params"]["update"]["toolCallId"] == *call);
+    assert_eq!(of_card.count(), 0);
+    agent.choose(&question, "allow_once");
+    let request = wait_for_read(&mut agent, "/d");
+    agent.respond(&request, &json!({ "content": "0\n" }));
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    assert_eq!(agent.read("a"), "x");
+}
+
+#[test]
 fn no_helper_is_left_when_its_session_is_closed() {
     let replies = json!([
         [in_background("the task"), agent_call("explore", "the other")],

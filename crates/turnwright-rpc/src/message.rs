@@ -265,11 +265,12 @@ fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
     let error = raw.error.filter(|error| error.get() != "null" || raw.result.is_none());
     let value = raw.result.filter(|result| result.get() != "null" || error.is_none());
     let result = match (value, error) {
+        (_, Some(error)) => Err(read_error(error)),
         (Some(result), None) => Ok(result.to_owned()),
-        (None, Some(error)) => Err(read_error(error)),
-        // Without a result and an error it is a request that lacks its method (R-TR-8).
+        // Some peers leave out a result that is null. The request would wait for ever.
+        (None, None) if id.is_some() && raw.params.is_none() => Ok(RawValue::NULL.to_owned()),
+        // Otherwise it is a request that lacks its method (R-TR-8).
         (None, None) => return rejected_line(id, RpcError::invalid_request("`method` is missing")),
-        (Some(_), Some(_)) => return ParsedLine::Ignored,
     };
     match id {
         Some(id) => ParsedLine::Message(RpcMessage::Response { id, result }),

@@ -222,16 +222,56 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
+/// Makes reads and writes of the standard streams wait, for all processes that share them. Another program, such as one
+/// of Node.js or Go, may have set them to return at once (`O_NONBLOCK`).
+#[cfg(unix)]
+pub fn make_stdio_blocking() {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        if let Ok(flags) = fcntl_getfl(stream)
+            && flags.contains(OFlags::NONBLOCK)
+        {
+            fcntl_setfl(stream, flags.difference(OFlags::NONBLOCK)).ok();
+        }
+    }
+}
+
 /// Returns true if the program was started with SIGHUP ignored, as `nohup` does. It then keeps running when
 /// its terminal is closed.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 pub fn is_hangup_ignored() -> bool {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is set, and `action` is what the call fills if it succeeds.
+    signal_action(libc::SIGHUP) == libc::SIG_IGN
+}
+
+/// Returns the action of a signal: `SIG_DFL`, `SIG_IGN` or the address of a handler. A handler may call it.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+fn signal_action(signal: libc::c_int) -> libc::sighandler_t {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and `action` is what the call fills. Zeros, which stay if it fails, are an action, too.
     unsafe {
-        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) == 0
-            && action.assume_init().sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction
+    }
+}
+
+/// Lets SIGTERM and Ctrl-C end this process if it is the first one of a container, which they do not reach without a
+/// handler. A later listener takes the place of this handler.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "sets a handler that only asks for an action and ends the process")]
+pub fn end_first_process_by_signals() {
+    extern "C" fn end(signal: libc::c_int) {
+        // A listener also calls the handler that was there before it.
+        if signal_action(signal) == end as *const () as libc::sighandler_t {
+            // SAFETY: a handler may call it.
+            unsafe { libc::_exit(128 + signal) }
+        }
+    }
+    if std::process::id() == 1 {
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            // SAFETY: the handler calls only what a handler may call.
+            unsafe { libc::signal(signal, end as *const () as libc::sighandler_t) };
+        }
     }
 }
 

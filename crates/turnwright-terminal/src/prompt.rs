@@ -182,7 +182,9 @@ fn hidden_line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String
             b'\r' | b'\n' | 0x04 => {
                 let text =
                     String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
-                return Ok(text.trim().to_owned());
+                // A terminal that another program has left in that mode puts these, each behind an ESC, around a paste.
+                let key = text.trim().trim_start_matches("[200~").trim_end_matches("[201~");
+                return Ok(key.trim().to_owned());
             }
             // Backspace, as either of its codes.
             0x08 | 0x7f => drop(line.pop()),
@@ -225,6 +227,8 @@ mod tests {
             (b"wrong\x15sk-1\n", Ok("sk-1")),
             (b"\x7f\x1a\n", Ok("")),
             (b"sk-1\x04", Ok("sk-1")),
+            (b"\x1b[200~sk-1\x1b[201~\r", Ok("sk-1")),
+            (b"\x1b[200~sk-1\n\x1b[201~\r", Ok("sk-1")),
             (b"\x04", Err("the input ended")),
             (b"sk\x03", Err("it was interrupted")),
             (b"\xff\n", Err("it is not UTF-8")),

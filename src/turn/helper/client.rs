@@ -56,6 +56,8 @@ struct Progress {
     tokens: u64,
     /// True if the card shows something else.
     is_new: bool,
+    /// The questions that the user has not answered yet.
+    open_questions: u32,
 }
 
 impl HelperClient {
@@ -111,8 +113,10 @@ impl HelperClient {
         let mut progress = self.progress.lock();
         progress.is_new |= progress.tokens != tokens;
         progress.tokens = tokens;
-        // The card of a helper in the background has its final state.
-        if self.in_background || !std::mem::take(&mut progress.is_new) {
+        // The card of a helper in the background has its final state. A client that shows a question on the card takes
+        // it for answered once the card changes.
+        let is_fixed = self.in_background || progress.open_questions > 0;
+        if is_fixed || !std::mem::take(&mut progress.is_new) {
             return;
         }
         let Progress { step, calls, .. } = &*progress;
@@ -157,6 +161,7 @@ impl HelperClient {
     /// Waits for the user's answer to a question.
     async fn wait_for_user<T>(&self, answer: BoxFuture<'_, T>) -> T {
         self.session.helpers.count_question(&self.id, true);
+        self.progress.lock().open_questions += 1;
         let _open = OpenQuestion(self);
         answer.await
     }
@@ -211,6 +216,9 @@ struct OpenQuestion<'a>(&'a HelperClient);
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.0.session.helpers.count_question(&self.0.id, false);
+        let mut progress = self.0.progress.lock();
+        progress.open_questions -= 1;
+        progress.is_new = true;
     }
 }
 
@@ -266,8 +274,6 @@ impl Client for HelperClient {
             return Box::pin(self.ask_in_background(request));
         }
         request.call = self.call.clone();
-        // The client may show the question on the card.
-        self.progress.lock().is_new = true;
         Box::pin(self.wait_for_user(self.session.client.request_permission(request)))
     }
 

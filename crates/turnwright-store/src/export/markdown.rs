@@ -1,4 +1,4 @@
-//! Exports a session as Markdown. Messages are copied as they are, since they are Markdown
+//! Exports a session as Markdown. Messages are copied as they are but for control characters, since they are Markdown
 //! themselves; everything else is fenced or quoted as code.
 
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::fragments::short_duration;
 use super::{Document, TimeSpent, fragments};
 use crate::{CallRow, Entry, SessionRow, StoredEntry, TurnRow};
-use turnwright_types::effect::{CallContent, escape_hidden_line};
+use turnwright_types::effect::{CallContent, escape_hidden_line, terminal_safe};
 use turnwright_types::message::{Media, Message, PromptPart};
 use turnwright_types::text;
 use turnwright_types::timestamp::rfc3339;
@@ -19,13 +19,14 @@ pub(super) struct MarkdownDocument<'a> {
 impl MarkdownDocument<'_> {
     /// Writes a paragraph, followed by an empty line.
     fn block(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}\n", text.trim_end())
+        writeln!(self.out, "{}\n", terminal_safe(text.trim_end().to_owned()))
     }
 
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
         let fence = "`".repeat(text::longest_backtick_run(text).max(2) + 1);
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        writeln!(self.out, "{fence}{language}\n{text}{end}{fence}\n")
+        let shown = terminal_safe(text.to_owned());
+        writeln!(self.out, "{fence}{language}\n{shown}{end}{fence}\n")
     }
 
     fn media(&mut self, media: &Media) -> io::Result<()> {

@@ -329,6 +329,13 @@ fn a_fence_is_longer_than_any_in_it() {
 }
 
 #[test]
+fn no_escape_sequence_of_a_session_is_in_its_markdown() {
+    let text = exported(ExportFormat::Markdown, "a\u{1b}[2J\u{9b}b\r\n\tc");
+    assert!(text.contains("a␛[2J\u{fffd}b\n\tc"), "{text}");
+    assert!(!text.contains(|char: char| char.is_control() && !"\n\t".contains(char)), "{text}");
+}
+
+#[test]
 fn a_page_needs_nothing_from_elsewhere() {
     let page = exported(ExportFormat::Html, "x");
     for tag in list_tags(&page) {

@@ -225,7 +225,9 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
         client.screen.note(&format!("Attached by its name only, not with its content: {name}"));
     }
     let (end, answer) = client.prompt(blocks, options.max_time).await;
-    if let Some(answer) = &answer {
+    // A signal leaves the agent no time for a response, which readers of JSON wait for.
+    let interrupted = Ok(json!({ "stopReason": "cancelled" }));
+    if let Some(answer) = answer.as_ref().or((end != TurnEnd::Failed).then_some(&interrupted)) {
         client.write_answer(answer);
     }
     if let Some(Err(error)) = &answer {

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::prompt::{is_terminal, say};
 use turnwright_config::with_home;
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::escape_hidden_line;
@@ -36,9 +37,22 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
+    let bytes = wait_for_end(|| read_all(stdin().lock())).map_err(|error| stdin_error(&error))?;
     let text = decode_head(&bytes, false);
     Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Waits for the end of stdin. If that takes long, the user is told so.
+fn wait_for_end<T>(wait: impl FnOnce() -> T) -> T {
+    let (_waiting, ended) = mpsc::channel::<()>();
+    let telling = thread::Builder::new().spawn(move || {
+        let waited = ended.recv_timeout(PIPE_PATIENCE);
+        if waited == Err(mpsc::RecvTimeoutError::Timeout) && !is_terminal() {
+            say("Reading stdin until it ends …\n").ok();
+        }
+    });
+    telling.ok();
+    wait()
 }
 
 fn stdin_error(error: &io::Error) -> String {
@@ -62,7 +76,7 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
         let note = "Nothing has come from stdin, so it was not attached. `--file -` waits for it.";
         return Ok(Some(note.to_owned()));
     }
-    let read = reading.join().unwrap_or_else(|_| Ok(Vec::new()));
+    let read = wait_for_end(|| reading.join()).unwrap_or_else(|_| Ok(Vec::new()));
     let bytes = read.map_err(|error| stdin_error(&error))?;
     let length = format_bytes(bytes.len() as u64);
     if bytes.is_empty() {
@@ -95,7 +109,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
+            let bytes =
+                wait_for_end(|| read_all(stdin().lock())).map_err(|error| stdin_error(&error))?;
             piped_block("stdin:", &bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             attachment(&with_home(name.into())).map_err(|error| {

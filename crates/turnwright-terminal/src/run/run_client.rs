@@ -181,7 +181,11 @@ impl RunClient {
         let line = tokio::select! {
             end = self.signals.next() => match end {
                 TurnEnd::Cancelled => return Ok(None),
-                end => return Err(end),
+                end => {
+                    // Nothing ends the line editor, which has set the terminal to mark what is pasted.
+                    self.screen.write_output("\x1b[?2004l\r\n");
+                    return Err(end);
+                }
             },
             line = self.link.incoming.next() => line.ok_or(TurnEnd::Failed)?,
         };

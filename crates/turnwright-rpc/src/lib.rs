@@ -23,9 +23,9 @@ pub use message::{
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use peer::{MAX_PENDING_REQUESTS, Peer, PendingRequests, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
-#[cfg(unix)]
-pub use stdio::{end_first_process_by_signals, is_hangup_ignored, make_stdio_blocking};
 pub use stdio::{
     AgentThread, LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio,
     stop_signal,
 };
+#[cfg(unix)]
+pub use stdio::{end_first_process_by_signals, is_hangup_ignored, make_stdio_blocking};

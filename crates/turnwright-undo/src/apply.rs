@@ -46,7 +46,7 @@ pub(crate) struct RestoreResult {
 impl RestoreResult {
     /// The result of a step if all goes well; `None` unless it restores something.
     pub(crate) fn of(step: &UndoStep) -> Option<RestoreResult> {
-        let UndoAction::Restore { to } = &step.action else { return None };
+        let UndoAction::Restore(to) = &step.action else { return None };
         let was = step.now.clone();
         Some(RestoreResult { path: step.path.clone(), was, to: to.clone(), result: Ok(()) })
     }

@@ -104,8 +104,7 @@ impl UndoContext {
         let Ok(target) = self.files.resolve(&step.path).await else { return };
         let unsaved = self.files.ensure_no_unsaved(&target).await;
         if unsaved.is_err() {
-            let why = "it has unsaved changes in the editor".to_owned();
-            step.action = UndoAction::Conflict { why };
+            step.action = UndoAction::Conflict("it has unsaved changes in the editor".to_owned());
         }
     }
 

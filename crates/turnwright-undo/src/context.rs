@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::UndoContext;
 use crate::apply::{RestoreResult, file_state};
 use crate::plan::{
-    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, is_same_state, net_changes,
-    plan_undo,
+    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash, is_same_state,
+    net_changes, plan_undo,
 };
 use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
@@ -208,13 +208,10 @@ impl UndoContext {
         mut wanted: Vec<RestoreResult>,
     ) -> (Vec<RestoreResult>, Vec<RestoreResult>) {
         for restore in &mut wanted {
-            let is_kept = match (&restore.was, &restore.to) {
-                (FileState::File { hash, .. }, FileState::File { hash: other, .. })
-                    if hash == other =>
-                {
-                    true
+            let is_kept = match &restore.was {
+                FileState::File { hash, .. } if !has_hash(&restore.to, hash) => {
+                    self.has_bytes(hash.clone()).await
                 }
-                (FileState::File { hash, .. }, _) => self.has_bytes(hash.clone()).await,
                 _ => true,
             };
             if !is_kept {

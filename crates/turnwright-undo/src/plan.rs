@@ -265,7 +265,8 @@ fn action<E>(
     }
 }
 
-fn has_hash(state: &FileState, expected: &str) -> bool {
+/// Returns true for a file with this content.
+pub(crate) fn has_hash(state: &FileState, expected: &str) -> bool {
     matches!(state, FileState::File { hash, .. } if hash == expected)
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{LanguageSite, Launch};
 use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
-use crate::report::{DiagnosticSource, FileReport, new_errors};
+use crate::report::{FileReport, new_errors};
 use crate::server::{LOADING, Phase, Server, run};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::nofollow;
@@ -165,7 +165,7 @@ impl LanguageServers {
         let comparing = async {
             let server = started.ready_server(may_wait, deadline).await?;
             refresh(&server, &before.path).await;
-            self.compare(server.as_ref(), before, &text, is_edit, deadline).await
+            self.compare(&server, before, &text, is_edit, deadline).await
         };
         let new_errors = comparing.await;
         let server = started.spec.name.clone();
@@ -174,7 +174,7 @@ impl LanguageServers {
 
     async fn compare(
         &self,
-        source: &dyn DiagnosticSource,
+        server: &Server,
         before: &FileBefore,
         text: &str,
         is_edit: bool,
@@ -182,16 +182,16 @@ impl LanguageServers {
     ) -> Result<Vec<String>, String> {
         let old_errors = match &before.errors {
             ErrorsBefore::Known(errors) => errors.clone(),
-            ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
+            ErrorsBefore::OfText(old) => server.errors(&before.path, old, deadline).await?,
         };
         if is_edit {
             self.remember(before, &old_errors);
         }
-        let errors = source.errors(&before.path, text, deadline).await?;
+        let errors = server.errors(&before.path, text, deadline).await?;
         if !is_edit {
             self.remember(before, &errors);
         }
-        new_errors(&old_errors, &errors, source.encoding(), text)
+        new_errors(&old_errors, &errors, server.encoding, text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.

@@ -1,7 +1,7 @@
 //! The language servers of a session: selects and starts the server for a file, and compares the errors of files before
 //! and after the edits of a turn.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::process::{LanguageSite, Launch};
 use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
 use crate::report::{FileReport, new_errors};
 use crate::server::{LOADING, Phase, Server, run};
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::nofollow;
 
@@ -448,12 +449,8 @@ fn read_file(file: &Path) -> io::Result<String> {
     if !opened.metadata()?.is_file() {
         return Err(ErrorKind::InvalidInput.into());
     }
-    let mut text = String::new();
-    let length = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
-    if length as u64 > MAX_TEXT_BYTES {
-        return Err(ErrorKind::FileTooLarge.into());
-    }
-    Ok(text)
+    let bytes = read_at_most(opened, MAX_TEXT_BYTES)?.ok_or(ErrorKind::FileTooLarge)?;
+    String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// Returns the last name of a path such as `a::b`.

@@ -124,8 +124,8 @@ pub(crate) async fn run_handler(
     let mut environment = site.environment.as_ref().clone().with(RUNNING_HOOKS, running);
     if let Some(sandbox) = sandbox {
         environment = environment.for_sandbox();
-        for name in ["TMPDIR", "TMP", "TEMP"] {
-            environment = sandbox.temp.iter().fold(environment, |all, temp| all.with(name, temp));
+        if let Some(temp) = &sandbox.temp {
+            environment = environment.with_temp_folder(temp);
         }
     }
     let program = PipedProgram {

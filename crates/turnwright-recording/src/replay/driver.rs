@@ -172,9 +172,6 @@ impl ReplayDriver {
         if message["params"]["sessionId"] == self.session.0 && !self.session.0.is_null() {
             message["params"]["sessionId"] = self.session.1.clone();
         }
-        if message["params"]["mcpServers"].is_array() {
-            message["params"]["mcpServers"] = json!([]);
-        }
         if message["method"] == "session/prompt" {
             self.turns += 1;
             self.prompts.insert(message["id"].to_string());
@@ -182,7 +179,7 @@ impl ReplayDriver {
             let word = text.split_whitespace().next().unwrap_or_default();
             self.skips_turn = DISK_COMMANDS.contains(&word);
         }
-        self.agent.send(&message);
+        self.agent.send(message);
     }
 
     /// Waits until the agent has sent what it has sent when it was recorded.
@@ -316,7 +313,7 @@ impl ReplayDriver {
         }
         if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
-            return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            return self.agent.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
         for observation in self.now.on_agent(message) {
             self.seen.entry(observation.stream.clone()).or_default().push_back(observation);

@@ -62,8 +62,7 @@ impl FileReport {
 pub fn counted_errors(count: usize) -> String {
     match count {
         0 => "no new errors".to_owned(),
-        1 => "1 new error".to_owned(),
-        _ => format!("{count} new errors"),
+        _ => text::counted(count, "new error"),
     }
 }
 

@@ -87,7 +87,7 @@ impl ProcessPipes {
 async fn collect(
     mut stream: impl AsyncRead + Unpin,
     kept: &mut Vec<u8>,
-    keep: impl Fn(&mut Vec<u8>, &[u8]),
+    keep: &impl Fn(&mut Vec<u8>, &[u8]),
 ) {
     let mut buffer = vec![0; READ_BYTES];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {

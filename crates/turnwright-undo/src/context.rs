@@ -352,12 +352,10 @@ pub async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
     let found = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let turns = file_versions::undoable_turns(connection, key)?;
-        let last = turns
-            .iter()
-            .rposition(|turn| turn.kind == TurnKind::Prompt)
-            .map_or(0, |index| index + 1);
+        let mut between_prompts = turns.rsplit(|turn| turn.kind == TurnKind::Prompt);
+        let latest = between_prompts.next().unwrap_or_default();
         let mut text = String::new();
-        for turn in turns[last..].iter().filter(|turn| !turn.target_turns.is_empty()) {
+        for turn in latest.iter().filter(|turn| !turn.target_turns.is_empty()) {
             let changed =
                 net_changes(file_versions::file_versions(connection, key, &[turn.number])?);
             let names: Vec<_> =

@@ -209,13 +209,10 @@ impl ReplayDriver {
             self.wait(limit, |driver| {
                 driver.has_seen(stream) || stream.is_of_turn() && driver.is_turn_over()
             });
-            if !self.has_seen(stream) {
+            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
                 let recorded = describe(&left);
                 let now = self.absence();
                 return Err(self.difference(&stream.describe(), recorded, now));
-            }
-            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
-                continue;
             };
             let Observation { piece, request, .. } = found;
             match (left, piece) {

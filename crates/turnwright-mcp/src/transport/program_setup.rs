@@ -65,10 +65,7 @@ impl ProgramRequest {
                     format!("its temporary folder could not be created: {error}")
                 })?;
                 let real = real_path(folder.path()).map_err(|error| error.to_string())?;
-                environment = environment.for_sandbox();
-                for name in ["TMPDIR", "TMP", "TEMP"] {
-                    environment = environment.with(name, real.clone());
-                }
+                environment = environment.for_sandbox().with_temp_folder(&real);
                 for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|entry| self.is_named(entry.0))
                 {
                     environment = environment.with(name, real.join("tools"));

@@ -54,9 +54,7 @@ pub fn run_in_sandbox(
         network,
         ..SandboxProfile::default()
     });
-    let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
-    let inherited = config.snapshot().command_environment();
-    let environment = names.fold(inherited, |environment, name| environment.with(name, &place));
+    let environment = config.snapshot().command_environment().with_temp_folder(&place);
     run_in_terminal(LaunchSource::Person { program, sandbox }, &environment)
 }
 

@@ -18,7 +18,8 @@ use super::rows::{
     set_updated_at,
 };
 use super::{
-    CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnFacts, TurnKind,
+    CallOutcome, CallStatus, Durability, Entry, Result, SessionRow, Store, StoreError, TurnFacts,
+    TurnKind,
 };
 use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
@@ -69,7 +70,7 @@ struct LogState {
 }
 
 /// The result of a write, for any number of waiters.
-type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
+type Commit = Shared<oneshot::Receiver<Result<()>>>;
 
 /// A write that was submitted, with the log that is told if it fails.
 #[derive(Debug, Default)]
@@ -453,7 +454,7 @@ impl SessionLog {
     /// Submits a write about this session. `work` gets the session's key.
     pub(super) fn submit(
         &self,
-        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         self.submit_sized(0, work)
     }
@@ -462,7 +463,7 @@ impl SessionLog {
     pub(super) fn submit_sized(
         &self,
         retained_bytes: usize,
-        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         self.submit_durable(Durability::ProcessCrash, retained_bytes, work)
     }
@@ -472,7 +473,7 @@ impl SessionLog {
         &self,
         durability: Durability,
         retained_bytes: usize,
-        mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        mut work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let session = Arc::clone(inner);
@@ -535,7 +536,7 @@ struct BegunTurn {
 }
 
 impl BegunTurn {
-    fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
+    fn insert(&self, connection: &Connection, session: i64) -> Result<()> {
         let BegunTurn { number, kind, words, begun_at, first_entry } = self;
         execute(
             connection,
@@ -559,7 +560,7 @@ impl SessionLogInner {
     }
 
     /// The session's key. Inserts the session if it is missing.
-    fn session_key(&self, connection: &Connection) -> Result<i64, StoreError> {
+    fn session_key(&self, connection: &Connection) -> Result<i64> {
         match session_key(connection, &self.session) {
             Err(StoreError::NoSuchSession) => {}
             found => return found,

@@ -167,8 +167,7 @@ impl SessionLog {
         is_thought: bool,
         mut words: String,
     ) -> PendingWrite {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let id = id.clone();
         redact::redact_in_place(&mut words);
         self.submit_sized(words.len(), move |connection, session| {
@@ -186,8 +185,7 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
         let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
-        let retained_bytes = outcomes + entries;
-        self.submit_sized(retained_bytes, move |connection, session| {
+        self.submit_sized(outcomes + entries, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
                 finish_call(connection, session, (call, *turn, now), outcome)?;
             }
@@ -207,10 +205,8 @@ impl SessionLog {
     /// streaming is stored as [`Entry::IncompleteCall`] with this sequence number.
     pub fn abort_call(&self, call: &CallId, seq: u64, outcome: CallOutcome) {
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let size = outcome_size(&outcome);
-        drop(self.submit_sized(size, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(outcome_size(&outcome), move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
             if find.exists(params![session, call.as_str()])? {

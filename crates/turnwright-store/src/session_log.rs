@@ -191,6 +191,11 @@ impl SessionLog {
         self.0.as_ref().map_or(0, |inner| inner.turn.load(Ordering::Relaxed))
     }
 
+    /// The turn of a write that is submitted now, and the time in milliseconds.
+    pub(super) fn turn_and_time(&self) -> (u64, i64) {
+        (self.turn(), to_millis(SystemTime::now()))
+    }
+
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
         self.set_session_row(row);
         // Every job of a session inserts its row first if it is missing.
@@ -226,8 +231,7 @@ impl SessionLog {
         cost: Option<f64>,
         facts: Option<TurnFacts>,
     ) -> PendingWrite {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         self.submit(move |connection, session| {
             let numbers = facts.as_ref().map(serde_json::to_string).transpose()?;
             let end = "UPDATE turns SET ended_at = ?, stop = ?, facts = ? WHERE session = ? AND \
@@ -258,10 +262,8 @@ impl SessionLog {
 
     /// Like [`SessionLog::write_entry`], and removes the entries that it replaces.
     pub fn replace_entries(&self, replaced: Vec<u64>, seq: u64, entry: Entry) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let retained_bytes = entry_size(&entry);
-        drop(self.submit_sized(retained_bytes, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(entry_size(&entry), move |connection, session| {
             for seq in &replaced {
                 delete_entry(connection, session, *seq)?;
             }
@@ -287,8 +289,7 @@ impl SessionLog {
             target.record(call, files, bytes, durability).in_background();
         }
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_durable(durability, retained_bytes, move |connection, session| {
             execute(
@@ -321,10 +322,8 @@ impl SessionLog {
             target.record(call, files, bytes, Durability::ProcessCrash).in_background();
         }
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let retained_bytes = outcome_size(&outcome);
-        self.submit_sized(retained_bytes, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        self.submit_sized(outcome_size(&outcome), move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
         })
     }
@@ -381,8 +380,7 @@ impl SessionLog {
     /// Replaces the result text that the model reads. The call's card goes on showing the first text.
     pub fn replace_result(&self, call: &CallId, text: String) {
         let call = call.clone();
-        let retained_bytes = text.len();
-        drop(self.submit_sized(retained_bytes, move |connection, session| {
+        drop(self.submit_sized(text.len(), move |connection, session| {
             replace_result(connection, session, &call, &text)
         }));
     }
@@ -396,8 +394,7 @@ impl SessionLog {
         window: Option<u64>,
         cost: Option<f64>,
     ) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let model = model.to_owned();
         let served = (!served.is_empty()).then(|| served.to_owned());
         drop(self.submit(move |connection, session| {
@@ -413,10 +410,8 @@ impl SessionLog {
 
     /// Records a permission decision; `entry` is a line of the audit log.
     pub fn record_permission(&self, entry: String) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let size = entry.len();
-        drop(self.submit_sized(size, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(entry.len(), move |connection, session| {
             execute(
                 connection,
                 "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",

@@ -52,25 +52,20 @@ const MAX_INDENT: usize = 8;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFile {
     /// Relative to the working folder
-    #[serde(default, alias = "file_path", alias = "file")]
+    #[serde(alias = "file_path", alias = "file")]
     path: Option<String>,
     /// Several files
-    #[serde(default)]
     paths: Option<Vec<String>>,
     /// From 1; negative counts from the end
-    #[serde(default, alias = "offset")]
+    #[serde(alias = "offset")]
     start_line: Option<i64>,
     /// Inclusive
-    #[serde(default)]
     end_line: Option<i64>,
     // Not in the schema: models trained on offset and limit send it.
-    #[serde(default)]
     #[schemars(skip)]
     limit: Option<i64>,
-    #[serde(default)]
     show_line_numbers: Option<bool>,
     /// Pages, slides, sheets or cells of a document, such as 1-5
-    #[serde(default)]
     pages: Option<String>,
 }
 

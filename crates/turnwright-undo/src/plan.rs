@@ -134,11 +134,19 @@ pub struct UndoPlan {
 
 /// Returns true if two states are the same, ignoring whether the content is stored.
 pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
+    is_same_file(one, other, true)
+}
+
+/// The same, but without comparing the modes of files and folders unless `compares_mode` is set.
+pub fn is_same_file(one: &FileState, other: &FileState, compares_mode: bool) -> bool {
     match (one, other) {
         (
             FileState::File { hash, mode, .. },
             FileState::File { hash: other_hash, mode: other_mode, .. },
-        ) => hash == other_hash && mode == other_mode,
+        ) => hash == other_hash && (!compares_mode || mode == other_mode),
+        (FileState::Folder { mode }, FileState::Folder { mode: other }) => {
+            !compares_mode || mode == other
+        }
         // Two unknown states are not assumed to be equal.
         (FileState::Unknown { .. }, _) => false,
         (one, other) => one == other,

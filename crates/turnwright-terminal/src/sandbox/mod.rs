@@ -45,8 +45,7 @@ pub fn run_in_sandbox(
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let mut hide = config.snapshot().sandbox_settings().hide;
-    hide.extend(config.credential_paths());
-    hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
+    hide.extend(config.private_places());
     let sandbox = Box::new(SandboxProfile {
         writable: write,
         read_only: keep,

@@ -12,8 +12,7 @@ use crate::blobs;
 use crate::blobs::packed_json::unpack;
 use crate::rows;
 use crate::{
-    CallOutcome, CallRow, CallStatus, Entry, GoalState, GoalStatus, Result, SessionRow,
-    StoreError,
+    CallOutcome, CallRow, CallStatus, Entry, GoalState, GoalStatus, Result, SessionRow, StoreError,
     StoredEntry, TurnKind,
 };
 use turnwright_types::hash::parse_hex;

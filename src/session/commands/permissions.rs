@@ -164,8 +164,11 @@ fn show(conversation: &Conversation) -> String {
         "Rules for this project",
         &page.entries.iter().map(row).collect::<String>(),
     ));
-    let others = policy.rules.iter().filter(|rule| !page.contains(rule));
-    let rows: String = others.map(|rule| format!("{}\n", plain(rule))).collect();
+    let mut rows = String::new();
+    for rule in policy.rules.iter().filter(|rule| !page.contains(rule)) {
+        rows.push_str(&plain(rule));
+        rows.push('\n');
+    }
     text.push_str(&section("Other rules", &rows));
     if let Some(problem) = &page.problem {
         text.push_str(&format!("\n⚠ {problem}\n"));

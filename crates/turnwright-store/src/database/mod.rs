@@ -10,8 +10,8 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior,
 };
 
-use crate::{Result, StoreError};
 use crate::health::StorageFault;
+use crate::{Result, StoreError};
 use journal::Journal;
 use turnwright_types::private_file;
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use crate::{Result, StoreError};
 use crate::database::execute;
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
+use crate::{Result, StoreError};
 use turnwright_types::ids::SessionId;
 
 /// How much is kept.

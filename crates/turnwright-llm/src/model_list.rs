@@ -47,22 +47,8 @@ const WINDOW_POINTERS: [&str; 11] = [
 
 /// Words in the names of models that answer no prompts: those for embeddings, speech, pictures,
 /// videos, moderation and ranking.
-const OTHER_PURPOSES: [&str; 14] = [
-    "embedding",
-    "embeddings",
-    "embed",
-    "rerank",
-    "reranker",
-    "moderation",
-    "whisper",
-    "transcribe",
-    "tts",
-    "realtime",
-    "dall",
-    "sora",
-    "davinci",
-    "babbage",
-];
+const OTHER_PURPOSES: &str = "embedding embeddings embed rerank reranker moderation whisper transcribe tts realtime \
+                              dall sora davinci babbage";
 
 /// Parses the response to `GET /models` in all known shapes: a list under `data` or `models`, or a
 /// bare list, of objects with an `id`, `name` or `model`, or of names. Models that by their names
@@ -120,7 +106,7 @@ fn price_of_million(model: &Value, priced: &str, cost: &str) -> Option<f64> {
 
 fn answers_prompts(name: &str) -> bool {
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    !words.any(|word| OTHER_PURPOSES.iter().any(|other| word.eq_ignore_ascii_case(other)))
+    !words.any(|word| OTHER_PURPOSES.split(' ').any(|other| word.eq_ignore_ascii_case(other)))
 }
 
 /// True if the name is neither empty, nor too long, nor contains hidden characters.

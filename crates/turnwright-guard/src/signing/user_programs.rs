@@ -342,10 +342,10 @@ fn keeps_variable(name: &str, value: &OsStr, places: &FixedPlaces) -> bool {
     let text = value.to_string_lossy();
     // `unix:path=/run/user/1000/bus` names a path, too.
     let mut paths = text.split(['=', ',', ';']).filter(|part| part.starts_with('/'));
-    let is_in = |list: &str| list.split(' ').any(|known| known == name);
-    is_in(KEPT_VARIABLES)
+    KEPT_VARIABLES.split(' ').any(|kept| kept == name)
         || name.starts_with("LC_")
-        || is_in(CHECKED_VARIABLES) && paths.all(|path| places.is_fixed(Path::new(path)))
+        || CHECKED_VARIABLES.split(' ').any(|checked| checked == name)
+            && paths.all(|path| places.is_fixed(Path::new(path)))
 }
 
 /// The folders of a search path in which no command can have put a program.

@@ -31,19 +31,7 @@ pub(super) struct ListedModel {
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
 /// LM Studio, Mistral, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
-const WINDOW_POINTERS: [&str; 11] = [
-    "/meta/n_ctx",
-    "/max_model_len",
-    "/context_length",
-    "/context_window",
-    "/loaded_context_length",
-    "/max_context_length",
-    "/max_input_tokens",
-    "/model_info/max_input_tokens",
-    "/limits/max_input_tokens",
-    "/capabilities/limits/max_context_window_tokens",
-    "/inputTokenLimit",
-];
+const WINDOW_POINTERS: &str = include_str!("model_list/window_pointers.txt");
 
 /// Words in the names of models that answer no prompts: those for embeddings, speech, pictures,
 /// videos, moderation and ranking.
@@ -73,7 +61,7 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     // Gemini prefixes the collection, which may be omitted in requests.
     let full_name = named.or(entry.as_str())?.trim();
     let name = full_name.strip_prefix("models/").unwrap_or(full_name).to_owned();
-    let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(entry.pointer(pointer)?));
+    let sizes = WINDOW_POINTERS.lines().filter_map(|pointer| number(entry.pointer(pointer)?));
     let window = sizes.chain(all_tokens(entry)).find(|size| *size > 0);
     let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
     Some(ListedModel { name, window, price: price(entry), server })

@@ -149,13 +149,7 @@ const MAX_LINES: usize = 200;
 const REFUSED_WRITES: &str = include_str!("refused_writes.txt");
 
 /// The beginnings of git's messages that it could not write its settings, or a file of a commit.
-const GIT_COMPLAINTS: [&str; 5] = [
-    "error: could not lock config file",
-    "error: could not write config file",
-    "error: unable to create file",
-    "error: unable to unlink old",
-    "warning: unable to unlink",
-];
+const GIT_COMPLAINTS: &str = include_str!("git_complaints.txt");
 
 /// The path among these, which the sandbox restricts, that a line of the output calls inaccessible: by the end
 /// of its name, or as the folder of a file.
@@ -181,7 +175,7 @@ fn refused_path<'a>(output: &str, restricted: &[&'a Path]) -> Option<&'a Path> {
 fn complaint_of_git(output: &str) -> &str {
     text::suffix(output, SEARCHED_BYTES)
         .lines()
-        .find(|line| GIT_COMPLAINTS.iter().any(|start| line.starts_with(start)))
+        .find(|line| text::list_entries(GIT_COMPLAINTS).any(|start| line.starts_with(start)))
         .unwrap_or_default()
 }
 

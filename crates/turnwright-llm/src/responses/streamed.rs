@@ -13,7 +13,7 @@ use crate::reply::repetition;
 use crate::{Delta, DeltaBatch, ReplyCall};
 
 /// The received parts of an item.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StreamedItem {
     pub(super) kind: ItemKind,
     index: Option<u64>,
@@ -43,15 +43,8 @@ impl StreamedItem {
             kind,
             index: location.index,
             id: location.id.to_owned(),
-            announced: false,
-            done: false,
-            seen_parts: 0,
-            span: 0..0,
-            phase: String::new(),
-            reasoning: None,
-            thought_kind: None,
             slot,
-            call_id: String::new(),
+            ..StreamedItem::default()
         }
     }
 

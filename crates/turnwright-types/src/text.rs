@@ -257,6 +257,7 @@ mod tests {
         assert_eq!(list_entries(list).collect::<Vec<_>>(), ["quince", "a medlar # ripe", "walnut"]);
         assert_eq!(list_entries("quince").collect::<Vec<_>>(), ["quince"]);
         assert_eq!(list_entries("").next(), None);
+        assert!(has_listed("a ripe walnut", list) && !has_listed("ripe", list));
     }
 
     #[test]

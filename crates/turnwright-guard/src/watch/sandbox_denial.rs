@@ -361,6 +361,10 @@ fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
     if writable.iter().any(|place| path.starts_with(place)) {
         return None;
     }
+    if path.to_string_lossy().contains("/containers/storage") {
+        let what = "Podman and Buildah make namespaces, which commands may not";
+        return Some(ReachedLimit::denied(what, "full"));
+    }
     let place = path.ancestors().find(|place| place.symlink_metadata().is_ok())?;
     // Nobody needs the whole disk.
     place.parent()?;
@@ -551,6 +555,18 @@ mod tests {
             assert!(!is_likely(output), "{output}");
         }
         assert!(!is_likely(&format!("permission denied{}", "é".repeat(SEARCHED_BYTES))));
+    }
+
+    #[test]
+    fn engines_without_a_daemon_are_not_told_to_ask_for_each_file_of_their_storage() {
+        for storage in ["/var/lib", "/home/a/.local/share"] {
+            let output = format!(
+                "Error: opening database {storage}/containers/storage/libpod/bolt_state.db: open \
+                 {storage}/containers/storage/libpod/bolt_state.db: read-only file system"
+            );
+            let limit = CommandWatch::default().reached_limit(&output, false, None).unwrap();
+            assert!(limit.for_model.contains("\"escalate\": \"full\""), "{limit:?}");
+        }
     }
 
     #[test]

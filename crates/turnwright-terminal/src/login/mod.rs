@@ -92,16 +92,6 @@ impl Login<'_> {
         known.or(openai).or(listed.first().map(String::as_str))
     }
 
-    /// The model of `--model`, as the server knows it.
-    fn named_model(&self, target: &LoginTarget, listed: &[String]) -> Option<String> {
-        let named = self.flags.model.as_ref()?;
-        let full = target
-            .provider
-            .and_then(|provider| named.strip_prefix(provider.name)?.strip_prefix('/'));
-        let is_listed = listed.iter().any(|name| name == named);
-        Some(full.filter(|_| !is_listed).unwrap_or(named).to_owned())
-    }
-
     /// The login to store. A key in the environment stays there.
     fn stored(
         target: &LoginTarget,
@@ -222,10 +212,11 @@ impl Login<'_> {
             None => self.ask_target()?,
         };
         let (key, models) = self.ask_key(&mut target)?;
-        let model = match self.named_model(&target, &models) {
-            Some(model) => Some(model),
+        let named = match &self.flags.model {
+            Some(model) => Some(model.clone()),
             None => self.ask_model(&target, &models)?,
         };
+        let model = named.map(|named| target.model(&named, &models));
         Ok(Login::stored(&target, key, model))
     }
 
@@ -452,8 +443,9 @@ impl Login<'_> {
                 Vec::new()
             }
         };
-        let model = self
-            .named_model(&target, &models)
+        let named = self.flags.model.as_deref();
+        let model = named
+            .map(|named| target.model(named, &models))
             .or_else(|| self.usual_model(&target, &models).map(str::to_owned));
         Ok(Login::stored(&target, key, model))
     }

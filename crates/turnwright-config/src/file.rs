@@ -233,7 +233,7 @@ settings! {
     pub(crate) section ProviderSection {
         #[serde(deserialize_with = "read_base_url")]
         pub(crate) base_url: Option<String> => wrong_base_url {}
-            wrong [r#"providers.x.base_url = "localhost:8000/v1""#,
+            wrong [r#"providers.x.base_url = "localhost""#,
                 r#"providers.groq.base_url = "http://localhost:8000/v1""#]
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \

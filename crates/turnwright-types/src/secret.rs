@@ -21,10 +21,12 @@ pub struct Secret(SecretString);
 
 impl Secret {
     /// Returns the key in a text that was typed, pasted or read from a file, without surrounding blanks, invisible
-    /// characters and quotes. Returns `None` if nothing is left.
+    /// characters and quotes, and without `NAME_API_KEY=`. Returns `None` if nothing is left.
     pub fn from_copied(text: &str) -> Option<Secret> {
         const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
-        let text = text.trim_matches(is_blank);
+        // A line of a shell's start file or of `.env` was copied whole.
+        let line = text.split_once("_API_KEY=");
+        let text = line.map_or(text, |(_, value)| value).trim_matches(is_blank);
         let quoted = QUOTES
             .into_iter()
             .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));
@@ -180,6 +182,9 @@ mod tests {
             ("\u{201c}sk-1\u{201d}", Some("sk-1")),
             ("`sk-1`", Some("sk-1")),
             ("\"sk-1", Some("\"sk-1")),
+            ("OPENAI_API_KEY=sk-1", Some("sk-1")),
+            ("export DEEPSEEK_API_KEY='sk-1=='\n", Some("sk-1==")),
+            ("setx XAI_API_KEY=", None),
             ("", None),
             ("\"\"", None),
         ] {

@@ -93,11 +93,17 @@ impl Endpoint {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
-                LlmError::Config(format!(
-                    "The base URL `{base_url}` is not an http or https URL. Use something like \
+                // It is not quoted: it may be a key, or contain a password.
+                LlmError::Config(
+                    "The base URL is not an http or https URL. Use something like \
                      https://api.openai.com/v1"
-                ))
+                        .to_owned(),
+                )
             })?;
+        let key = key.map(|key| match key.expose().strip_prefix("Bearer ") {
+            Some(bare) => bare.trim_start().into(),
+            None => key,
+        });
         if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
                 "The key for {} contains invalid characters. Paste it again without spaces or \
@@ -555,8 +561,10 @@ mod tests {
 
     #[test]
     fn invalid_urls_and_keys_are_rejected_without_showing_the_key() {
-        assert!(Endpoint::new("localhost:8080/v1", None).is_err());
-        assert!(Endpoint::new("file:///etc", None).is_err());
+        for base_url in ["localhost:8080/v1", "file:///etc", "sk-secret", "sk-secret.key"] {
+            let error = Endpoint::new(base_url, None).unwrap_err();
+            assert!(!error.to_string().contains("sk-"), "{error}");
+        }
         let error = Endpoint::new("http://me:secret@h/v1", None).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
         let error = Endpoint::new("http://h/v1", Some("sk-\nsecret".into())).unwrap_err();
@@ -565,6 +573,14 @@ mod tests {
             let endpoint = Endpoint::new("http://h/v1", None).unwrap();
             let error = endpoint.with_headers([(name.to_owned(), value.into())]).unwrap_err();
             assert!(!error.to_string().contains("sec"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_before_a_key_is_no_part_of_it() {
+        for (given, expected) in [("Bearer sk-1", "sk-1"), ("Bearer  sk-1", "sk-1"), ("k", "k")] {
+            let endpoint = Endpoint::new("http://h/v1", Some(given.into())).unwrap();
+            assert_eq!(endpoint.key, Some(expected.into()));
         }
     }
 

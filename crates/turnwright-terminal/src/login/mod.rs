@@ -239,7 +239,7 @@ impl Login<'_> {
         names.extend(others.iter().map(|(provider, _)| provider.name));
         let question = "Provider (number or name, or the base URL of a server): ";
         let target = ask_until(question, |answer| {
-            if answer.contains("://") {
+            if answer.contains([':', '/']) {
                 return LoginTarget::server(answer).map(Some);
             }
             let name = names[choose(answer, &names, count)?];

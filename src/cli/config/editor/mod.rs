@@ -158,6 +158,13 @@ pub(in crate::cli) struct EditorCliArgs {
 pub(super) fn run(args: &EditorCliArgs, config: &Config) -> CliResult<()> {
     let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
     let program = lasting_program_path(config)?;
+    if is_in_cache(&program) {
+        prompt::say(
+            "This program is in a cache, from which it will disappear, and then the editor cannot \
+             start it. Install it first, such as with `npm install --global turnwright` or \
+             `uv tool install turnwright`.\n\n",
+        )?;
+    }
     if args.write {
         return write(guide, &program, args, config);
     }
@@ -181,6 +188,12 @@ fn lasting_program_path(config: &Config) -> io::Result<PathBuf> {
     let real = real_path(&program).ok();
     let own = first.filter(|path| real.is_some() && real_path(path).ok() == real);
     Ok(own.unwrap_or(program))
+}
+
+/// Returns true if a program is where `npx`, `uvx`, `pipx run` and `pnpm dlx` keep those that are not installed.
+fn is_in_cache(program: &Path) -> bool {
+    const CACHES: [&str; 4] = [".cache", "Caches", "_npx", "archive-v0"];
+    program.iter().any(|part| CACHES.iter().any(|cache| part == *cache))
 }
 
 fn write(

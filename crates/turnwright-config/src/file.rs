@@ -652,6 +652,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_of_windows_is_answered_with_how_to_write_it() {
+        for path in [r"C:\Users\me", r"C:\Program Files", r"D:\data"] {
+            let error = parse(&format!("model = \"{path}\"")).unwrap_err().to_string();
+            assert!(error.contains("each backslash twice, or the text in single quotes"), "{error}");
+            assert_eq!(parse(&format!("model = '{path}'")).unwrap().0.model.unwrap(), path);
+        }
+    }
+
+    #[test]
     fn a_check_has_a_plain_name_and_one_line_and_there_are_not_many() {
         let table = |entries: &[(&str, &str)]| -> CheckTable {
             entries.iter().map(|(name, it)| ((*name).to_owned(), (*it).to_owned())).collect()

@@ -90,18 +90,11 @@ impl UserFile {
         match private_file::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
-            Err(error) => {
-                let advice = match error.kind() {
-                    io::ErrorKind::InvalidData => "Save it as UTF-8",
-                    _ if self.must_exist => "Check --config and TURNWRIGHT_CONFIG",
-                    _ => "Fix it; new sessions re-read it",
-                };
-                Err(ConfigError::new(format!(
-                    "The settings cannot be read: {}: {}. {advice}",
-                    self.path.display(),
-                    io_error_text(&error)
-                )))
-            }
+            Err(error) => Err(ConfigError::new(format!(
+                "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
+                self.path.display(),
+                io_error_text(&error)
+            ))),
         }
     }
 
@@ -228,7 +221,7 @@ mod tests {
         // As Windows PowerShell writes it.
         private_file::write(file.path(), b"\xff\xfem\0o\0d\0e\0").unwrap();
         let error = file.load().unwrap_err().to_string();
-        assert!(error.ends_with("it is not UTF-8. Save it as UTF-8"), "{error}");
+        assert!(error.contains("config.toml: it is not UTF-8. Check the file"), "{error}");
         private_file::remove(file.path()).unwrap();
         assert_eq!(model_in(&file), None);
 

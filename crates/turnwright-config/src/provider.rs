@@ -83,8 +83,7 @@ impl EndpointSettings {
     /// The base URL without anything that may contain a secret.
     pub fn redacted_url(&self) -> String {
         // What is in its place may be a key.
-        let is_url = self.base_url.contains(":/");
-        redact::url(if is_url { &self.base_url } else { "(not a URL)" })
+        redact::url(if self.base_url.contains(":/") { &self.base_url } else { "(not a URL)" })
     }
 
     /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
@@ -99,10 +98,7 @@ impl EndpointSettings {
 pub fn pasted_base_url(text: &str) -> String {
     let address = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
     let url = with_scheme(address);
-    let (without_query, query) = match url.split_once('?') {
-        Some((before, query)) => (before, format!("?{query}")),
-        None => (url.as_str(), String::new()),
-    };
+    let (without_query, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let path = without_query.trim_end_matches('/');
     let stripped = REQUEST_PATHS.iter().find_map(|request| path.strip_suffix(request));
     match stripped.or_else(|| strip_versioned_path(path)) {
@@ -115,13 +111,12 @@ pub fn pasted_base_url(text: &str) -> String {
 fn with_scheme(address: &str) -> String {
     let host = address.split('/').next().unwrap_or_default();
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let is_address = has_port || host.contains('.') && host != address;
-    let plain = format!("http://{address}");
-    match Url::parse(&plain) {
-        Ok(url) if is_address && is_local(&url) => plain,
-        Ok(_) if is_address => format!("https://{address}"),
-        _ => address.to_owned(),
+    if !has_port && (host == address || !host.contains('.')) {
+        return address.to_owned();
     }
+    let plain = format!("http://{address}");
+    let is_near = Url::parse(&plain).is_ok_and(|url| is_local(&url));
+    if is_near { plain } else { format!("https://{address}") }
 }
 
 /// Strips a request path that follows a version. Without a version, the path may belong to the base URL.

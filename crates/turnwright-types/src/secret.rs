@@ -25,8 +25,7 @@ impl Secret {
     pub fn from_copied(text: &str) -> Option<Secret> {
         const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
         // A line of a shell's start file or of `.env` was copied whole.
-        let line = text.split_once("_API_KEY=");
-        let text = line.map_or(text, |(_, value)| value).trim_matches(is_blank);
+        let text = text.rsplit("_API_KEY=").next()?.trim_matches(is_blank);
         let quoted = QUOTES
             .into_iter()
             .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));

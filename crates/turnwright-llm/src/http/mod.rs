@@ -70,6 +70,10 @@ pub struct Endpoint {
 /// Advice about a refusal that may be a proxy's.
 const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or ask who runs the proxy; else check the key";
 
+/// The error about a base URL. It is not quoted: it may be a key, or contain a password.
+const NOT_A_URL: &str =
+    "The base URL is not an http or https URL. Use something like https://api.openai.com/v1";
+
 /// The path that most base URLs end in, and that is easily forgotten.
 const VERSION_PATH: &str = "/v1";
 
@@ -92,14 +96,7 @@ impl Endpoint {
         let base = Url::parse(base_url.trim_end_matches('/'))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| {
-                // It is not quoted: it may be a key, or contain a password.
-                LlmError::Config(
-                    "The base URL is not an http or https URL. Use something like \
-                     https://api.openai.com/v1"
-                        .to_owned(),
-                )
-            })?;
+            .ok_or_else(|| LlmError::Config(NOT_A_URL.to_owned()))?;
         let key = key.map(|key| match key.expose().strip_prefix("Bearer ") {
             Some(bare) => bare.trim_start().into(),
             None => key,

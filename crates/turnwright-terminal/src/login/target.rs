@@ -65,19 +65,15 @@ impl LoginTarget {
             self.provider.is_some_and(|provider| provider.name.eq_ignore_ascii_case(prefix))
         });
         let short = prefix.map_or(named, |(_, model)| model);
-        let known = [named, short]
-            .into_iter()
-            .find_map(|name| listed.iter().find(|model| model.eq_ignore_ascii_case(name)));
+        let mut names = [named, short].into_iter();
+        let known = names.find_map(|name| listed.iter().find(|one| one.eq_ignore_ascii_case(name)));
         known.map_or(short, String::as_str).to_owned()
-    }
-
-    pub(super) fn is_openai(&self) -> bool {
-        is_openai_url(&self.base_url)
     }
 
     /// Returns true if there must be a key. Servers of the user's own may do without.
     pub(super) fn needs_key(&self) -> bool {
-        self.is_openai() || self.provider.is_some_and(|provider| provider.key_env.is_some())
+        is_openai_url(&self.base_url)
+            || self.provider.is_some_and(|provider| provider.key_env.is_some())
     }
 
     /// Returns true if the server usually has no key.

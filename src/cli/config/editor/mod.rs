@@ -159,11 +159,7 @@ pub(super) fn run(args: &EditorCliArgs, config: &Config) -> CliResult<()> {
     let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
     let program = lasting_program_path(config)?;
     if is_in_cache(&program) {
-        prompt::say(
-            "This program is in a cache, from which it will disappear, and then the editor cannot \
-             start it. Install it first, such as with `npm install --global turnwright` or \
-             `uv tool install turnwright`.\n\n",
-        )?;
+        prompt::say("This program is in a cache and will disappear: install it first.\n\n")?;
     }
     if args.write {
         return write(guide, &program, args, config);
@@ -228,8 +224,7 @@ fn write(
         return Err(CliError::Other("nothing was written".to_owned()));
     }
     let old = change.old.map(String::into_bytes);
-    let new = change.new.into_bytes();
-    let written = block_on(replace_file(&change.path, old, new))?;
+    let written = block_on(replace_file(&change.path, old, change.new.into_bytes()))?;
     written.map_err(|error| {
         let why = match error {
             FileError::Stale => "it has changed meanwhile".to_owned(),

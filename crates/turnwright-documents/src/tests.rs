@@ -508,6 +508,22 @@ fn cells_of_a_notebook_are_read_with_their_outputs() {
 }
 
 #[test]
+fn an_error_of_a_cell_has_its_name_and_a_value_its_most_readable_form() {
+    for (output, expected) in [
+        (r#"{"ename":"KeyError","evalue":"'x'","traceback":["\u001b[31m"]}"#, "KeyError: 'x'"),
+        (r#"{"ename":"AssertionError","evalue":""}"#, "AssertionError:"),
+        (r#"{"data":{"text/markdown":["**4","2**"],"text/plain":["<Markdown object>"]}}"#, "**42**"),
+        (r#"{"data":{"text/html":"<b>7</b>","text/plain":"7"}}"#, "7"),
+        (r#"{"data":{"text/html":"<b>7</b>","image/png":"iVBORw0KGgo"}}"#, "<b>7</b>"),
+    ] {
+        let cell = format!(r#"{{"cell_type":"code","source":"a","outputs":[{output}]}}"#);
+        let notebook = format!(r#"{{"nbformat":4,"cells":[{cell}]}}"#);
+        let shown = format!("--- cell 1 code ---\na\n[output]\n{expected}\n\n");
+        assert_eq!(text_of(notebook.as_bytes()), shown, "{output}");
+    }
+}
+
+#[test]
 fn text_that_people_do_not_see_is_left_out_of_a_document() {
     let hidden = "<w:p><w:t>One\u{e0041}\u{e0042}\u{200b} two\u{7}\u{fe01}</w:t><w:tab/><w:t>می\u{200c}خواهم</w:t></w:p>";
     assert_eq!(text_of(&archive(&[("word/document.xml", hidden)])), "One two\tمی\u{200c}خواهم\n\n");

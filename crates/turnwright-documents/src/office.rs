@@ -193,11 +193,12 @@ fn local_name(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
 }
 
-/// Returns true for tab stops, fallback content for older programs, deleted text, and phonetic guides.
+/// Returns true for tab stops, fallback content for older programs, text that is deleted or was moved away, and phonetic
+/// guides.
 fn is_left_out(name: &[u8]) -> bool {
     matches!(
         local_name(name),
-        b"tabs" | b"fallback" | b"tracked-changes" | b"rph" | b"rt" | b"ruby-text"
+        b"tabs" | b"fallback" | b"tracked-changes" | b"movefrom" | b"rph" | b"rt" | b"ruby-text"
     )
 }
 

@@ -305,6 +305,17 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn a_text_that_was_moved_is_only_where_it_is_now() {
+    let run = "<w:r><w:t>moved</w:t></w:r>";
+    let text = format!(
+        "<w:p><w:pPr><w:rPr><w:moveFrom w:id=\"1\"/></w:rPr></w:pPr><w:r><w:t>a</w:t></w:r>\
+         <w:moveFromRangeStart w:id=\"2\"/><w:moveFrom>{run}</w:moveFrom></w:p>\
+         <w:p><w:moveTo>{run}</w:moveTo></w:p>"
+    );
+    assert_eq!(text_of(&archive(&[("word/document.xml", &text)])), "a\nmoved\n\n");
+}
+
+#[test]
 fn parts_of_an_archive_are_found_as_other_programs_name_them() {
     let word = archive(&[
         ("word/styles2.xml", "<w:t>no</w:t>"),

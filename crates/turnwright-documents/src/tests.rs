@@ -336,6 +336,21 @@ fn parts_of_an_archive_are_found_as_other_programs_name_them() {
 }
 
 #[test]
+fn sheets_and_slides_of_open_documents_have_their_names_and_notes_are_no_values() {
+    let cell = "<office:annotation><dc:date>2026-01-01</dc:date><text:p>why?</text:p></office:annotation>\
+                <text:p>1</text:p>";
+    let row = format!("<table:table-row><table:table-cell>{cell}</table:table-cell></table:table-row>");
+    let content = format!(
+        "<table:table table:style-name=\"ta1\" table:name=\"Costs\">{row}</table:table>\
+         <table:table table:name=\"Plan\"><table:table-row/></table:table>\
+         <draw:page draw:name=\"page2\" draw:master-page-name=\"x\"><text:p>Title</text:p></draw:page>"
+    );
+    let files = [("content.xml", content.as_str()), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    let expected = "--- Costs ---\n[note: why? ] 1\n--- Plan ---\n--- page2 ---\nTitle\n\n";
+    assert_eq!(text_of(&archive(&files)), expected);
+}
+
+#[test]
 fn equal_cells_and_rows_of_a_sheet_are_all_there() {
     let content = "<table:table-row table:number-rows-repeated=\"2\">\
                    <table:table-cell table:number-columns-repeated=\"2\"><text:p>1</text:p></table:table-cell>\

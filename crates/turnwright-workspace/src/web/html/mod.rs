@@ -473,6 +473,7 @@ const KNOWN_ATTRIBUTES: &[&str] = &[
     "rowspan",
     "http-equiv",
     "content",
+    "role",
 ];
 /// The longest name of a language.
 const MAX_LANGUAGE_BYTES: usize = 50;
@@ -513,10 +514,13 @@ impl StartTag {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Returns true for what people do not see. They see the panel of a tab with a click.
     fn is_hidden(&self) -> bool {
-        self.attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
+        let hidden = self.attribute("hidden");
+        let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
             || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || self.is_hidden_by_style()
+            || self.is_hidden_by_style();
+        is_hidden && self.attribute("role") != Some("tabpanel")
     }
 
     fn is_hidden_by_style(&self) -> bool {

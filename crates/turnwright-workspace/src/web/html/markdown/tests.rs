@@ -30,6 +30,14 @@ fn marks_in_programs_are_no_emphasis() {
 }
 
 #[test]
+fn the_panels_of_all_tabs_are_shown() {
+    let html = "<div role=tabpanel><p>npm i<p hidden>no</div><div role=tabpanel hidden>yarn add</div>\
+                <section role='tabpanel' aria-hidden='true' hidden='hidden'>pnpm add</section>\
+                <div role=dialog hidden>no</div>";
+    assert_eq!(converted(html), "npm i\n\nyarn add\n\npnpm add");
+}
+
+#[test]
 fn elements_become_marks() {
     for (html, expected) in [
         ("<h2>One<br>two</h2>three", "## One two\n\nthree"),

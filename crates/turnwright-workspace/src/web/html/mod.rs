@@ -206,7 +206,10 @@ impl TreeReader {
 
     fn push(&mut self, tag: &StartTag) {
         let around = &self.open[self.open.len() - 1];
-        let is_hidden = tag.is_hidden() || DROPPED_ELEMENTS.contains(&tag.name.as_str());
+        let is_tex = tag.attribute("encoding") == Some("application/x-tex");
+        let is_hidden = tag.is_hidden()
+            || DROPPED_ELEMENTS.contains(&tag.name.as_str())
+            || tag.name.starts_with("annotation") && !is_tex;
         let mut element = OpenElement {
             name: tag.name.clone(),
             is_block: is_block(&tag.name),
@@ -215,6 +218,10 @@ impl TreeReader {
             depth: around.depth,
             lists: around.lists,
         };
+        if let Some(node) = element.node.as_ref().filter(|node| is_tex && tag_name(node) == "math") {
+            // MathML before it says the same, but its powers and fractions would read as other numbers.
+            node.children.borrow_mut().clear();
+        }
         if let Some(node) = &element.node
             && let Some((kept, attribute)) = self.kept(tag, around)
         {
@@ -256,6 +263,8 @@ impl TreeReader {
             }
             (Content::Prose, "b" | "strong") => Some(("b", None)),
             (Content::Prose, "i" | "em") => Some(("i", None)),
+            (Content::Prose, "math") => Some(("math", None)),
+            (Content::Prose, "annotation") => Some(("code", None)),
             (Content::Prose, "ol") => Some(("ol", tag.list_start())),
             (Content::Prose, "td" | "th") => self.kept_block(name).map(|part| (part, tag.spans())),
             (Content::Prose, _) => self.kept_block(name).map(|block| (block, None)),
@@ -460,21 +469,8 @@ fn parent(node: &Node) -> Option<Rc<Node>> {
 }
 
 /// The attributes that matter; all others are skipped.
-const KNOWN_ATTRIBUTES: &[&str] = &[
-    "href",
-    "src",
-    "alt",
-    "class",
-    "start",
-    "hidden",
-    "style",
-    "aria-hidden",
-    "colspan",
-    "rowspan",
-    "http-equiv",
-    "content",
-    "role",
-];
+const KNOWN_ATTRIBUTES: &str = "href src alt class start hidden style aria-hidden colspan rowspan \
+                                http-equiv content role encoding";
 /// The longest name of a language.
 const MAX_LANGUAGE_BYTES: usize = 50;
 
@@ -494,10 +490,10 @@ impl StartTag {
 
     /// Adds an attribute without a value. The first of several with the same name counts.
     fn add_attribute(&mut self, name: &[u8]) {
-        let known = KNOWN_ATTRIBUTES.iter().find(|known| known.as_bytes() == name);
+        let known = KNOWN_ATTRIBUTES.split(' ').find(|known| known.as_bytes() == name);
         let new = known.filter(|known| self.attribute(known).is_none());
         self.expects_value = new.is_some();
-        self.attributes.extend(new.map(|name| (*name, String::new())));
+        self.attributes.extend(new.map(|name| (name, String::new())));
     }
 
     /// Sets the value of the attribute that was added last.
@@ -514,13 +510,16 @@ impl StartTag {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns true for what people do not see. They see the panel of a tab with a click.
+    /// Returns true for what people do not see. They see the panel of a tab with a click, and Wikipedia shows a picture
+    /// in place of a formula.
     fn is_hidden(&self) -> bool {
         let hidden = self.attribute("hidden");
         let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
             || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || self.is_hidden_by_style();
-        is_hidden && self.attribute("role") != Some("tabpanel")
+        is_hidden
+            && self.attribute("role") != Some("tabpanel")
+            && self.attribute("class").is_none_or(|class| !class.contains("mwe-math-mathml"))
     }
 
     fn is_hidden_by_style(&self) -> bool {

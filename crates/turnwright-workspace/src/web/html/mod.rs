@@ -34,6 +34,8 @@ const MAX_BYTES: usize = 3 * 1024 * 1024;
 const INDENTATION_BYTES: usize = 4;
 /// The maximum length of a link's URL.
 const MAX_URL_BYTES: usize = 2_000;
+/// The most addresses to which a page leads by itself.
+const MAX_TARGETS: usize = 8;
 /// The maximum length of the title.
 const MAX_TITLE_CHARS: usize = 300;
 
@@ -43,8 +45,8 @@ const DROPPED_ELEMENTS: &[&str] = &[
     "noframes",
 ];
 const VOID_ELEMENTS: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-    "track", "wbr",
+    "area", "base", "br", "col", "embed", "frame", "hr", "img", "input", "link", "meta", "param",
+    "source", "track", "wbr",
 ];
 /// Blocks that Markdown can express.
 const KEPT_BLOCKS: &[&str] =
@@ -58,8 +60,8 @@ static OTHER_BLOCKS: LazyLock<Vec<&str>> =
 pub(super) struct PageTree {
     pub(super) root: Rc<Node>,
     pub(super) title: Option<String>,
-    /// The address to which the page leads by itself.
-    pub(super) refresh: Option<String>,
+    /// The addresses to which the page leads by itself, and those of its frames.
+    pub(super) targets: Vec<String>,
     /// True if the page was longer.
     pub(super) cut: bool,
 }
@@ -115,7 +117,7 @@ pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
         lists: 0,
     };
     let mut reader = TreeReader {
-        tree: PageTree { root, title: None, refresh: None, cut: false },
+        tree: PageTree { root, title: None, targets: Vec::new(), cut: false },
         base: base.clone(),
         tag: StartTag::default(),
         raw: None,
@@ -298,11 +300,11 @@ impl TreeReader {
                     self.base = base;
                 }
             }
-            "meta" if self.tree.refresh.is_none() => {
-                let target = tag.refresh_target();
-                self.tree.refresh = target.map(|target| {
+            "meta" | "frame" if self.tree.targets.len() < MAX_TARGETS => {
+                let target = tag.refresh_target().or_else(|| tag.attribute("src"));
+                self.tree.targets.extend(target.map(|target| {
                     self.base.join(target).map_or_else(|_| target.to_owned(), String::from)
-                });
+                }));
             }
             "br" if around.content != Content::Prose => self.text("\n"),
             name @ ("br" | "hr") if around.content == Content::Prose => {

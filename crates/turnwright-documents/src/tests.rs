@@ -346,7 +346,7 @@ fn sheets_and_slides_of_open_documents_have_their_names_and_notes_are_no_values(
          <draw:page draw:name=\"page2\" draw:master-page-name=\"x\"><text:p>Title</text:p></draw:page>"
     );
     let files = [("content.xml", content.as_str()), ("META-INF/manifest.xml", "<manifest:manifest/>")];
-    let expected = "--- Costs ---\n[note: why? ] 1\n--- Plan ---\n--- page2 ---\nTitle\n\n";
+    let expected = "--- Costs ---\n[note: why?] 1\n--- Plan ---\n--- page2 ---\nTitle\n\n";
     assert_eq!(text_of(&archive(&files)), expected);
 }
 

@@ -66,7 +66,11 @@ impl LoginTarget {
         });
         let short = prefix.map_or(named, |(_, model)| model);
         let mut names = [named, short].into_iter();
-        let known = names.find_map(|name| listed.iter().find(|one| one.eq_ignore_ascii_case(name)));
+        // Two names in the list may differ only in their capitals.
+        let known = names.find_map(|name| {
+            let exact = listed.iter().find(|one| *one == name);
+            exact.or_else(|| listed.iter().find(|one| one.eq_ignore_ascii_case(name)))
+        });
         known.map_or(short, String::as_str).to_owned()
     }
 
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_model_is_stored_as_the_server_knows_it() {
-        let listed = ["qwen3:8b", "Org/Model", "ollama/own"].map(str::to_owned);
+        let listed = ["qwen3:8b", "Org/Model", "ollama/own", "org/Model"].map(str::to_owned);
         let provider = preset("ollama").and_then(LoginTarget::provider).unwrap();
         let server = LoginTarget::server("http://mine/v1").unwrap();
         for (target, named, expected) in [
@@ -237,6 +241,7 @@ mod tests {
             (&provider, "ollama/unlisted", "unlisted"),
             (&provider, "org/model", "Org/Model"),
             (&server, "ORG/model", "Org/Model"),
+            (&server, "org/Model", "org/Model"),
             (&server, "ollama/qwen3:8b", "ollama/qwen3:8b"),
             (&server, "/models/x.gguf", "/models/x.gguf"),
         ] {

@@ -82,7 +82,7 @@ impl EndpointSettings {
 
     /// The base URL without anything that may contain a secret.
     pub fn redacted_url(&self) -> String {
-        // What is in its place may be a key.
+        // A key may have been pasted in its place.
         redact::url(if self.base_url.contains(":/") { &self.base_url } else { "(not a URL)" })
     }
 
@@ -466,7 +466,7 @@ mod tests {
             ("example.com:8443/v1?key=k", "https://example.com:8443/v1?key=k"),
             ("http:/localhost:80/v1", "http:/localhost:80/v1"),
             ("ftp://h.example/v1", "ftp://h.example/v1"),
-            // What may be a key, or a word.
+            // Perhaps a key, or a word.
             ("0123456789abcdef.0123456789abcdef", "0123456789abcdef.0123456789abcdef"),
             ("sk-0123456789abcdef", "sk-0123456789abcdef"),
             ("localhost", "localhost"),

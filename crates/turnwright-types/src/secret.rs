@@ -21,15 +21,18 @@ pub struct Secret(SecretString);
 
 impl Secret {
     /// Returns the key in a text that was typed, pasted or read from a file, without surrounding blanks, invisible
-    /// characters and quotes, and without `NAME_API_KEY=`. Returns `None` if nothing is left.
+    /// characters and quotes, and without `NAME_API_KEY=` and `Bearer`. Returns `None` if nothing is left.
     pub fn from_copied(text: &str) -> Option<Secret> {
         const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
-        // A line of a shell's start file or of `.env` was copied whole.
-        let text = text.rsplit("_API_KEY=").next()?.trim_matches(is_blank);
+        let whole = text.trim_matches(is_blank);
+        // One line of a shell's start file or of `.env`. Of several lines, one may be the key of another provider.
+        let assigned = whole.split_once("_API_KEY=").filter(|_| !whole.contains('\n'));
+        let text = assigned.map_or(whole, |(_, key)| key.trim_matches(is_blank));
         let quoted = QUOTES
             .into_iter()
             .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));
-        let key = quoted.unwrap_or(text).trim_matches(is_blank);
+        let value = quoted.unwrap_or(text).trim_matches(is_blank);
+        let key = value.strip_prefix("Bearer ").unwrap_or(value).trim_start_matches(is_blank);
         (!key.is_empty()).then(|| key.into())
     }
 
@@ -184,6 +187,9 @@ mod tests {
             ("OPENAI_API_KEY=sk-1", Some("sk-1")),
             ("export DEEPSEEK_API_KEY='sk-1=='\n", Some("sk-1==")),
             ("setx XAI_API_KEY=", None),
+            ("A_API_KEY=a\nB_API_KEY=b\n", Some("A_API_KEY=a\nB_API_KEY=b")),
+            ("Bearer sk-1", Some("sk-1")),
+            ("export XAI_API_KEY=\"Bearer  sk-1\"", Some("sk-1")),
             ("", None),
             ("\"\"", None),
         ] {

@@ -97,10 +97,6 @@ impl Endpoint {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| LlmError::Config(NOT_A_URL.to_owned()))?;
-        let key = key.map(|key| match key.expose().strip_prefix("Bearer ") {
-            Some(bare) => bare.trim_start().into(),
-            None => key,
-        });
         if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
                 "The key for {} contains invalid characters. Paste it again without spaces or \
@@ -570,14 +566,6 @@ mod tests {
             let endpoint = Endpoint::new("http://h/v1", None).unwrap();
             let error = endpoint.with_headers([(name.to_owned(), value.into())]).unwrap_err();
             assert!(!error.to_string().contains("sec"), "{error}");
-        }
-    }
-
-    #[test]
-    fn the_scheme_before_a_key_is_no_part_of_it() {
-        for (given, expected) in [("Bearer sk-1", "sk-1"), ("Bearer  sk-1", "sk-1"), ("k", "k")] {
-            let endpoint = Endpoint::new("http://h/v1", Some(given.into())).unwrap();
-            assert_eq!(endpoint.key, Some(expected.into()));
         }
     }
 

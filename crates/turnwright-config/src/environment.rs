@@ -113,7 +113,13 @@ impl EnvironmentVariables {
                 }
                 Some(key) if is_key_variable(key, named) => {
                     keys.push(key.to_owned());
-                    let secret = value.to_str().and_then(Secret::from_copied);
+                    // A variable that the settings name may hold a whole header.
+                    let read = if provider::is_key_variable(key) {
+                        Secret::from_copied
+                    } else {
+                        Secret::from_variable
+                    };
+                    let secret = value.to_str().and_then(read);
                     variables.keys.extend(secret.map(|secret| (key.to_owned(), secret)));
                 }
                 _ => variables.inherited.push((name, value)),
@@ -297,6 +303,9 @@ mod key_tests {
         let environment = [("OPENAI_API_KEY".into(), "\u{feff}'sk-0123456789' ".into())];
         let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
         assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
+        let header = [("MY_HEADER".into(), "'Bearer sk-0123456789'".into())];
+        let (variables, _) = EnvironmentVariables::classify(header, &["MY_HEADER".to_owned()]);
+        assert_eq!(variables.keys["MY_HEADER"].expose(), "Bearer sk-0123456789");
         assert_eq!(removed, ["OPENAI_API_KEY"]);
     }
 

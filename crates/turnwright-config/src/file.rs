@@ -233,12 +233,12 @@ settings! {
     pub(crate) section ProviderSection {
         #[serde(deserialize_with = "read_base_url")]
         pub(crate) base_url: Option<String> => wrong_base_url {}
-            wrong [r#"providers.x.base_url = "localhost:8000/v1""#,
+            wrong [r#"providers.x.base_url = "localhost""#,
                 r#"providers.groq.base_url = "http://localhost:8000/v1""#]
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
-             of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
-             `turnwright login`";
+             of a request (`/chat/completions`, `/v1/models` …), that part is left off, and a scheme that is missing \
+             is added, here, in variables and in `turnwright login`";
         pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
             wrong [r#"providers.x.api = "completions""#]
             "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
@@ -643,6 +643,18 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(place), "{text}: {error}");
             assert!(!error.contains("sk-secret") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_windows_is_answered_with_how_to_write_it() {
+        for path in [r"C:\Users\me", r"C:\Program Files", r"D:\data"] {
+            let error = parse(&format!("model = \"{path}\"")).unwrap_err().to_string();
+            assert!(
+                error.contains("each backslash twice, or the text in single quotes"),
+                "{error}"
+            );
+            assert_eq!(parse(&format!("model = '{path}'")).unwrap().0.model.unwrap(), path);
         }
     }
 

@@ -91,7 +91,7 @@ impl UserFile {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
-                "The settings cannot be read: {}: {}. Check --config and TURNWRIGHT_CONFIG",
+                "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
                 io_error_text(&error)
             ))),
@@ -218,6 +218,10 @@ mod tests {
         }
         private_file::write(file.path(), b"model = ").unwrap();
         assert!(file.load().is_err());
+        // As Windows PowerShell writes it.
+        private_file::write(file.path(), b"\xff\xfem\0o\0d\0e\0").unwrap();
+        let error = file.load().unwrap_err().to_string();
+        assert!(error.contains("config.toml: it is not UTF-8. Check the file"), "{error}");
         private_file::remove(file.path()).unwrap();
         assert_eq!(model_in(&file), None);
 

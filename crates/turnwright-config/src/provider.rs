@@ -22,7 +22,10 @@ use turnwright_types::secret::Secret;
 /// graphics card.
 const LOCAL_SILENCE_LIMIT: Duration = Duration::from_secs(600);
 /// Request paths that are stripped from a pasted URL only if they follow a version, such as `/v1`.
-const VERSIONED_PATHS: [&str; 4] = ["/responses", "/models", "/completions", "/embeddings"];
+const VERSIONED_PATHS: [&str; 5] =
+    ["/responses", "/models", "/completions", "/embeddings", "/messages"];
+/// Request paths that are stripped in any case. The last two are Ollama's own, whose API is also below `/v1`.
+const REQUEST_PATHS: [&str; 3] = ["/chat/completions", "/api/chat", "/api/generate"];
 /// The endings of host names that exist only in local networks.
 const LOCAL_SUFFIXES: [&str; 4] = [".local", ".localhost", ".internal", ".lan"];
 
@@ -79,7 +82,8 @@ impl EndpointSettings {
 
     /// The base URL without anything that may contain a secret.
     pub fn redacted_url(&self) -> String {
-        redact::url(&self.base_url)
+        // A key may have been pasted in its place.
+        redact::url(if self.base_url.contains(":/") { &self.base_url } else { "(not a URL)" })
     }
 
     /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
@@ -90,18 +94,29 @@ impl EndpointSettings {
 }
 
 /// Returns the base URL in a pasted text. Removes surrounding blanks and quotes, and the request path that some
-/// providers include in the address of their API.
+/// providers include in the address of their API. Adds a scheme that is missing.
 pub fn pasted_base_url(text: &str) -> String {
-    let url = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
-    let (without_query, query) = match url.split_once('?') {
-        Some((before, query)) => (before, format!("?{query}")),
-        None => (url, String::new()),
-    };
-    let address = without_query.trim_end_matches('/');
-    match address.strip_suffix("/chat/completions").or_else(|| strip_versioned_path(address)) {
+    let address = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
+    let url = with_scheme(address);
+    let (without_query, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let path = without_query.trim_end_matches('/');
+    let stripped = REQUEST_PATHS.iter().find_map(|request| path.strip_suffix(request));
+    match stripped.or_else(|| strip_versioned_path(path)) {
         Some(base) => format!("{}{query}", base.trim_end_matches('/')),
-        None => url.to_owned(),
+        None => url,
     }
+}
+
+/// Adds the scheme that `localhost:8080` or `example.com/v1` lacks. A key may have dots, but no port and no path.
+fn with_scheme(address: &str) -> String {
+    let host = address.split('/').next().unwrap_or_default();
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if !has_port && (host == address || !host.contains('.')) {
+        return address.to_owned();
+    }
+    let plain = format!("http://{address}");
+    let is_near = Url::parse(&plain).is_ok_and(|url| is_local(&url));
+    if is_near { plain } else { format!("https://{address}") }
 }
 
 /// Strips a request path that follows a version. Without a version, the path may belong to the base URL.
@@ -125,7 +140,9 @@ fn is_local(url: &Url) -> bool {
             let name = name.trim_end_matches('.');
             !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
         }
-        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        Some(Host::Ipv4(ip)) => {
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()
+        }
         Some(Host::Ipv6(ip)) => {
             ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
         }
@@ -436,10 +453,39 @@ mod tests {
             ("https://h/models", "https://h/models"),
             ("https://h/my/responses", "https://h/my/responses"),
             ("https://h/vllm/models", "https://h/vllm/models"),
-            ("localhost:8000/v1/models", "localhost:8000/v1"),
+            ("https://h/v1/messages", "https://h/v1"),
+            ("http://h:11434/api/chat", "http://h:11434"),
+            ("http://h:11434/api/generate", "http://h:11434"),
+            ("https://h/api/chat/completions", "https://h/api"),
+            // Without the scheme.
+            ("localhost:8000/v1/models", "http://localhost:8000/v1"),
+            ("0.0.0.0:11434", "http://0.0.0.0:11434"),
+            ("192.168.1.7:8000/v1/", "http://192.168.1.7:8000/v1/"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("api.example.com/v1/chat/completions", "https://api.example.com/v1"),
+            ("example.com:8443/v1?key=k", "https://example.com:8443/v1?key=k"),
+            ("http:/localhost:80/v1", "http:/localhost:80/v1"),
+            ("ftp://h.example/v1", "ftp://h.example/v1"),
+            // Perhaps a key, or a word.
+            ("0123456789abcdef.0123456789abcdef", "0123456789abcdef.0123456789abcdef"),
+            ("sk-0123456789abcdef", "sk-0123456789abcdef"),
+            ("localhost", "localhost"),
             ("", ""),
         ] {
             assert_eq!(pasted_base_url(pasted), expected, "{pasted}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_a_base_url_is_not_shown() {
+        for (given, shown) in [
+            ("sk-0123456789abcdef", "(not a URL)"),
+            ("0123456789abcdef.0123456789abcdef", "(not a URL)"),
+            ("https://me:secret@h/v1", "https://h/v1"),
+        ] {
+            let base_url = pasted_base_url(given);
+            let endpoint = EndpointSettings { base_url, ..EndpointSettings::default() };
+            assert_eq!(endpoint.redacted_url(), shown);
         }
     }
 
@@ -454,6 +500,7 @@ mod tests {
             ("http://ollama:11434/v1", 600),
             ("http://box.local./v1", 600),
             ("http://127.0.0.1:8080/v1", 600),
+            ("http://0.0.0.0:8080/v1", 600),
             ("http://192.168.1.7/v1", 600),
             ("http://[::1]/v1", 600),
             ("http://[fd00::1]/v1", 600),

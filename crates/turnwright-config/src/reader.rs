@@ -246,6 +246,10 @@ fn redacted_message(message: &str) -> String {
     {
         message.replace_range(first..=last, "\"…\"");
     }
+    // The cause is mostly a path of Windows.
+    if ["unicode value", "escaped value"].iter().any(|part| message.contains(part)) {
+        message.push_str(": write each backslash twice, or the text in single quotes");
+    }
     // JSON calls a table an object.
     message.replace("an object", "a table")
 }

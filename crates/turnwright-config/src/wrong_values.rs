@@ -280,7 +280,7 @@ mod tests {
             ),
             (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),
             (none(), "[providers.x]\napi = 'all'", "`providers.x.api` is `all`, expected `chat`"),
-            (none(), "[providers.x]\nbase_url = 'h:1/v1'", "`providers.x.base_url` is not a URL"),
+            (none(), "[providers.x]\nbase_url = 'h/v1'", "`providers.x.base_url` is not a URL"),
             (
                 none(),
                 "[providers.x]\nquirks = { nonsense = 1 }",

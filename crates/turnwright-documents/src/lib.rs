@@ -112,13 +112,22 @@ fn notebook(bytes: &[u8]) -> Option<OpenedDocument<'static>> {
     let part = Box::new(move |index: usize| {
         let mut text = joined(&cells[index]["source"]);
         for output in cells[index]["outputs"].as_array().into_iter().flatten() {
-            let printed = [&output["text"], &output["data"]["text/plain"], &output["evalue"]];
             text.push_str("\n[output]\n");
-            text.extend(printed.map(joined));
+            text.push_str(&printed(output));
         }
         text
     });
     Some(OpenedDocument { format: "notebook", unit: "cell", labels, part })
+}
+
+/// Returns what a cell has printed: its error, a text, or the most readable form of a value.
+fn printed(output: &Value) -> String {
+    let data = &output["data"];
+    let forms = [&output["text"], &data["text/markdown"], &data["text/plain"], &data["text/html"]];
+    let mut texts = forms.into_iter().map(joined);
+    let kind = output["ename"].as_str();
+    let error = kind.map(|name| format!("{name}: {}", joined(&output["evalue"])));
+    error.or_else(|| texts.find(|text| !text.is_empty())).unwrap_or_default()
 }
 
 /// Returns a text that may be stored as a list of lines.

@@ -193,11 +193,12 @@ fn local_name(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
 }
 
-/// Returns true for tab stops, fallback content for older programs, deleted text, and phonetic guides.
+/// Returns true for tab stops, fallback content for older programs, text that is deleted or was moved away, and
+/// phonetic guides.
 fn is_left_out(name: &[u8]) -> bool {
     matches!(
         local_name(name),
-        b"tabs" | b"fallback" | b"tracked-changes" | b"rph" | b"rt" | b"ruby-text"
+        b"tabs" | b"fallback" | b"tracked-changes" | b"movefrom" | b"rph" | b"rt" | b"ruby-text"
     )
 }
 
@@ -314,6 +315,11 @@ impl TextWriter {
             b"sld" if attribute(tag, b"show").is_some_and(|shown| shown == "0") => {
                 self.text.push_str("(hidden)\n");
             }
+            b"table" | b"page" => {
+                let name = attribute(tag, b":name");
+                self.text.extend(name.map(|name| format!("--- {name} ---\n")));
+            }
+            b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
             b"mergecells" => self.text.push_str("merged cells:"),
             b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
@@ -354,6 +360,10 @@ impl TextWriter {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
+            b"annotation" => {
+                self.text.truncate(self.text.trim_end().len());
+                self.text.push_str("] ");
+            }
             b"f" => self.in_formula = false,
             b"tc" | b"table-cell" | b"covered-table-cell" | b"c" => {
                 if self.in_cell && self.text.len() == self.cell.start && !self.formula.is_empty() {

@@ -305,6 +305,17 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn a_text_that_was_moved_is_only_where_it_is_now() {
+    let run = "<w:r><w:t>moved</w:t></w:r>";
+    let text = format!(
+        "<w:p><w:pPr><w:rPr><w:moveFrom w:id=\"1\"/></w:rPr></w:pPr><w:r><w:t>a</w:t></w:r>\
+         <w:moveFromRangeStart w:id=\"2\"/><w:moveFrom>{run}</w:moveFrom></w:p>\
+         <w:p><w:moveTo>{run}</w:moveTo></w:p>"
+    );
+    assert_eq!(text_of(&archive(&[("word/document.xml", &text)])), "a\nmoved\n\n");
+}
+
+#[test]
 fn parts_of_an_archive_are_found_as_other_programs_name_them() {
     let word = archive(&[
         ("word/styles2.xml", "<w:t>no</w:t>"),
@@ -322,6 +333,23 @@ fn parts_of_an_archive_are_found_as_other_programs_name_them() {
         ("xl/Worksheets/Sheet1.xml", "<c t=\"s\"><v>0</v></c>"),
     ]);
     assert_eq!(text_of(&workbook), "--- sheet 1 a ---\nshared\n\n");
+}
+
+#[test]
+fn sheets_and_slides_of_open_documents_have_their_names_and_notes_are_no_values() {
+    let cell = "<office:annotation><dc:date>2026-01-01</dc:date><text:p>why?</text:p></office:annotation>\
+                <text:p>1</text:p>";
+    let row =
+        format!("<table:table-row><table:table-cell>{cell}</table:table-cell></table:table-row>");
+    let content = format!(
+        "<table:table table:style-name=\"ta1\" table:name=\"Costs\">{row}</table:table>\
+         <table:table table:name=\"Plan\"><table:table-row/></table:table>\
+         <draw:page draw:name=\"page2\" draw:master-page-name=\"x\"><text:p>Title</text:p></draw:page>"
+    );
+    let files =
+        [("content.xml", content.as_str()), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    let expected = "--- Costs ---\n[note: why?] 1\n--- Plan ---\n--- page2 ---\nTitle\n\n";
+    assert_eq!(text_of(&archive(&files)), expected);
 }
 
 #[test]
@@ -505,6 +533,25 @@ fn cells_of_a_notebook_are_read_with_their_outputs() {
         {"text":["1\n"]},{"data":{"text/plain":"2","image/png":"iVBORw0KGgo"}}]}]}"#;
     let expected = "--- cell 1 code ---\na\nb\n[output]\n1\n\n[output]\n2\n\n";
     assert_eq!(text_of(notebook), expected);
+}
+
+#[test]
+fn an_error_of_a_cell_has_its_name_and_a_value_its_most_readable_form() {
+    for (output, expected) in [
+        (r#"{"ename":"KeyError","evalue":"'x'","traceback":["\u001b[31m"]}"#, "KeyError: 'x'"),
+        (r#"{"ename":"AssertionError","evalue":""}"#, "AssertionError:"),
+        (
+            r#"{"data":{"text/markdown":["**4","2**"],"text/plain":["<Markdown object>"]}}"#,
+            "**42**",
+        ),
+        (r#"{"data":{"text/html":"<b>7</b>","text/plain":"7"}}"#, "7"),
+        (r#"{"data":{"text/html":"<b>7</b>","image/png":"iVBORw0KGgo"}}"#, "<b>7</b>"),
+    ] {
+        let cell = format!(r#"{{"cell_type":"code","source":"a","outputs":[{output}]}}"#);
+        let notebook = format!(r#"{{"nbformat":4,"cells":[{cell}]}}"#);
+        let shown = format!("--- cell 1 code ---\na\n[output]\n{expected}\n\n");
+        assert_eq!(text_of(notebook.as_bytes()), shown, "{output}");
+    }
 }
 
 #[test]

@@ -21,20 +21,34 @@ pub struct Secret(SecretString);
 
 impl Secret {
     /// Returns the key in a text that was typed, pasted or read from a file, without surrounding blanks, invisible
-    /// characters and quotes. Returns `None` if nothing is left.
+    /// characters and quotes, and without `NAME_API_KEY=` and `Bearer`. Returns `None` if nothing is left.
     pub fn from_copied(text: &str) -> Option<Secret> {
-        const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
-        let text = text.trim_matches(is_blank);
-        let quoted = QUOTES
-            .into_iter()
-            .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));
-        let key = quoted.unwrap_or(text).trim_matches(is_blank);
+        let whole = text.trim_matches(is_blank);
+        // One line of a shell's start file or of `.env`. Of several lines, one may be the key of another provider.
+        let assigned = whole.split_once("_API_KEY=").filter(|_| !whole.contains('\n'));
+        let value = unquoted(assigned.map_or(whole, |(_, key)| key));
+        let key = value.strip_prefix("Bearer ").unwrap_or(value).trim_start_matches(is_blank);
         (!key.is_empty()).then(|| key.into())
+    }
+
+    /// Returns the value of a variable, which may be a whole header, without surrounding blanks, invisible characters
+    /// and quotes. Returns `None` if nothing is left.
+    pub fn from_variable(text: &str) -> Option<Secret> {
+        let value = unquoted(text);
+        (!value.is_empty()).then(|| value.into())
     }
 
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
+}
+
+fn unquoted(text: &str) -> &str {
+    const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
+    let text = text.trim_matches(is_blank);
+    let mut quoted =
+        QUOTES.into_iter().filter_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));
+    quoted.next().unwrap_or(text).trim_matches(is_blank)
 }
 
 fn is_blank(char: char) -> bool {
@@ -180,6 +194,12 @@ mod tests {
             ("\u{201c}sk-1\u{201d}", Some("sk-1")),
             ("`sk-1`", Some("sk-1")),
             ("\"sk-1", Some("\"sk-1")),
+            ("OPENAI_API_KEY=sk-1", Some("sk-1")),
+            ("export DEEPSEEK_API_KEY='sk-1=='\n", Some("sk-1==")),
+            ("setx XAI_API_KEY=", None),
+            ("A_API_KEY=a\nB_API_KEY=b\n", Some("A_API_KEY=a\nB_API_KEY=b")),
+            ("Bearer sk-1", Some("sk-1")),
+            ("export XAI_API_KEY=\"Bearer  sk-1\"", Some("sk-1")),
             ("", None),
             ("\"\"", None),
         ] {

@@ -70,6 +70,10 @@ pub struct Endpoint {
 /// Advice about a refusal that may be a proxy's.
 const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or ask who runs the proxy; else check the key";
 
+/// The error about a base URL. It is not quoted: it may be a key, or contain a password.
+const NOT_A_URL: &str =
+    "The base URL is not an http or https URL. Use something like https://api.openai.com/v1";
+
 /// The path that most base URLs end in, and that is easily forgotten.
 const VERSION_PATH: &str = "/v1";
 
@@ -92,12 +96,7 @@ impl Endpoint {
         let base = Url::parse(base_url.trim_end_matches('/'))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| {
-                LlmError::Config(format!(
-                    "The base URL `{base_url}` is not an http or https URL. Use something like \
-                     https://api.openai.com/v1"
-                ))
-            })?;
+            .ok_or_else(|| LlmError::Config(NOT_A_URL.to_owned()))?;
         if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
                 "The key for {} contains invalid characters. Paste it again without spaces or \
@@ -555,8 +554,10 @@ mod tests {
 
     #[test]
     fn invalid_urls_and_keys_are_rejected_without_showing_the_key() {
-        assert!(Endpoint::new("localhost:8080/v1", None).is_err());
-        assert!(Endpoint::new("file:///etc", None).is_err());
+        for base_url in ["localhost:8080/v1", "file:///etc", "sk-secret", "sk-secret.key"] {
+            let error = Endpoint::new(base_url, None).unwrap_err();
+            assert!(!error.to_string().contains("sk-"), "{error}");
+        }
         let error = Endpoint::new("http://me:secret@h/v1", None).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
         let error = Endpoint::new("http://h/v1", Some("sk-\nsecret".into())).unwrap_err();

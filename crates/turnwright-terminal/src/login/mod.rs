@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use turnwright_config::{
     Config, Flags, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, PRESETS, ProviderKey,
-    ProviderPreset, StoredLogin, looks_like_key,
+    ProviderPreset, StoredLogin, is_openai_url, looks_like_key,
 };
 use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
@@ -63,11 +63,6 @@ struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// The server that the flags and this provider name; `None` if they leave it open.
-    fn named_target(&self, provider: Option<&str>) -> CliResult<Option<LoginTarget>> {
-        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
-    }
-
     /// The key for this server that is already in the environment or stored.
     fn known_key(&self, target: &LoginTarget) -> Option<ProviderKey> {
         if let Some(preset) = target.provider {
@@ -88,18 +83,8 @@ impl Login<'_> {
             self.logins.for_server(&target.base_url).and_then(|login| login.model.as_deref());
         let known =
             before.filter(|model| listed.is_empty() || listed.iter().any(|name| name == model));
-        let openai = target.is_openai().then_some(OPENAI_DEFAULT_MODEL);
+        let openai = is_openai_url(&target.base_url).then_some(OPENAI_DEFAULT_MODEL);
         known.or(openai).or(listed.first().map(String::as_str))
-    }
-
-    /// The model of `--model`, as the server knows it.
-    fn named_model(&self, target: &LoginTarget, listed: &[String]) -> Option<String> {
-        let named = self.flags.model.as_ref()?;
-        let full = target
-            .provider
-            .and_then(|provider| named.strip_prefix(provider.name)?.strip_prefix('/'));
-        let is_listed = listed.iter().any(|name| name == named);
-        Some(full.filter(|_| !is_listed).unwrap_or(named).to_owned())
     }
 
     /// The login to store. A key in the environment stays there.
@@ -147,8 +132,9 @@ fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> CliResu
             logins.remove(is_meant, &config.paths)?
         }
         (None, []) => Vec::new(),
-        (None, [_]) => logins.remove(|_| true, &config.paths)?,
-        (None, _) if removes_all => logins.remove(|_| true, &config.paths)?,
+        (None, names) if removes_all || names.len() == 1 => {
+            logins.remove(|_| true, &config.paths)?
+        }
         (None, names) => {
             let name = ask_which(names)?;
             logins.remove(|login| name.is_none_or(|name| login.name() == name), &config.paths)?
@@ -215,17 +201,18 @@ const ANOTHER_SERVER: &str = "another server";
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
     fn ask(&self, provider: Option<&str>) -> CliResult<StoredLogin> {
-        let mut target = match self.named_target(provider)? {
+        let mut target = match LoginTarget::named(provider, self.flags.base_url.as_deref())? {
             Some(target) => target,
             // A provider without a base URL of its own.
             None if provider.is_some() => ask_server()?,
             None => self.ask_target()?,
         };
         let (key, models) = self.ask_key(&mut target)?;
-        let model = match self.named_model(&target, &models) {
-            Some(model) => Some(model),
+        let named = match &self.flags.model {
+            Some(model) => Some(model.clone()),
             None => self.ask_model(&target, &models)?,
         };
+        let model = named.map(|named| target.model(&named, &models));
         Ok(Login::stored(&target, key, model))
     }
 
@@ -248,7 +235,7 @@ impl Login<'_> {
         names.extend(others.iter().map(|(provider, _)| provider.name));
         let question = "Provider (number or name, or the base URL of a server): ";
         let target = ask_until(question, |answer| {
-            if answer.contains("://") {
+            if answer.contains([':', '/']) {
                 return LoginTarget::server(answer).map(Some);
             }
             let name = names[choose(answer, &names, count)?];
@@ -432,7 +419,7 @@ fn choose_model(
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
     fn read_key_of(&self, provider: &str) -> CliResult<StoredLogin> {
-        let named = self.named_target(Some(provider))?;
+        let named = LoginTarget::named(Some(provider), self.flags.base_url.as_deref())?;
         let mut target = named.ok_or_else(|| {
             format!("each account of {provider} has its own server: add --base-url")
         })?;
@@ -452,8 +439,9 @@ impl Login<'_> {
                 Vec::new()
             }
         };
-        let model = self
-            .named_model(&target, &models)
+        let named = self.flags.model.as_deref();
+        let model = named
+            .map(|named| target.model(named, &models))
             .or_else(|| self.usual_model(&target, &models).map(str::to_owned));
         Ok(Login::stored(&target, key, model))
     }

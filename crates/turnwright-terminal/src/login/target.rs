@@ -58,13 +58,26 @@ impl LoginTarget {
             .map_or_else(|| redact::url(&self.base_url), |provider| provider.name.to_owned())
     }
 
-    pub(super) fn is_openai(&self) -> bool {
-        is_openai_url(&self.base_url)
+    /// A model that the user has named, as the server knows it: without the provider's name before it, and in the
+    /// capitals of the list.
+    pub(super) fn model(&self, named: &str, listed: &[String]) -> String {
+        let prefix = named.split_once('/').filter(|(prefix, _)| {
+            self.provider.is_some_and(|provider| provider.name.eq_ignore_ascii_case(prefix))
+        });
+        let short = prefix.map_or(named, |(_, model)| model);
+        let mut names = [named, short].into_iter();
+        // Two names in the list may differ only in their capitals.
+        let known = names.find_map(|name| {
+            let exact = listed.iter().find(|one| *one == name);
+            exact.or_else(|| listed.iter().find(|one| one.eq_ignore_ascii_case(name)))
+        });
+        known.map_or(short, String::as_str).to_owned()
     }
 
     /// Returns true if there must be a key. Servers of the user's own may do without.
     pub(super) fn needs_key(&self) -> bool {
-        self.is_openai() || self.provider.is_some_and(|provider| provider.key_env.is_some())
+        is_openai_url(&self.base_url)
+            || self.provider.is_some_and(|provider| provider.key_env.is_some())
     }
 
     /// Returns true if the server usually has no key.
@@ -212,6 +225,27 @@ mod tests {
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (found, _) => panic!("{provider:?} {base_url:?}: {found:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_model_is_stored_as_the_server_knows_it() {
+        let listed = ["qwen3:8b", "Org/Model", "ollama/own", "org/Model"].map(str::to_owned);
+        let provider = preset("ollama").and_then(LoginTarget::provider).unwrap();
+        let server = LoginTarget::server("http://mine/v1").unwrap();
+        for (target, named, expected) in [
+            (&provider, "qwen3:8b", "qwen3:8b"),
+            (&provider, "ollama/qwen3:8b", "qwen3:8b"),
+            (&provider, "Ollama/Qwen3:8B", "qwen3:8b"),
+            (&provider, "ollama/own", "ollama/own"),
+            (&provider, "ollama/unlisted", "unlisted"),
+            (&provider, "org/model", "Org/Model"),
+            (&server, "ORG/model", "Org/Model"),
+            (&server, "org/Model", "org/Model"),
+            (&server, "ollama/qwen3:8b", "ollama/qwen3:8b"),
+            (&server, "/models/x.gguf", "/models/x.gguf"),
+        ] {
+            assert_eq!(target.model(named, &listed), expected, "{named}");
         }
     }
 

@@ -121,14 +121,13 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
                 return page;
             }
             page.set_text(&to_markdown(&tree.root));
+            if page.text.trim().is_empty() && !tree.targets.is_empty() {
+                let targets = tree.targets.join(" and ");
+                page.set_text(&format!("(This page only leads to {targets})"));
+            }
             page.needs_scripts = html.contains("<script") && is_placeholder(&page.text);
             if page.needs_scripts && page.text.trim().is_empty() {
                 page.text = page.title.clone().unwrap_or_default();
-            }
-            if page.text.trim().is_empty()
-                && let Some(target) = tree.refresh
-            {
-                page.set_text(&format!("(This page only leads to {target})"));
             }
         }
     }

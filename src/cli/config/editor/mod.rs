@@ -158,6 +158,9 @@ pub(in crate::cli) struct EditorCliArgs {
 pub(super) fn run(args: &EditorCliArgs, config: &Config) -> CliResult<()> {
     let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
     let program = lasting_program_path(config)?;
+    if is_in_cache(&program) {
+        prompt::say("This program is in a cache and will disappear: install it first.\n\n")?;
+    }
     if args.write {
         return write(guide, &program, args, config);
     }
@@ -181,6 +184,12 @@ fn lasting_program_path(config: &Config) -> io::Result<PathBuf> {
     let real = real_path(&program).ok();
     let own = first.filter(|path| real.is_some() && real_path(path).ok() == real);
     Ok(own.unwrap_or(program))
+}
+
+/// Returns true if a program is where `npx`, `uvx`, `pipx run` and `pnpm dlx` keep those that are not installed.
+fn is_in_cache(program: &Path) -> bool {
+    const CACHES: [&str; 4] = [".cache", "Caches", "_npx", "archive-v0"];
+    program.iter().any(|part| CACHES.iter().any(|cache| part == *cache))
 }
 
 fn write(
@@ -215,8 +224,7 @@ fn write(
         return Err(CliError::Other("nothing was written".to_owned()));
     }
     let old = change.old.map(String::into_bytes);
-    let new = change.new.into_bytes();
-    let written = block_on(replace_file(&change.path, old, new))?;
+    let written = block_on(replace_file(&change.path, old, change.new.into_bytes()))?;
     written.map_err(|error| {
         let why = match error {
             FileError::Stale => "it has changed meanwhile".to_owned(),

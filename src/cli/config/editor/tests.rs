@@ -32,6 +32,21 @@ fn the_path_of_the_program_is_quoted() {
     assert!(!zed.text(Path::new("/opt/turnwright")).contains("/home/you"));
 }
 
+#[test]
+fn a_program_that_was_started_without_installing_it_is_in_a_cache() {
+    for (program, expected) in [
+        ("/home/a/.npm/_npx/1f/node_modules/turnwright-linux-x64/bin/turnwright", true),
+        ("/home/a/.cache/uv/archive-v0/x/bin/turnwright", true),
+        ("/data/uv/archive-v0/x/bin/turnwright", true),
+        ("/Users/a/Library/Caches/pnpm/dlx/x/turnwright", true),
+        ("/home/a/.nvm/versions/node/v22.1.0/lib/node_modules/t/bin/turnwright", false),
+        ("/home/a/.local/share/uv/tools/turnwright/bin/turnwright", false),
+        ("/home/a/.cargo/bin/turnwright", false),
+    ] {
+        assert_eq!(is_in_cache(Path::new(program)), expected, "{program}");
+    }
+}
+
 fn keys(of: &[&str]) -> Vec<String> {
     of.iter().map(|key| (*key).to_owned()).collect()
 }

@@ -34,6 +34,8 @@ const MAX_BYTES: usize = 3 * 1024 * 1024;
 const INDENTATION_BYTES: usize = 4;
 /// The maximum length of a link's URL.
 const MAX_URL_BYTES: usize = 2_000;
+/// The most addresses to which a page leads by itself.
+const MAX_TARGETS: usize = 8;
 /// The maximum length of the title.
 const MAX_TITLE_CHARS: usize = 300;
 
@@ -43,8 +45,8 @@ const DROPPED_ELEMENTS: &[&str] = &[
     "noframes",
 ];
 const VOID_ELEMENTS: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-    "track", "wbr",
+    "area", "base", "br", "col", "embed", "frame", "hr", "img", "input", "link", "meta", "param",
+    "source", "track", "wbr",
 ];
 /// Blocks that Markdown can express.
 const KEPT_BLOCKS: &[&str] =
@@ -58,8 +60,8 @@ static OTHER_BLOCKS: LazyLock<Vec<&str>> =
 pub(super) struct PageTree {
     pub(super) root: Rc<Node>,
     pub(super) title: Option<String>,
-    /// The address to which the page leads by itself.
-    pub(super) refresh: Option<String>,
+    /// The addresses to which the page leads by itself, and those of its frames.
+    pub(super) targets: Vec<String>,
     /// True if the page was longer.
     pub(super) cut: bool,
 }
@@ -115,7 +117,7 @@ pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
         lists: 0,
     };
     let mut reader = TreeReader {
-        tree: PageTree { root, title: None, refresh: None, cut: false },
+        tree: PageTree { root, title: None, targets: Vec::new(), cut: false },
         base: base.clone(),
         tag: StartTag::default(),
         raw: None,
@@ -206,7 +208,10 @@ impl TreeReader {
 
     fn push(&mut self, tag: &StartTag) {
         let around = &self.open[self.open.len() - 1];
-        let is_hidden = tag.is_hidden() || DROPPED_ELEMENTS.contains(&tag.name.as_str());
+        let is_tex = tag.attribute("encoding") == Some("application/x-tex");
+        let is_hidden = tag.is_hidden()
+            || DROPPED_ELEMENTS.contains(&tag.name.as_str())
+            || tag.name.starts_with("annotation") && !is_tex;
         let mut element = OpenElement {
             name: tag.name.clone(),
             is_block: is_block(&tag.name),
@@ -215,6 +220,10 @@ impl TreeReader {
             depth: around.depth,
             lists: around.lists,
         };
+        if let Some(node) = element.node.as_ref().filter(|node| is_tex && tag_name(node) == "math") {
+            // MathML before it says the same, but its powers and fractions would read as other numbers.
+            node.children.borrow_mut().clear();
+        }
         if let Some(node) = &element.node
             && let Some((kept, attribute)) = self.kept(tag, around)
         {
@@ -256,6 +265,8 @@ impl TreeReader {
             }
             (Content::Prose, "b" | "strong") => Some(("b", None)),
             (Content::Prose, "i" | "em") => Some(("i", None)),
+            (Content::Prose, "math") => Some(("math", None)),
+            (Content::Prose, "annotation") => Some(("code", None)),
             (Content::Prose, "ol") => Some(("ol", tag.list_start())),
             (Content::Prose, "td" | "th") => self.kept_block(name).map(|part| (part, tag.spans())),
             (Content::Prose, _) => self.kept_block(name).map(|block| (block, None)),
@@ -289,11 +300,11 @@ impl TreeReader {
                     self.base = base;
                 }
             }
-            "meta" if self.tree.refresh.is_none() => {
-                let target = tag.refresh_target();
-                self.tree.refresh = target.map(|target| {
+            "meta" | "frame" if self.tree.targets.len() < MAX_TARGETS => {
+                let target = tag.refresh_target().or_else(|| tag.attribute("src"));
+                self.tree.targets.extend(target.map(|target| {
                     self.base.join(target).map_or_else(|_| target.to_owned(), String::from)
-                });
+                }));
             }
             "br" if around.content != Content::Prose => self.text("\n"),
             name @ ("br" | "hr") if around.content == Content::Prose => {
@@ -460,8 +471,8 @@ fn parent(node: &Node) -> Option<Rc<Node>> {
 }
 
 /// The attributes that matter; all others are skipped.
-const KNOWN_ATTRIBUTES: &str =
-    "href src alt class start hidden style aria-hidden colspan rowspan http-equiv content";
+const KNOWN_ATTRIBUTES: &str = "href src alt class start hidden style aria-hidden colspan rowspan \
+                                http-equiv content role encoding";
 /// The longest name of a language.
 const MAX_LANGUAGE_BYTES: usize = 50;
 
@@ -501,10 +512,16 @@ impl StartTag {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Returns true for what people do not see. They see the panel of a tab with a click, and Wikipedia shows a picture
+    /// in place of a formula.
     fn is_hidden(&self) -> bool {
-        self.attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
+        let hidden = self.attribute("hidden");
+        let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
             || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || self.is_hidden_by_style()
+            || self.is_hidden_by_style();
+        is_hidden
+            && self.attribute("role") != Some("tabpanel")
+            && self.attribute("class").is_none_or(|class| !class.contains("mwe-math-mathml"))
     }
 
     fn is_hidden_by_style(&self) -> bool {

@@ -30,6 +30,34 @@ fn marks_in_programs_are_no_emphasis() {
 }
 
 #[test]
+fn the_panels_of_all_tabs_are_shown() {
+    let html = "<div role=tabpanel><p>npm i<p hidden>no</div><div role=tabpanel hidden>yarn add</div>\
+                <section role='tabpanel' aria-hidden='true' hidden='hidden'>pnpm add</section>\
+                <div role=dialog hidden>no</div>";
+    assert_eq!(converted(html), "npm i\n\nyarn add\n\npnpm add");
+}
+
+#[test]
+fn a_formula_in_mathml_is_shown_in_tex_if_the_page_has_that() {
+    let math = "<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>\
+                <annotation-xml encoding=MathML-Content><ci>no</ci></annotation-xml>\
+                <annotation encoding=application/x-tex>x^{2}_i</annotation>\
+                <annotation encoding=application/x-llamapun>no</annotation></semantics></math>";
+    let katex = format!("<span class=katex-mathml>{math}</span><span aria-hidden=true>no</span>");
+    let wiki = format!("<span class='a mwe-math-mathml-a11y' style='display: none;'>{math}</span>");
+    for (html, expected) in [
+        (format!("<p>Let {math} be."), "Let `x^{2}_i` be."),
+        (format!("<p>Let {katex} be."), "Let `x^{2}_i` be."),
+        (format!("<p>Let {wiki} be."), "Let `x^{2}_i` be."),
+        (format!("<p>{math} and {math}"), "`x^{2}_i` and `x^{2}_i`"),
+        ("a<math><mi>x</mi></math> b".to_owned(), "ax b"),
+        ("<p>a <i encoding=application/x-tex>b</i>".to_owned(), "a *b*"),
+    ] {
+        assert_eq!(converted(&html), expected, "{html}");
+    }
+}
+
+#[test]
 fn elements_become_marks() {
     for (html, expected) in [
         ("<h2>One<br>two</h2>three", "## One two\n\nthree"),

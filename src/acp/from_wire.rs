@@ -16,15 +16,15 @@ const DISTRIBUTION: &str = "WSL_DISTRO_NAME";
 const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 
 /// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
-/// of the distribution, or with a drive.
-#[cfg(target_os = "linux")]
+/// of the distribution, or with a drive. Some clients call the folder in which they have started the agent `.`.
 pub(super) fn folder(path: PathBuf) -> PathBuf {
-    folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref())
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn folder(path: PathBuf) -> PathBuf {
-    path
+    match std::path::absolute(".") {
+        Ok(own) if path == Path::new(".") => own,
+        #[cfg(target_os = "linux")]
+        _ => folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref()),
+        #[cfg(not(target_os = "linux"))]
+        _ => path,
+    }
 }
 
 /// The same in this distribution, if it is known. The files of another one are not here.
@@ -188,6 +188,14 @@ mod tests {
         ];
         for (sent, expected) in table {
             assert_eq!(folder_in(sent.into(), None), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_dot_is_the_folder_in_which_the_client_has_started_the_agent() {
+        assert_eq!(folder(".".into()), std::path::absolute(".").unwrap());
+        for other in ["", "..", "a", "./a", "~"] {
+            assert_eq!(folder(other.into()), PathBuf::from(other));
         }
     }
 

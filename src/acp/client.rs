@@ -376,11 +376,11 @@ impl ClientTerminals for AcpClient {
                 "terminal/create",
                 &params,
                 CREATE_TIMEOUT,
-                move |result| {
+                Some(Arc::new(move |result: &RawValue| {
                     if let Some(id) = terminal_id(result) {
                         release(&peer, &session, WireId::new(id));
                     }
-                },
+                })),
             );
             let result = response.await.map_err(|error| {
                 self.record_failure(&error);

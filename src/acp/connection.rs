@@ -239,6 +239,14 @@ impl Connection {
         self.sessions.get(id).filter(|session| session.is_open())
     }
 
+    /// Returns the session of this name.
+    ///
+    /// # Errors
+    /// If it is not open.
+    pub(super) fn find_session(&self, id: &str) -> Result<&SessionHandle, Error> {
+        self.session(&id.into()).ok_or_else(|| Error::SessionNotFound(id.to_owned()))
+    }
+
     /// Reports the end of a prompt. After it nothing of its turn has to be kept for another client.
     pub(super) fn at_prompt_end(
         &self,

@@ -56,10 +56,10 @@ pub(super) struct Agent {
     #[serde(alias = "task")]
     prompt: String,
     /// explore (reads only) or general
-    #[serde(default, rename = "type", alias = "subagent_type", alias = "agent")]
+    #[serde(rename = "type", alias = "subagent_type", alias = "agent")]
     kind: Option<String>,
     /// Do not wait
-    #[serde(default, alias = "run_in_background")]
+    #[serde(alias = "run_in_background")]
     background: Option<bool>,
 }
 

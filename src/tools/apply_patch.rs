@@ -197,9 +197,7 @@ impl PatchStep {
         before: FileText,
         after: String,
     ) -> PatchStep {
-        let changes = line_changes::diff_texts(&before.text, &after);
-        let line_counts = line_changes::count_changed_lines(&before.text, &after, &changes);
-        let applied = AppliedEdits { text: after, changes, line_counts, edits: Vec::new() };
+        let applied = edit_common::whole_text(&before.text, after);
         let action = PatchAction::Update { before, applied, to: None, is_moved: false };
         PatchStep { name, target, action }
     }
@@ -292,14 +290,7 @@ async fn plan_step(
     };
     let act = match (change, now) {
         (PatchOp::Add { text }, Err(FileError::NotFound)) => {
-            let spots = line_changes::diff_texts("", &text);
-            let count = line_changes::count_changed_lines("", &text, &spots);
-            PatchAction::Add(AppliedEdits {
-                text,
-                changes: spots,
-                line_counts: count,
-                edits: Vec::new(),
-            })
+            PatchAction::Add(edit_common::whole_text("", text))
         }
         (PatchOp::Add { .. }, Ok(_)) => {
             return Err(file_refusal(&name, "exists already; use `*** Update File`"));

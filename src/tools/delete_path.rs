@@ -22,7 +22,6 @@ pub(super) struct DeletePath {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
-    #[serde(default)]
     recursive: Option<bool>,
 }
 

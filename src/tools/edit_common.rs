@@ -122,10 +122,15 @@ pub(super) fn editor_changes(
     if written.text.text == sent.text {
         return None;
     }
-    let text = written.text.text.clone();
-    let spots = line_changes::diff_texts(before, &text);
-    let count = line_changes::count_changed_lines(before, &text, &spots);
-    Some(AppliedEdits { text, changes: spots, line_counts: count, edits: sent.edits.clone() })
+    let edits = sent.edits.clone();
+    Some(AppliedEdits { edits, ..whole_text(before, written.text.text.clone()) })
+}
+
+/// The change to another text that was given as a whole.
+pub(super) fn whole_text(before: &str, text: String) -> AppliedEdits {
+    let changes = line_changes::diff_texts(before, &text);
+    let line_counts = line_changes::count_changed_lines(before, &text, &changes);
+    AppliedEdits { text, edits: Vec::new(), changes, line_counts }
 }
 
 /// The note about files that the editor says it has written, and that do not have the text.

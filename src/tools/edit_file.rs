@@ -27,13 +27,13 @@ pub(super) struct EditFile {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// The text that is there now, exactly, with enough lines to be unique
-    #[serde(default, alias = "old_text", alias = "old_str", alias = "oldText")]
+    #[serde(alias = "old_text", alias = "old_str", alias = "oldText")]
     old_string: Option<String>,
     /// The text in its place
-    #[serde(default, alias = "new_text", alias = "new_str", alias = "newText")]
+    #[serde(alias = "new_text", alias = "new_str", alias = "newText")]
     new_string: Option<String>,
     /// In all places, not in one
-    #[serde(default, alias = "replaceAll")]
+    #[serde(alias = "replaceAll")]
     replace_all: Option<bool>,
     // Several replacements, all or none, as models send them that know such a tool. It is not advertised.
     #[serde(default)]
@@ -46,7 +46,7 @@ struct TextReplacement {
     old_string: String,
     #[serde(alias = "new_text", alias = "new_str", alias = "newText")]
     new_string: String,
-    #[serde(default, alias = "replaceAll")]
+    #[serde(alias = "replaceAll")]
     replace_all: Option<bool>,
 }
 

@@ -67,15 +67,12 @@ pub(super) struct Exec {
     #[serde(alias = "cmd")]
     command: String,
     /// Seconds (default 120, at most 1800)
-    #[serde(default)]
     timeout: Option<u64>,
-    #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
-    #[serde(default, alias = "cwd")]
+    #[serde(alias = "cwd")]
     workdir: Option<String>,
     /// For servers and watchers: do not wait
-    #[serde(default)]
     background: Option<bool>,
     /// Access beyond the sandbox: some of network, https://HOST, path to write, localhost:PORT,
     /// publish:PORT, debug, sign, full
@@ -83,7 +80,6 @@ pub(super) struct Exec {
     #[schemars(with = "Option<String>")]
     escalate: Escalation,
     /// A few words for the user
-    #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
     /// True if it concerns more files than can be judged one by one; set by [`Tool::plan`].

@@ -36,15 +36,11 @@ pub(super) struct ExecOutput {
     #[serde(alias = "job")]
     id: String,
     /// Seconds (default 5)
-    #[serde(default)]
     wait: Option<u64>,
-    #[serde(default)]
     #[schemars(skip)]
     wait_ms: Option<u64>,
     /// A line for stdin, if started with background
-    #[serde(default)]
     input: Option<String>,
-    #[serde(default)]
     #[schemars(with = "Option<String>", extend("enum" = ["int", "term", "kill"]))]
     signal: Option<Signal>,
     /// The job is not confined; set by [`Tool::plan`].

@@ -16,18 +16,15 @@ use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find}
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFiles {
     /// The folder to look in; all if left out
-    #[serde(default, alias = "directory", alias = "dir")]
+    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// A pattern with * and ?; ** is any folder
     #[serde(alias = "pattern", alias = "name", alias = "query")]
     glob: String,
-    #[serde(default)]
     sort: Option<SortBy>,
     /// Also hidden and ignored files
-    #[serde(default)]
     hidden: Option<bool>,
     /// Results to skip
-    #[serde(default)]
     offset: Option<usize>,
 }
 

@@ -25,33 +25,29 @@ const MAX_OTHER_LINES: usize = 10;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Grep {
     /// A file or folder; all if left out
-    #[serde(default, alias = "directory", alias = "dir")]
+    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// The regex
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
     /// Only in files with such names, as in find_files
-    #[serde(default, alias = "include")]
+    #[serde(alias = "include")]
     glob: Option<String>,
-    #[serde(default, alias = "case_insensitive", alias = "-i")]
+    #[serde(alias = "case_insensitive", alias = "-i")]
     ignore_case: Option<bool>,
     /// No regex
-    #[serde(default, alias = "fixed_strings")]
+    #[serde(alias = "fixed_strings")]
     literal: Option<bool>,
     /// Lines around each match
-    #[serde(default, alias = "-C")]
+    #[serde(alias = "-C")]
     context: Option<usize>,
     /// A match may span lines
-    #[serde(default)]
     multiline: Option<bool>,
     /// Only the names of the files
-    #[serde(default)]
     files_only: Option<bool>,
     /// Also hidden and ignored files
-    #[serde(default)]
     hidden: Option<bool>,
     /// Matches to skip
-    #[serde(default)]
     offset: Option<usize>,
 }
 

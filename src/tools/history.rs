@@ -21,18 +21,15 @@ const MAX_ROWS: usize = 100;
 const MAX_LINE_CHARS: usize = 160;
 
 /// Look up earlier tool calls, newest first.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
 pub(super) struct History {
     /// Words of the call or its result
-    #[serde(default)]
     query: String,
-    #[serde(default)]
     session: HistoryScope,
     /// Only calls of this tool
-    #[serde(default)]
     tool: String,
     /// ok or failed
-    #[serde(default)]
     status: String,
     limit: Option<u32>,
 }

@@ -19,13 +19,11 @@ const MAX_DEPTH: u8 = 3;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ListDir {
     /// The working folder if left out
-    #[serde(default, alias = "directory", alias = "dir")]
+    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
-    #[serde(default)]
     depth: Option<u8>,
     /// Also hidden and ignored files
-    #[serde(default)]
     hidden: Option<bool>,
 }
 

@@ -154,8 +154,8 @@ impl Tool for Memory {
         match (self.action, pass.effects().first()) {
             (NoteAction::List, _) => Ok(list_notes(ctx).await),
             (NoteAction::Read, _) => read(&self, ctx).await,
-            (_, Some(Effect::Write(place))) => write(&self, place, planned, ctx).await,
-            (_, Some(Effect::Delete(place))) => delete(&self, place, planned, ctx).await,
+            (_, Some(Effect::Write(place))) => write(self.name(), place, planned, ctx).await,
+            (_, Some(Effect::Delete(place))) => delete(self.name(), place, planned, ctx).await,
             _ => Err("Nothing was changed: there is no permission for it.".into()),
         }
     }
@@ -222,33 +222,27 @@ fn check_length(bytes: usize) -> Result<(), ToolRefusal> {
     .into())
 }
 
-async fn write(
-    args: &Memory,
-    place: &ResolvedPath,
-    planned: NoteChange,
-    ctx: &ToolCtx,
-) -> ToolAnswer {
+async fn write(name: &str, place: &ResolvedPath, planned: NoteChange, ctx: &ToolCtx) -> ToolAnswer {
     let Some(after) = planned.after else {
         return Err("Nothing was written: there is nothing to write.".into());
     };
     let files = ctx.env.files.without_editor();
-    let name = args.name();
     let written = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await;
     written.map_err(|error| format!("{name} {error}"))?;
     let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    Ok(diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept }))
+    let diff = CallContent::Diff { path, old, new: after, fate: FileFate::Kept };
+    Ok(ToolOutcome { content: vec![diff], ..text_outcome(text) })
 }
 
 async fn delete(
-    args: &Memory,
+    name: &str,
     place: &ResolvedPath,
     planned: NoteChange,
     ctx: &ToolCtx,
 ) -> ToolAnswer {
-    let name = args.name();
     let files = ctx.env.files.without_editor();
     let now = files.read(place).await.map_err(|error| format!("{name} {error}"))?;
     // Only the text that the user has seen is deleted.
@@ -260,7 +254,7 @@ async fn delete(
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
     let diff = CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted };
-    Ok(diff_outcome(format!("Forgotten: {name}."), diff))
+    Ok(ToolOutcome { content: vec![diff], ..text_outcome(format!("Forgotten: {name}.")) })
 }
 
 async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
@@ -312,11 +306,6 @@ async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
 fn text_outcome(text: String) -> ToolOutcome {
     let raw = json!({ "bytes": text.len() });
     ToolOutcome::done_as_shown(text, raw)
-}
-
-fn diff_outcome(text: String, diff: CallContent) -> ToolOutcome {
-    let raw = json!({ "bytes": text.len() });
-    ToolOutcome::done(text, vec![diff], raw)
 }
 
 fn clip_name(name: &str) -> String {

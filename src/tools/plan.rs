@@ -30,7 +30,6 @@ struct PlanStep {
     #[serde(default, deserialize_with = "read_status")]
     #[schemars(with = "Option<String>", extend("enum" = ["pending", "in_progress", "completed"]))]
     status: Option<PlanStatus>,
-    #[serde(default)]
     #[schemars(with = "Option<String>", extend("enum" = ["high", "medium", "low"]))]
     priority: Option<PlanPriority>,
 }

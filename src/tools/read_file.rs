@@ -22,7 +22,7 @@ use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::files::{
-    BinaryFile, Excerpt, FileError, Files, LineWindow, ReadContent, Roots, is_pdf, may_be_document,
+    BinaryFile, Excerpt, FileError, LineWindow, ReadContent, Roots, is_pdf, may_be_document,
 };
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
@@ -52,25 +52,20 @@ const MAX_INDENT: usize = 8;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFile {
     /// Relative to the working folder
-    #[serde(default, alias = "file_path", alias = "file")]
+    #[serde(alias = "file_path", alias = "file")]
     path: Option<String>,
     /// Several files
-    #[serde(default)]
     paths: Option<Vec<String>>,
     /// From 1; negative counts from the end
-    #[serde(default, alias = "offset")]
+    #[serde(alias = "offset")]
     start_line: Option<i64>,
     /// Inclusive
-    #[serde(default)]
     end_line: Option<i64>,
     // Not in the schema: models trained on offset and limit send it.
-    #[serde(default)]
     #[schemars(skip)]
     limit: Option<i64>,
-    #[serde(default)]
     show_line_numbers: Option<bool>,
     /// Pages, slides, sheets or cells of a document, such as 1-5
-    #[serde(default)]
     pages: Option<String>,
 }
 
@@ -145,7 +140,7 @@ impl Tool for ReadFile {
         let mut looks = Vec::new();
         for (name, effect) in self.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                looks.push(find(name, (pass, target), window, pages, ctx));
+                looks.push(FileRequest { target, window, pages, ctx }.find(name, pass));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
@@ -190,32 +185,79 @@ enum ReadResult {
     Failed(FileError),
 }
 
-async fn find<'a>(
-    name: &'a str,
-    (pass, target): (&Pass, &'a ResolvedPath),
+/// A file that is to be read, and the part of it that is asked for.
+#[derive(Clone, Copy)]
+struct FileRequest<'a> {
+    target: &'a ResolvedPath,
     window: LineWindow,
-    pages: Option<&str>,
-    ctx: &ToolCtx,
-) -> (&'a str, &'a ResolvedPath, ReadResult) {
-    let files = &ctx.env.files;
-    let found = match files.read_window(target, window, &ctx.cancel).await {
-        Ok(look) => {
-            let is_document = is_document_text(&look, pages);
-            match document(is_document, target, window, pages, ctx).await.transpose() {
-                None => text(name, target, look, window, files).await,
-                Some(read) => read,
+    pages: Option<&'a str>,
+    ctx: &'a ToolCtx,
+}
+
+impl<'a> FileRequest<'a> {
+    async fn find(self, name: &'a str, pass: &Pass) -> (&'a str, &'a ResolvedPath, ReadResult) {
+        let FileRequest { target, window, pages, ctx } = self;
+        let found = match ctx.env.files.read_window(target, window, &ctx.cancel).await {
+            Ok(look) => {
+                let is_document = is_document_text(&look, pages);
+                match self.document(is_document).await.transpose() {
+                    None => self.text(name, look).await,
+                    Some(read) => read,
+                }
             }
+            Err(FileError::Binary(_)) => self.binary().await,
+            Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
+                Ok(tree) => {
+                    Ok(ReadResult::Text(format!("[Folder: {name}]\n{}", list_dir::show(&tree))))
+                }
+                Err(why) => Err(why),
+            },
+            Err(error) => Err(error),
+        };
+        (name, target, found.unwrap_or_else(ReadResult::Failed))
+    }
+
+    async fn binary(self) -> Result<ReadResult, FileError> {
+        let binary = self.ctx.env.files.describe_binary(self.target).await?;
+        let read = self.document(may_be_document(&binary.head)).await?;
+        Ok(read.unwrap_or(ReadResult::Binary(binary)))
+    }
+
+    /// The text of a document, if the file may be one and is.
+    async fn document(self, may_be_one: bool) -> Result<Option<ReadResult>, FileError> {
+        if !may_be_one {
+            return Ok(None);
         }
-        Err(FileError::Binary(_)) => binary(target, window, pages, ctx).await,
-        Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
-            Ok(tree) => {
-                Ok(ReadResult::Text(format!("[Folder: {name}]\n{}", list_dir::show(&tree))))
+        let FileRequest { target, window, pages, ctx } = self;
+        let bytes = ctx.env.files.read_bytes(target).await?;
+        // Boxed, because few files are documents.
+        let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(bytes, pages)));
+        let read = reading.await.ok_or(FileError::ReadCancelled)?.map_err(FileError::System)?;
+        Ok(read.map(|DocumentText { about, text }| {
+            ReadResult::Document(Excerpt::of(&text, &window), about)
+        }))
+    }
+
+    /// Records that the model reads the file and selects the part that is shown, off the runtime's
+    /// thread if the text is long.
+    async fn text(self, name: &str, look: ReadContent) -> Result<ReadResult, FileError> {
+        let is_short = matches!(&look, ReadContent::Whole(text) if text.text.len() <= INLINE_LIMIT);
+        let name = name.to_owned();
+        let target = self.target.clone();
+        let window = self.window;
+        let files = self.ctx.env.files.clone();
+        let select = move || {
+            if let ReadContent::Whole(text) = &look {
+                files.mark_seen_blocking(&target, text);
             }
-            Err(why) => Err(why),
-        },
-        Err(error) => Err(error),
-    };
-    (name, target, found.unwrap_or_else(ReadResult::Failed))
+            select_shown(&name, look, &window)
+        };
+        if is_short {
+            return Ok(select());
+        }
+        let selecting = spawn_blocking(select);
+        selecting.await.map_err(|error| FileError::System(error.to_string()))
+    }
 }
 
 /// Returns true if the text is that of a PDF, which may be written in ASCII, or of a notebook of which cells are asked for.
@@ -225,64 +267,6 @@ fn is_document_text(look: &ReadContent, pages: Option<&str>) -> bool {
         ReadContent::Excerpt(excerpt) => excerpt.lines.first().map_or("", |line| &line.text),
     };
     is_pdf(start.as_bytes()) || pages.is_some() && start.starts_with('{')
-}
-
-async fn binary(
-    target: &ResolvedPath,
-    window: LineWindow,
-    pages: Option<&str>,
-    ctx: &ToolCtx,
-) -> Result<ReadResult, FileError> {
-    let binary = ctx.env.files.describe_binary(target).await?;
-    let is_document = may_be_document(&binary.head);
-    let read = document(is_document, target, window, pages, ctx).await?;
-    Ok(read.unwrap_or(ReadResult::Binary(binary)))
-}
-
-/// The text of a document, if the file may be one and is.
-async fn document(
-    may_be_one: bool,
-    target: &ResolvedPath,
-    window: LineWindow,
-    pages: Option<&str>,
-    ctx: &ToolCtx,
-) -> Result<Option<ReadResult>, FileError> {
-    if !may_be_one {
-        return Ok(None);
-    }
-    let bytes = ctx.env.files.read_bytes(target).await?;
-    // Boxed, because few files are documents.
-    let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(bytes, pages)));
-    let read = reading.await.ok_or(FileError::ReadCancelled)?.map_err(FileError::System)?;
-    Ok(read.map(|DocumentText { about, text }| {
-        ReadResult::Document(Excerpt::of(&text, &window), about)
-    }))
-}
-
-/// Records that the model reads the file and selects the part that is shown, off the runtime's
-/// thread if the text is long.
-async fn text(
-    name: &str,
-    target: &ResolvedPath,
-    look: ReadContent,
-    window: LineWindow,
-    files: &Files,
-) -> Result<ReadResult, FileError> {
-    let is_short = matches!(&look, ReadContent::Whole(text) if text.text.len() <= INLINE_LIMIT);
-    let name = name.to_owned();
-    let target = target.clone();
-    let files = files.clone();
-    let select = move || {
-        if let ReadContent::Whole(text) = &look {
-            files.mark_seen_blocking(&target, text);
-        }
-        select_shown(&name, look, &window)
-    };
-    if is_short {
-        return Ok(select());
-    }
-    let selecting = spawn_blocking(select);
-    selecting.await.map_err(|error| FileError::System(error.to_string()))
 }
 
 /// The answer, built file by file.

@@ -33,7 +33,6 @@ pub(super) struct RenameSymbol {
     #[serde(alias = "newName")]
     new_name: String,
     /// A line of the file that uses it
-    #[serde(default)]
     line: Option<u32>,
     // The server's edits, or the reason why there are none.
     #[serde(skip)]

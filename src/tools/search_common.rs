@@ -285,22 +285,13 @@ pub(super) fn other_folders_note(target: &ResolvedPath, roots: &Roots) -> String
 
 /// The view of a search before it runs.
 pub(super) fn search_view(what: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let elsewhere = targets.iter().filter(|target| roots.display_path(target) != ".");
-    let locations =
-        elsewhere.map(|target| Location { path: roots.client_path(target), line: None });
-    CallView {
-        title: format!("{what}{}", folder_suffix(roots, targets)),
-        kind: ToolKind::Search,
-        locations: locations.collect(),
+    let mut view = CallView::new(what, ToolKind::Search);
+    // The folder is named unless the search is about the whole project.
+    for target in targets.iter().filter(|target| roots.display_path(target) != ".") {
+        view.title.push_str(&format!(" in {}", roots.display_path(target)));
+        view.locations.push(Location { path: roots.client_path(target), line: None });
     }
-}
-
-/// ` in FOLDER`, unless the search is about the whole project.
-fn folder_suffix(roots: &Roots, targets: &[ResolvedPath]) -> String {
-    match targets.first().map(|target| roots.display_path(target)) {
-        Some(name) if name != "." => format!(" in {name}"),
-        _ => String::new(),
-    }
+    view
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ pub(super) struct FindSymbol<const IS_DEFINITION: bool> {
     #[serde(alias = "name")]
     symbol: String,
     /// A line of the file that uses it
-    #[serde(default)]
     line: Option<u32>,
 }
 

@@ -40,10 +40,8 @@ pub(super) struct WebFetch {
     #[serde(alias = "uri", alias = "link")]
     url: String,
     /// As the last part says
-    #[serde(default)]
     offset: Option<u64>,
     /// Keep HTML
-    #[serde(default)]
     raw: Option<bool>,
     /// True for a server that a command of the session has started; set by [`Tool::plan`].
     #[serde(skip)]

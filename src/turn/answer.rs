@@ -27,7 +27,6 @@ use turnwright_types::message::{
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::TokenMeter;
-use turnwright_types::update::Update;
 
 /// Why a call of an answer after which the turn ends is not executed.
 const ENDED: &str = "Not executed: the turn ended here.";
@@ -365,10 +364,8 @@ impl Turn {
                 fixed_weight(&self.conversation, &request.tools)
             }),
         };
-        let used = tokens.min(size);
         let cached = counted.map_or(0, |usage| usage.cached);
-        let cost = self.history.cost;
-        self.conversation.client().update(Update::ContextUsage { used, size, cached, cost });
+        self.conversation.report_context(&self.history, tokens, size, cached);
     }
 
     /// Shows the provider's text about a refusal as a message, because some editors remove the

@@ -173,6 +173,14 @@ impl Conversation {
         self.client().update(Update::AgentText { message: id, text });
     }
 
+    /// Tells the client how many tokens of the window are in use, its size, how many of them came from the provider's
+    /// cache, and what the session has cost.
+    pub(crate) fn report_context(&self, history: &History, used: u64, size: u64, cached: u64) {
+        let used = used.min(size);
+        let cost = history.cost;
+        self.client().update(Update::ContextUsage { used, size, cached, cost });
+    }
+
     /// Tells a client that follows prompts that the turn of a prompt begins.
     pub(crate) fn report_turn(&self, prompt: PromptKey) {
         if self.client().follows_prompts() {

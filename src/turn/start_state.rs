@@ -44,7 +44,7 @@ pub(super) async fn keep_start(env: &ToolEnv) {
     let shared = &env.shared;
     let outside = &shared.process.outside;
     let is_wanted = env.log.is_enabled()
-        && shared.settings.keeps_start()
+        && shared.settings.sessions.keep_start
         && outside.project().is_none()
         && outside.can_confine();
     if is_wanted {

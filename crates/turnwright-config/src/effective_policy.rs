@@ -318,15 +318,12 @@ pub fn command_confinement(
 ) -> ConfinementSettings {
     let settings = policy.sandbox.clone();
     let mut hide = settings.hide;
-    hide.extend(config.credential_paths());
+    hide.extend(config.private_places());
     let mut caches = settings.caches;
     // Commands write those that the project keeps itself anyhow. All are below a home folder.
     if !config.home().is_some_and(|home| home.starts_with(project)) {
         caches.retain(|cache| !cache.starts_with(project));
     }
-    // Commands have no access to the login, the permission rules and the trusted files, nor to other
-    // sessions, which the model can only read through its tool.
-    hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
     ConfinementSettings {
         network: match settings.network {
             NetworkSetting::Off => Network::Off,

@@ -220,7 +220,7 @@ settings! {
         pub max_size: u64 = 1024 {} wrong [r#"sessions.max_size = "1 GB""#]
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
             "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
-        pub(crate) keep_start: bool = true {}
+        pub keep_start: bool = true {}
             "Whether the state of the project at the start of a session is kept.",
             "whether the state of the project at the start of a session is kept; `true`";
     }
@@ -335,11 +335,6 @@ pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
 }
 
 impl ConfigFile {
-    /// Returns true if the state of the project at the start of a session is kept.
-    pub fn keeps_start(&self) -> bool {
-        self.sessions.keep_start
-    }
-
     /// Parses the text of the file. Returns the settings and a warning about each entry that has no effect.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         let (file, mut notes) = read_settings::<ConfigFile>(text, path, ConfigFile::ROWS)?;

@@ -239,8 +239,10 @@ impl Config {
         moved_places(|name| self.inherited_text(name).map(OsStr::new))
     }
 
-    /// The places of the user's credentials that no program of the model may read. Not all of them exist. Blocks.
-    pub fn credential_paths(&self) -> Vec<PathBuf> {
+    /// The places that no program of the model may read: those of the user's credentials, and the agent's own folders
+    /// with the login, the permission rules, the trusted files and other sessions, which the model can only read through
+    /// its tool. Not all of them exist. Blocks.
+    pub fn private_places(&self) -> Vec<PathBuf> {
         let homes = BTreeSet::from([
             self.home(),
             #[cfg(unix)]
@@ -248,7 +250,8 @@ impl Config {
         ]);
         let moved = self.moved_places();
         let personal = homes.iter().flatten().flat_map(|home| credential_paths(home, &moved));
-        personal.chain(CONTAINER_SECRETS.map(PathBuf::from)).collect()
+        let own = [self.paths.config.clone(), self.paths.state.clone()];
+        personal.chain(CONTAINER_SECRETS.map(PathBuf::from)).chain(own).collect()
     }
 
     /// The hosts of the proxies in the environment.

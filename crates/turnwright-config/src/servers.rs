@@ -402,21 +402,15 @@ pub(crate) fn expand_values(
 }
 
 fn sandbox_paths(paths: &[String], home: Option<&Path>) -> Vec<PathBuf> {
-    let resolved = paths.iter().map(|path| {
-        sandbox::resolve_path(path, home, None).unwrap_or_else(|| PathBuf::from(path.as_str()))
-    });
-    resolved.collect()
+    paths.iter().map(|path| expand_home(path, home)).collect()
 }
 
 fn seconds(number: Option<NonZeroU32>) -> Option<Duration> {
     Some(Duration::from_secs(number?.get().into()))
 }
 
-fn expand_home(command: &str, home: Option<&Path>) -> PathBuf {
-    match (command.strip_prefix("~/"), home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => command.into(),
-    }
+fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
+    sandbox::resolve_path(path, home, None).unwrap_or_else(|| path.into())
 }
 
 fn parse_url(text: &str) -> Result<Url, String> {

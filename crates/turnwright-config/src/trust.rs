@@ -7,13 +7,14 @@
 //! write. This module interprets neither the bytes nor the items. Blocks.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256, sha256_hex};
 use turnwright_types::private_file;
@@ -61,20 +62,17 @@ pub(crate) fn read_real_file(path: &Path) -> Result<Option<String>, String> {
         Err(error) if nofollow::is_link_error(&error) => return Err("is behind a link".to_owned()),
         Err(error) => return Err(format!("cannot be opened ({})", io_error_text(&error))),
     };
-    let about =
-        file.metadata().map_err(|error| format!("cannot be read ({})", io_error_text(&error)))?;
-    if !about.is_file() {
+    if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
         return Err("is not a regular file".to_owned());
     }
-    let mut bytes = Vec::new();
-    let count = file
-        .take(MAX_PROJECT_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot be read ({})", io_error_text(&error)))?;
-    if count as u64 > MAX_PROJECT_FILE_BYTES {
-        return Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes"));
-    }
+    let bytes = read_at_most(file, MAX_PROJECT_FILE_BYTES)
+        .map_err(|error| unreadable(&error))?
+        .ok_or_else(|| format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes"))?;
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
+}
+
+fn unreadable(error: &io::Error) -> String {
+    format!("cannot be read ({})", io_error_text(error))
 }
 
 fn is_not_found(error: &io::Error) -> bool {

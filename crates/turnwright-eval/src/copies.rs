@@ -1,7 +1,7 @@
 //! Lists and copies the files of a tree, without following a symbolic link in it: an agent may have put one there.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_types::private_file;
@@ -72,14 +72,9 @@ fn make_way(tree: &Path, relative: &Path) -> io::Result<PathBuf> {
 
 /// Removes a file, a link, or a folder with all that is in it. A missing one is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
+    match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
+        _ => private_file::remove(path).map(drop),
     }
 }
 

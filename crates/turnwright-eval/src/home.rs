@@ -1,6 +1,7 @@
 //! The place of one trial: a temporary folder with its tree and its own home, which has the user's settings and login
 //! and nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use crate::EvalResult;
 use crate::tree::Start;
 use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
 use turnwright_types::private_file;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// The bytes that a disk has room for if it is not full.
@@ -59,11 +60,16 @@ impl TrialHome {
         Paths::below(self.folder.path().join("home"))
     }
 
-    /// An environment with the home of this trial.
-    pub(crate) fn environment(&self, shared: &Environment) -> Environment {
+    /// A program that runs in the tree, unconfined, with the home of this trial.
+    pub(crate) fn program(
+        &self,
+        command_line: Vec<OsString>,
+        shared: &Environment,
+    ) -> PipedProgram {
         let home = self.folder.path().join("home");
         let of_system = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-        shared.clone().with("TURNWRIGHT_HOME", &home).with(of_system, &home)
+        let environment = shared.clone().with("TURNWRIGHT_HOME", &home).with(of_system, &home);
+        PipedProgram { command_line, workdir: self.tree(), environment, sandbox: None }
     }
 
     /// Returns an error if the disk is full. The trial then failed because of that.

@@ -104,8 +104,7 @@ async fn take_commit(commit: &str, tree: &Path, workplace: &Workplace) -> EvalRe
     words.extend(fetch.split(' '));
     let place = from.to_string_lossy();
     words.extend([&*place, wanted.as_str()]);
-    workplace.git(project, &words, &[]).await?;
-    Ok(())
+    workplace.git(project, &words, &[]).await.map(drop)
 }
 
 /// The full id of a commit of the project.
@@ -124,6 +123,5 @@ pub(crate) async fn resolve_commit(commit: &str, workplace: &Workplace) -> EvalR
 pub(crate) async fn commit_all(tree: &Path, workplace: &Workplace) -> EvalResult<()> {
     workplace.git(tree, &["add", "--all", "--force", "."], &[]).await?;
     let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
-    workplace.git(tree, &words, &[]).await?;
-    Ok(())
+    workplace.git(tree, &words, &[]).await.map(drop)
 }

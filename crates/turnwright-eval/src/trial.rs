@@ -15,7 +15,6 @@ use turnwright_store::Store;
 use turnwright_store::stats::count_work;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::text;
-use turnwright_workspace::exec::PipedProgram;
 
 /// The agent ends its turn by itself within this time after the limit.
 const TURN_END: Duration = Duration::from_secs(90);
@@ -81,12 +80,7 @@ impl Trial<'_> {
         let home = TrialHome::create(self.start)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
-        let program = PipedProgram {
-            command_line: self.command_line(),
-            workdir: home.tree(),
-            environment: home.environment(&workplace.agent_environment),
-            sandbox: None,
-        };
+        let program = home.program(self.command_line(), &workplace.agent_environment);
         let begun = Instant::now();
         let most = task.time + TURN_END;
         let finished = workplace.run(&program, task.prompt.as_bytes(), most).await?;
@@ -155,12 +149,7 @@ async fn run_check(start: &Start<'_>, home: &TrialHome) -> EvalResult<Finished> 
         words.push("--".into());
     }
     words.extend(["sh", "-c", &task.definition.check.command].map(OsString::from));
-    let program = PipedProgram {
-        command_line: words,
-        workdir: home.tree(),
-        environment: home.environment(&workplace.environment),
-        sandbox: None,
-    };
+    let program = home.program(words, &workplace.environment);
     let time = Duration::from_secs(task.definition.check_seconds());
     let finished = workplace.run(&program, &[], time).await?;
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));

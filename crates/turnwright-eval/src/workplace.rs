@@ -204,8 +204,7 @@ fn limit_setting((name, most): &(String, f64)) -> String {
 /// tree of a trial is all that the agent may see of it.
 fn hidden_places(config: &Config, project: &Path) -> Vec<PathBuf> {
     let home = config.home();
-    let mut places = config.credential_paths();
-    places.extend([config.paths.config.clone(), config.paths.state.clone()]);
+    let mut places = config.private_places();
     let top = repository_top(project).unwrap_or_else(|| project.to_path_buf());
     let real = top.canonicalize().unwrap_or(top);
     // Toolchains are in the home.

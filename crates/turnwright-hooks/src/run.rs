@@ -3,15 +3,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::Handler;
@@ -23,17 +20,13 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::redact;
 use turnwright_workspace::exec::{
-    Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand, find_in_path, program_at,
+    Environment, PipedProgram, ProcessGroup, RunningCommand, find_in_path, program_at,
 };
 
 /// The most bytes that a handler may print to stdout, and to stderr.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
-const READ_BYTES: usize = 16 * 1024;
 /// The time that a handler has to exit after it was told to.
 const GRACE: Duration = Duration::from_millis(200);
-/// The time for which output is still read after the handler has exited, such as that of a `tee` which it left running.
-/// It passes only if what was left running keeps a pipe open.
-const DRAIN: Duration = Duration::from_millis(250);
 /// The variable with the marks of the hooks that have started a program, for the sessions that this starts. Sessions
 /// keep no variable whose name begins with `TURNWRIGHT`.
 const RUNNING_HOOKS: &str = "IN_TURNWRIGHT_HOOKS";
@@ -131,8 +124,8 @@ pub(crate) async fn run_handler(
     let mut environment = site.environment.as_ref().clone().with(RUNNING_HOOKS, running);
     if let Some(sandbox) = sandbox {
         environment = environment.for_sandbox();
-        for name in ["TMPDIR", "TMP", "TEMP"] {
-            environment = sandbox.temp.iter().fold(environment, |all, temp| all.with(name, temp));
+        if let Some(temp) = &sandbox.temp {
+            environment = environment.with_temp_folder(temp);
         }
     }
     let program = PipedProgram {
@@ -214,18 +207,7 @@ async fn run_program(
     let (mut group, pipes) = started.map_err(|error| {
         NoExit::Failed(format!("it could not be started: {}", io_error_text(&error)))
     })?;
-    let ProcessPipes { mut stdin, stdout, stderr } = pipes;
-    let mut printed = Vec::new();
-    let mut messages = Vec::new();
     let too_long = CancellationToken::new();
-    let conversation = async {
-        let writing = async move {
-            // The handler may exit without reading all of its input.
-            stdin.write_all(input.as_bytes()).await.ok();
-        };
-        let printing = collect(stdout, &mut printed, &too_long);
-        tokio::join!(writing, printing, collect(stderr, &mut messages, &too_long));
-    };
     let too_much_memory = group.memory_above(memory);
     let ending = async {
         let end = tokio::select! {
@@ -245,13 +227,15 @@ async fn run_program(
         }
         end
     };
-    let code = match select(pin!(conversation), pin!(ending)).await {
-        Either::Left(((), ending)) => ending.await?,
-        Either::Right((end, conversation)) => {
-            timeout(DRAIN, conversation).await.ok();
-            end?
+    let talking = pipes.talk(input.as_bytes(), ending, |kept, bytes| {
+        kept.extend_from_slice(bytes);
+        if kept.len() > MAX_OUTPUT_BYTES {
+            kept.truncate(MAX_OUTPUT_BYTES);
+            too_long.cancel();
         }
-    };
+    });
+    let (end, printed, messages) = talking.await;
+    let code = end?;
     if too_long.is_cancelled() {
         return stopped(&format!("it printed more than {} KiB", MAX_OUTPUT_BYTES / 1024));
     }
@@ -260,21 +244,6 @@ async fn run_program(
 
 fn stopped<T>(why: &str) -> Result<T, NoExit> {
     Err(NoExit::Failed(format!("{why}, and was stopped")))
-}
-
-/// Reads a stream to its end into `kept`. Cancels `too_long` and stops reading if there is too much.
-async fn collect(
-    mut stream: impl AsyncRead + Unpin,
-    kept: &mut Vec<u8>,
-    too_long: &CancellationToken,
-) {
-    let mut buffer = vec![0; READ_BYTES];
-    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        kept.extend_from_slice(&buffer[..count]);
-        if kept.len() > MAX_OUTPUT_BYTES {
-            return too_long.cancel();
-        }
-    }
 }
 
 /// Decodes output without secrets, because the text is shown, stored and sent to the model.

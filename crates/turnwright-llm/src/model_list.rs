@@ -31,38 +31,12 @@ pub(super) struct ListedModel {
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
 /// LM Studio, Mistral, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
-const WINDOW_POINTERS: [&str; 11] = [
-    "/meta/n_ctx",
-    "/max_model_len",
-    "/context_length",
-    "/context_window",
-    "/loaded_context_length",
-    "/max_context_length",
-    "/max_input_tokens",
-    "/model_info/max_input_tokens",
-    "/limits/max_input_tokens",
-    "/capabilities/limits/max_context_window_tokens",
-    "/inputTokenLimit",
-];
+const WINDOW_POINTERS: &str = include_str!("model_list/window_pointers.txt");
 
 /// Words in the names of models that answer no prompts: those for embeddings, speech, pictures,
 /// videos, moderation and ranking.
-const OTHER_PURPOSES: [&str; 14] = [
-    "embedding",
-    "embeddings",
-    "embed",
-    "rerank",
-    "reranker",
-    "moderation",
-    "whisper",
-    "transcribe",
-    "tts",
-    "realtime",
-    "dall",
-    "sora",
-    "davinci",
-    "babbage",
-];
+const OTHER_PURPOSES: &str = "embedding embeddings embed rerank reranker moderation whisper transcribe tts realtime \
+                              dall sora davinci babbage";
 
 /// Parses the response to `GET /models` in all known shapes: a list under `data` or `models`, or a
 /// bare list, of objects with an `id`, `name` or `model`, or of names. Models that by their names
@@ -87,7 +61,7 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     // Gemini prefixes the collection, which may be omitted in requests.
     let full_name = named.or(entry.as_str())?.trim();
     let name = full_name.strip_prefix("models/").unwrap_or(full_name).to_owned();
-    let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(entry.pointer(pointer)?));
+    let sizes = WINDOW_POINTERS.lines().filter_map(|pointer| number(entry.pointer(pointer)?));
     let window = sizes.chain(all_tokens(entry)).find(|size| *size > 0);
     let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
     Some(ListedModel { name, window, price: price(entry), server })
@@ -120,7 +94,7 @@ fn price_of_million(model: &Value, priced: &str, cost: &str) -> Option<f64> {
 
 fn answers_prompts(name: &str) -> bool {
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    !words.any(|word| OTHER_PURPOSES.iter().any(|other| word.eq_ignore_ascii_case(other)))
+    !words.any(|word| OTHER_PURPOSES.split(' ').any(|other| word.eq_ignore_ascii_case(other)))
 }
 
 /// True if the name is neither empty, nor too long, nor contains hidden characters.

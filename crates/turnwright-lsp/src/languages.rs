@@ -1,7 +1,7 @@
 //! The language servers of a session: selects and starts the server for a file, and compares the errors of files before
 //! and after the edits of a turn.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::catalogue::{LanguageServer, known_servers};
 use crate::process::{LanguageSite, Launch};
 use crate::protocol::{CHANGED, CREATED, DELETED, FileEdits, Problem, file_edits, places, uri};
-use crate::report::{DiagnosticSource, FileReport, new_errors};
+use crate::report::{FileReport, new_errors};
 use crate::server::{LOADING, Phase, Server, run};
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_workspace::nofollow;
 
@@ -165,7 +166,7 @@ impl LanguageServers {
         let comparing = async {
             let server = started.ready_server(may_wait, deadline).await?;
             refresh(&server, &before.path).await;
-            self.compare(server.as_ref(), before, &text, is_edit, deadline).await
+            self.compare(&server, before, &text, is_edit, deadline).await
         };
         let new_errors = comparing.await;
         let server = started.spec.name.clone();
@@ -174,7 +175,7 @@ impl LanguageServers {
 
     async fn compare(
         &self,
-        source: &dyn DiagnosticSource,
+        server: &Server,
         before: &FileBefore,
         text: &str,
         is_edit: bool,
@@ -182,16 +183,16 @@ impl LanguageServers {
     ) -> Result<Vec<String>, String> {
         let old_errors = match &before.errors {
             ErrorsBefore::Known(errors) => errors.clone(),
-            ErrorsBefore::OfText(old) => source.errors(&before.path, old, deadline).await?,
+            ErrorsBefore::OfText(old) => server.errors(&before.path, old, deadline).await?,
         };
         if is_edit {
             self.remember(before, &old_errors);
         }
-        let errors = source.errors(&before.path, text, deadline).await?;
+        let errors = server.errors(&before.path, text, deadline).await?;
         if !is_edit {
             self.remember(before, &errors);
         }
-        new_errors(&old_errors, &errors, source.encoding(), text)
+        new_errors(&old_errors, &errors, server.encoding, text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.
@@ -448,12 +449,8 @@ fn read_file(file: &Path) -> io::Result<String> {
     if !opened.metadata()?.is_file() {
         return Err(ErrorKind::InvalidInput.into());
     }
-    let mut text = String::new();
-    let length = opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
-    if length as u64 > MAX_TEXT_BYTES {
-        return Err(ErrorKind::FileTooLarge.into());
-    }
-    Ok(text)
+    let bytes = read_at_most(opened, MAX_TEXT_BYTES)?.ok_or(ErrorKind::FileTooLarge)?;
+    String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// Returns the last name of a path such as `a::b`.

@@ -7,7 +7,7 @@
 //!   connection   requests, responses and notifications; `framing` has the frames of messages
 //!   process      the process of a server, and the session that it runs in
 //!   catalogue    the built-in servers, and those of `.lsp.json`
-//!   report       compares errors and reports the new ones; the trait of a source of errors
+//!   report       compares errors and reports the new ones
 //!   protocol     positions, errors and edits as the protocol defines them
 
 mod catalogue;

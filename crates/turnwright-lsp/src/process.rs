@@ -84,12 +84,9 @@ impl LanguageSite {
         let cache = real_path(&own).ok()?;
         let temp = PrivateTempFolder::create().ok()?;
         let temp_path = real_path(temp.path()).ok()?;
-        let mut environment = self.environment.for_sandbox();
+        let mut environment = self.environment.for_sandbox().with_temp_folder(&temp_path);
         for (name, folder) in CACHES {
             environment = environment.with(name, cache.join(folder));
-        }
-        for name in ["TMPDIR", "TMP", "TEMP"] {
-            environment = environment.with(name, temp_path.clone());
         }
         if spec.language(Path::new("a.py")).is_some() {
             environment = with_virtual_environment(environment, file, &workdir);

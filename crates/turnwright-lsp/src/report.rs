@@ -1,11 +1,8 @@
-//! Compares the errors that a source finds in a file before and after an edit, and reports the new ones. Their places
+//! Compares the errors that a server finds in a file before and after an edit, and reports the new ones. Their places
 //! are ignored, because an edit moves all text below it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-
-use futures_util::future::BoxFuture;
-use tokio::time::Instant;
+use std::path::PathBuf;
 
 use crate::catalogue::shown_words;
 use crate::protocol::{Encoding, MAX_ERRORS, Problem};
@@ -16,22 +13,6 @@ use turnwright_types::text;
 const MAX_TOLD: usize = 10;
 /// The reason why nothing is known if the list of earlier errors was cut off.
 const TOO_MANY: &str = "it had more errors before than are compared";
-
-/// A source of errors in files. The only sources today are the servers that this agent starts. The draft of the Agent
-/// Client Protocol that lets an agent ask an editor's servers (`lsp/request`) could be another.
-pub(crate) trait DiagnosticSource: Send + Sync {
-    /// Returns the unit of columns in the positions of the source.
-    fn encoding(&self) -> Encoding;
-
-    /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
-    /// known by the deadline.
-    fn errors<'a>(
-        &'a self,
-        file: &'a Path,
-        text: &'a str,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Problem>, String>>;
-}
 
 /// The report of a server about a file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +62,7 @@ impl FileReport {
 pub fn counted_errors(count: usize) -> String {
     match count {
         0 => "no new errors".to_owned(),
-        1 => "1 new error".to_owned(),
-        _ => format!("{count} new errors"),
+        _ => text::counted(count, "new error"),
     }
 }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -18,7 +17,6 @@ use crate::catalogue::{LanguageServer, shown_words};
 use crate::connection::{Connection, connect};
 use crate::process::Launch;
 use crate::protocol::{DELETED, Encoding, Problem, compiler_errors, errors_in, uri};
-use crate::report::DiagnosticSource;
 use crate::state::Document;
 use turnwright_rpc::RequestError;
 use turnwright_types::hash::std_hash;
@@ -359,28 +357,23 @@ impl Server {
         });
         answer.await?.map_err(|error| shown_words(&error.to_string()))
     }
-}
 
-impl DiagnosticSource for Server {
-    fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    fn errors<'a>(
-        &'a self,
-        file: &'a Path,
-        text: &'a str,
+    /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
+    /// known by the deadline.
+    pub(crate) async fn errors(
+        &self,
+        file: &Path,
+        text: &str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Problem>, String>> {
-        Box::pin(async move {
-            let version = self.show(file, text);
-            let mut errors = self.wait_until(deadline, self.errors_of(file, version)).await??;
-            errors.sort();
-            errors.dedup();
-            // Another call may have shown a newer text in the meantime.
-            let is_same = self.connection.state.borrow().document(file, version).is_some();
-            is_same.then_some(errors).ok_or_else(|| "the file was changed again".to_owned())
-        })
+    ) -> Result<Vec<Problem>, String> {
+        let version = self.show(file, text);
+        let finding = Box::pin(self.errors_of(file, version));
+        let mut errors = self.wait_until(deadline, finding).await??;
+        errors.sort();
+        errors.dedup();
+        // Another call may have shown a newer text in the meantime.
+        let is_same = self.connection.state.borrow().document(file, version).is_some();
+        is_same.then_some(errors).ok_or_else(|| "the file was changed again".to_owned())
     }
 }
 

@@ -74,7 +74,7 @@ impl LongLine {
             (Some(id), true) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"{what}"}}}}"#
             ),
-            (Some(id), false) => format!(r#"{{"jsonrpc":"2.0","id":{id},"was":"{what}"}}"#),
+            (Some(id), false) => format!(r#"{{"jsonrpc":"2.0","id":{id},"params":["{what}"]}}"#),
             (None, _) => format!(r#""{what}""#),
         }
     }

@@ -53,7 +53,7 @@ impl Peer {
         params: &impl Serialize,
         timeout: Duration,
     ) -> Result<Box<RawValue>, RequestError> {
-        self.send_and_wait(method, params, timeout, None).await
+        self.request_with_late_handler(method, params, timeout, None).await
     }
 
     /// Like [`Peer::request`], for a request that makes the peer allocate something for us. A
@@ -63,16 +63,6 @@ impl Peer {
     /// # Errors
     /// If no result arrives in time.
     pub async fn request_with_late_handler(
-        &self,
-        method: &str,
-        params: &impl Serialize,
-        timeout: Duration,
-        on_late_result: impl Fn(&RawValue) + Send + Sync + 'static,
-    ) -> Result<Box<RawValue>, RequestError> {
-        self.send_and_wait(method, params, timeout, Some(Arc::new(on_late_result))).await
-    }
-
-    async fn send_and_wait(
         &self,
         method: &str,
         params: &impl Serialize,

@@ -75,21 +75,8 @@ const LOOPBACK_RULES: &str = "\
 (allow system-socket)
 ";
 
-/// Programs and libraries of the system, which stay readable if the profile lists what may be read.
-const SYSTEM_FOLDERS: [&str; 12] = [
-    "/System",
-    "/Library",
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/opt",
-    "/Applications/Xcode.app",
-    "/private/etc",
-    "/private/var/db/timezone",
-    "/private/var/select",
-    "/private/var/db/dyld",
-    "/dev",
-];
+/// Programs and libraries of the system, which stay readable if the profile lists what may be read. One a line.
+const SYSTEM_FOLDERS: &str = include_str!("seatbelt/system_folders.txt");
 
 /// Folders that are symlinks on every Mac.
 const ROOT_SYMLINKS: [(&str, &str); 3] =
@@ -118,7 +105,7 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         None => text.push_str("(allow file-read*)\n"),
         Some(list) => {
             let mut all: Vec<String> =
-                SYSTEM_FOLDERS.iter().map(|folder| format!("\"{folder}\"")).collect();
+                SYSTEM_FOLDERS.lines().map(|folder| format!("\"{folder}\"")).collect();
             all.extend(quote_all(list)?);
             all.extend(writable.iter().cloned());
             text.push_str(&rule("allow", "file-read*", &all));

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::blobs;
 use super::read::path_from_value;
-use super::{PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
+use super::{PendingWrite, Result, RewoundEntries, SessionLog, TurnKind};
 use crate::database::execute;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::hash::parse_hex;
@@ -62,10 +62,7 @@ impl SessionLog {
 }
 
 /// All turns of a session, in order.
-pub fn undoable_turns(
-    connection: &Connection,
-    session: i64,
-) -> Result<Vec<UndoableTurn>, StoreError> {
+pub fn undoable_turns(connection: &Connection, session: i64) -> Result<Vec<UndoableTurn>> {
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, about, ended_at IS NOT NULL, EXISTS (SELECT 1 FROM \
          file_versions AS it WHERE it.session = turns.session AND it.turn = turns.number AND \
@@ -119,7 +116,7 @@ pub fn file_versions(
     connection: &Connection,
     session: i64,
     turns: &[u64],
-) -> Result<Vec<FileChange>, StoreError> {
+) -> Result<Vec<FileChange>> {
     let mut find = connection.prepare_cached(OWN_CHANGES)?;
     let mut all = Vec::new();
     for turn in turns {
@@ -137,7 +134,7 @@ pub fn changed_files(
     session: i64,
     call_prefix: &str,
     most: usize,
-) -> Result<Vec<(PathBuf, u64)>, StoreError> {
+) -> Result<Vec<(PathBuf, u64)>> {
     let mut find = connection.prepare_cached(
         "SELECT path, count(*) FROM file_versions WHERE session = ?1 AND substr(call, 1, length(?2)) \
          = ?2 AND path <> '' GROUP BY path ORDER BY max(id) DESC LIMIT ?3",
@@ -163,7 +160,7 @@ fn parse_state(text: &str) -> FileState {
 }
 
 /// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
-pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
+pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool> {
     let Some(bytes) = parse_hex(hash) else { return Ok(false) };
     blobs::is_readable(connection, &bytes)
 }
@@ -173,7 +170,7 @@ pub fn prompt_rows(
     connection: &Connection,
     session: i64,
     rewound: &RewoundEntries,
-) -> Result<Vec<PromptRow>, StoreError> {
+) -> Result<Vec<PromptRow>> {
     let mut find = connection.prepare_cached(
         "SELECT min(entries.seq), turns.number, turns.words FROM turns JOIN entries ON \
          entries.session = turns.session AND entries.turn = turns.number WHERE turns.session = ? \
@@ -193,7 +190,7 @@ pub fn undoable_rewind(
     connection: &Connection,
     session: i64,
     rewound: &RewoundEntries,
-) -> Result<Option<RewindRow>, StoreError> {
+) -> Result<Option<RewindRow>> {
     let Some(seq) = rewound.last_rewind() else { return Ok(None) };
     let mut find = connection.prepare_cached(
         "SELECT turn FROM entries AS it WHERE session = ?1 AND seq = ?2 AND NOT EXISTS (SELECT 1 \

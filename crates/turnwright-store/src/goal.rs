@@ -33,7 +33,6 @@ pub struct GoalState {
 pub struct GoalRequirement {
     pub text: String,
     /// The proof that the judge has found; `None` if there is none.
-    #[serde(default)]
     pub evidence: Option<String>,
 }
 

@@ -79,6 +79,9 @@ use writer::SubmittedJob;
 use writer::cleanup;
 use writer::queue::JobSender;
 
+/// The result of something that the store does.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Why something could not be stored or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -177,7 +180,7 @@ impl SharedState {
     }
 
     /// Opens a connection for reading. Without a database it reads an empty one in memory.
-    fn open_reader(&self) -> Result<Connection, StoreError> {
+    fn open_reader(&self) -> Result<Connection> {
         let path = self.path.as_deref().ok_or(StoreError::Closed)?;
         database::open_reader(path, self.journal())
     }
@@ -187,7 +190,7 @@ impl SharedState {
     }
 
     #[cfg(test)]
-    fn limit_pages(&self, connection: &Connection) -> Result<(), StoreError> {
+    fn limit_pages(&self, connection: &Connection) -> Result<()> {
         let limit = match self.max_pages.load(Ordering::Relaxed) {
             0 => i64::from(u32::MAX - 1),
             pages => i64::from(pages),
@@ -241,7 +244,7 @@ impl Store {
     ///
     /// # Errors
     /// If the session is locked already, or if no session can have that id.
-    pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock, StoreError> {
+    pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock> {
         self.folder().map_or_else(
             || Ok(SessionLock::unlocked()),
             |folder| SessionLock::acquire(folder, session, &self.client_name()),
@@ -250,10 +253,7 @@ impl Store {
 
     /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
     /// closed, and for a moment if another process has it, which may be ending.
-    pub async fn lock_session_when_released(
-        &self,
-        session: &SessionId,
-    ) -> Result<SessionLock, StoreError> {
+    pub async fn lock_session_when_released(&self, session: &SessionId) -> Result<SessionLock> {
         match self.folder() {
             Some(folder) => {
                 SessionLock::acquire_when_released(folder, session, &self.client_name()).await
@@ -288,8 +288,8 @@ impl Store {
     pub fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, StoreError>> {
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T>> {
         self.enqueue(durability, None, work)
     }
 
@@ -299,8 +299,8 @@ impl Store {
         &self,
         durability: Durability,
         retained_bytes: Option<usize>,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, StoreError>> {
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T>> {
         let (done, waiting) = oneshot::channel();
         let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
         // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
@@ -317,8 +317,8 @@ impl Store {
     pub async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let _admitted = self.0.admission.acquire().await.map_err(|_| StoreError::Closed)?;
         self.submit(durability, work).await.unwrap_or(Err(StoreError::Closed))
     }
@@ -327,7 +327,7 @@ impl Store {
     ///
     /// # Errors
     /// If jobs are still waiting in the backlog.
-    pub async fn flush(&self) -> Result<(), StoreError> {
+    pub async fn flush(&self) -> Result<()> {
         if self.0.writer.get().is_none() {
             return Ok(());
         }
@@ -340,8 +340,8 @@ impl Store {
     /// Reads on a blocking thread with a connection of its own. Sees only committed data.
     pub async fn read<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         if self.0.shared.path.is_none() {
             return self.write(Durability::ProcessCrash, work).await;
         }
@@ -367,7 +367,7 @@ impl Store {
     ///
     /// # Errors
     /// If something is lost.
-    pub async fn final_flush(&self) -> Result<(), StoreError> {
+    pub async fn final_flush(&self) -> Result<()> {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await?;
         if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
@@ -382,18 +382,15 @@ impl Store {
     }
 
     /// Reads on the calling thread, for callers without a runtime such as the command line.
-    pub fn read_blocking<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub fn read_blocking<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         work(&self.0.shared.open_reader()?)
     }
 
     /// Writes and blocks until the commit, for callers without a runtime.
     pub fn write_blocking<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.submit(Durability::PowerLoss, work).blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -402,9 +399,9 @@ impl Store {
 async fn read_once<T: Send + 'static, F>(
     shared: Arc<SharedState>,
     mut work: F,
-) -> Result<(Result<T, StoreError>, F), StoreError>
+) -> Result<(Result<T>, F)>
 where
-    F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+    F: FnMut(&Connection) -> Result<T> + Send + 'static,
 {
     let reading = spawn_blocking(move || {
         let result = shared.open_reader().and_then(|connection| work(&connection));

@@ -12,7 +12,7 @@ use crate::blobs;
 use crate::blobs::packed_json::unpack;
 use crate::rows;
 use crate::{
-    CallOutcome, CallRow, CallStatus, Entry, GoalState, GoalStatus, SessionRow, StoreError,
+    CallOutcome, CallRow, CallStatus, Entry, GoalState, GoalStatus, Result, SessionRow, StoreError,
     StoredEntry, TurnKind,
 };
 use turnwright_types::hash::parse_hex;
@@ -60,7 +60,7 @@ fn os_path(bytes: &[u8]) -> PathBuf {
 }
 
 /// The database key of a session.
-pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
+pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
     Ok(find.query_row([session.as_str()], |row| row.get(0))?)
 }
@@ -69,7 +69,7 @@ pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, 
 pub(super) const SESSION_COLUMNS: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
                                   archived, parent, mode, model, effort, minted, cost, real_cwd";
 
-pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, StoreError> {
+pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow> {
     let query = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?");
     Ok(connection.prepare_cached(&query)?.query_row([id.as_str()], session_row)?)
 }
@@ -99,7 +99,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// The numbers of a session's last entry and last turn.
-pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
+pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64)> {
     let entry_query = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?";
     let turn_query = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?";
     Ok((
@@ -119,7 +119,7 @@ pub struct RewoundEntries {
 
 impl RewoundEntries {
     /// Loads them for a session.
-    pub fn load(connection: &Connection, session: i64) -> Result<RewoundEntries, StoreError> {
+    pub fn load(connection: &Connection, session: i64) -> Result<RewoundEntries> {
         let mut find = connection.prepare_cached(
             "SELECT seq, body FROM entries WHERE session = ? AND kind IN ('rewound', \
              'rewind_undone') ORDER BY seq",
@@ -146,7 +146,7 @@ impl RewoundEntries {
         connection: &Connection,
         session: i64,
         kind: &str,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<u64>> {
         let mut find = connection.prepare_cached(
             "SELECT seq FROM entries WHERE session = ? AND kind = ? ORDER BY seq DESC",
         )?;
@@ -172,7 +172,7 @@ pub fn entries_page(
     session: i64,
     (after, limit): (u64, usize),
     rewound: &RewoundEntries,
-) -> Result<(Vec<StoredEntry>, Option<u64>), StoreError> {
+) -> Result<(Vec<StoredEntry>, Option<u64>)> {
     let mut find = connection.prepare_cached(
         "SELECT seq, turn, at, kind, body, refs FROM entries WHERE session = ? AND seq > ? \
          ORDER BY seq LIMIT ?",
@@ -220,7 +220,7 @@ pub fn each_entry<E: From<StoreError>>(
 }
 
 /// The current plan of a session; empty if there is none, or if the context was cleared since.
-pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>, StoreError> {
+pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>> {
     let rewound = RewoundEntries::load(connection, session)?;
     let cleared = rewound.last_of_kind(connection, session, "cleared")?;
     let Some(seq) = rewound.last_plan.filter(|plan| Some(*plan) > cleared) else {
@@ -234,10 +234,7 @@ pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEnt
 
 /// The goal of a session while no turn runs; `None` if it has none. A goal that a turn was working on is paused: that
 /// turn has never come to its end.
-pub fn current_goal(
-    connection: &Connection,
-    session: i64,
-) -> Result<Option<GoalState>, StoreError> {
+pub fn current_goal(connection: &Connection, session: i64) -> Result<Option<GoalState>> {
     let rewound = RewoundEntries::load(connection, session)?;
     let Some(seq) = rewound.last_of_kind(connection, session, "goal")? else { return Ok(None) };
     let Some(Entry::Goal { goal: Some(goal) }) = entry_at(connection, session, seq)? else {
@@ -250,7 +247,7 @@ pub fn current_goal(
     Ok(Some(goal))
 }
 
-fn entry_at(connection: &Connection, session: i64, seq: u64) -> Result<Option<Entry>, StoreError> {
+fn entry_at(connection: &Connection, session: i64, seq: u64) -> Result<Option<Entry>> {
     let (page, _) = entries_page(connection, session, (seq - 1, 1), &RewoundEntries::default())?;
     Ok(page.into_iter().next().map(|row| row.entry))
 }
@@ -269,15 +266,12 @@ const CALL_COLUMNS: &str = "call, turn, tool_name, arguments, arguments_refs, st
                     card, card_refs, asked_at, ended_at, duration_ms, begun_at";
 
 /// The calls of an answer.
-fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
+fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>> {
     query_calls(connection, "session = ? AND seq = ? ORDER BY position", params![session, seq])
 }
 
 /// The calls of a session that have no outcome yet.
-pub(crate) fn unfinished_calls(
-    connection: &Connection,
-    session: i64,
-) -> Result<Vec<CallRow>, StoreError> {
+pub(crate) fn unfinished_calls(connection: &Connection, session: i64) -> Result<Vec<CallRow>> {
     let condition = "session = ? AND status IN ('pending', 'running') ORDER BY seq, position";
     query_calls(connection, condition, params![session])
 }
@@ -286,14 +280,14 @@ fn query_calls(
     connection: &Connection,
     condition: &str,
     params: impl rusqlite::Params,
-) -> Result<Vec<CallRow>, StoreError> {
+) -> Result<Vec<CallRow>> {
     let query = format!("SELECT {CALL_COLUMNS} FROM calls WHERE {condition}");
     let mut find = connection.prepare_cached(&query)?;
     let calls = find.query_and_then(params, |row| call_row(connection, row))?;
     calls.collect()
 }
 
-fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreError> {
+fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow> {
     let text = |column: usize| row.get::<_, Option<String>>(column);
     let refs = text(4)?;
     let unpacked = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
@@ -334,16 +328,13 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 }
 
 /// The bytes with this SHA-256, in hexadecimal, if they are stored.
-pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>> {
     parse_hex(hash).map_or(Ok(None), |hash| blobs::by_hash(connection, &hash))
 }
 
 /// The usage of a session and its helpers, and its cost if prices are known. For a copy, the usage of its original does
 /// not count. The time of a helper is the time of its turn.
-pub fn session_spending(
-    connection: &Connection,
-    session: i64,
-) -> Result<(Spending, Option<f64>), StoreError> {
+pub fn session_spending(connection: &Connection, session: i64) -> Result<(Spending, Option<f64>)> {
     let row = connection.query_row(
         "SELECT count(usage.id), coalesce(sum(input), 0), coalesce(sum(output), 0), \
          coalesce(sum(cached), 0), sum(usage.cost), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns WHERE \
@@ -361,10 +352,7 @@ pub fn session_spending(
 
 /// The usage of a session's last request whose context window is known: tokens in the window, its
 /// size, and cached tokens.
-pub fn last_usage(
-    connection: &Connection,
-    session: i64,
-) -> Result<Option<(u64, u64, u64)>, StoreError> {
+pub fn last_usage(connection: &Connection, session: i64) -> Result<Option<(u64, u64, u64)>> {
     let mut find = connection.prepare_cached(
         "SELECT input + output, window, cached FROM usage WHERE session = ? AND window IS NOT NULL \
          ORDER BY id DESC LIMIT 1",
@@ -374,10 +362,7 @@ pub fn last_usage(
 }
 
 /// The prompts of a session that have keys, each with its message; also those that were rewound.
-pub fn submissions(
-    connection: &Connection,
-    session: i64,
-) -> Result<Vec<(MessageId, Submission)>, StoreError> {
+pub fn submissions(connection: &Connection, session: i64) -> Result<Vec<(MessageId, Submission)>> {
     let mut find = connection.prepare_cached(
         "SELECT entries.message_id, \
          json_extract(entries.body, '$.message.user.submission') AS submission \
@@ -407,7 +392,7 @@ pub struct TurnRow {
 }
 
 /// All turns of a session, in order.
-pub(crate) fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
+pub(crate) fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>> {
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, begun_at, ended_at, stop FROM turns WHERE session = ? ORDER \
          BY number",

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::rows::{finish_call, insert_entry};
-use super::{CallOutcome, CallRow, Entry, PendingWrite, SessionLog, StoreError};
+use super::{CallOutcome, CallRow, Entry, PendingWrite, Result, SessionLog};
 use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::FileChange;
@@ -66,10 +66,7 @@ impl UnfinishedWork {
 }
 
 /// Finds what a process left unfinished.
-pub fn find_unfinished(
-    connection: &Connection,
-    session: i64,
-) -> Result<UnfinishedWork, StoreError> {
+pub fn find_unfinished(connection: &Connection, session: i64) -> Result<UnfinishedWork> {
     let mut unfinished = UnfinishedWork {
         last_numbers: read::last_numbers(connection, session)?,
         ..UnfinishedWork::default()
@@ -108,7 +105,7 @@ fn intended_changes(
     connection: &Connection,
     session: i64,
     call: &CallRow,
-) -> Result<Vec<FileChange>, StoreError> {
+) -> Result<Vec<FileChange>> {
     let mut find = connection.prepare_cached(
         "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
          ORDER BY id",
@@ -123,7 +120,7 @@ fn intended_changes(
     files.collect()
 }
 
-fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>, StoreError> {
+fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>> {
     let mut find = connection.prepare_cached(
         "SELECT seq, turn, at, message_id, is_thought, words FROM drafts WHERE session = ? \
          ORDER BY seq, id",
@@ -152,7 +149,7 @@ fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>
 }
 
 /// The stop reason of the last prompt's turn, `interrupted` if its process has ended.
-pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>, StoreError> {
+pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>> {
     let stop = connection.query_row(
         "SELECT stop FROM turns WHERE session = ? AND kind = 'prompt' ORDER BY number DESC LIMIT 1",
         [session],
@@ -170,8 +167,7 @@ impl SessionLog {
         is_thought: bool,
         mut words: String,
     ) -> PendingWrite {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let id = id.clone();
         redact::redact_in_place(&mut words);
         self.submit_sized(words.len(), move |connection, session| {
@@ -189,8 +185,7 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
         let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
-        let retained_bytes = outcomes + entries;
-        self.submit_sized(retained_bytes, move |connection, session| {
+        self.submit_sized(outcomes + entries, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
                 finish_call(connection, session, (call, *turn, now), outcome)?;
             }
@@ -210,10 +205,8 @@ impl SessionLog {
     /// streaming is stored as [`Entry::IncompleteCall`] with this sequence number.
     pub fn abort_call(&self, call: &CallId, seq: u64, outcome: CallOutcome) {
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let size = outcome_size(&outcome);
-        drop(self.submit_sized(size, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(outcome_size(&outcome), move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
             if find.exists(params![session, call.as_str()])? {

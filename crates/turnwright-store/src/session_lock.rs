@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::StoreError;
+use super::{Result, StoreError};
 use turnwright_types::ids::SessionId;
 use turnwright_types::private_file;
 
@@ -84,11 +84,7 @@ impl Drop for SessionLock {
 
 impl SessionLock {
     /// Locks a session of the store in this state folder.
-    pub(super) fn acquire(
-        state: &Path,
-        session: &SessionId,
-        client: &str,
-    ) -> Result<SessionLock, StoreError> {
+    pub(super) fn acquire(state: &Path, session: &SessionId, client: &str) -> Result<SessionLock> {
         let name = session.as_str();
         let is_plain =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -126,7 +122,7 @@ impl SessionLock {
         state: &Path,
         session: &SessionId,
         client: &str,
-    ) -> Result<SessionLock, StoreError> {
+    ) -> Result<SessionLock> {
         let start = Instant::now();
         loop {
             let freed = RELEASED.notified();
@@ -148,7 +144,7 @@ impl SessionLock {
 }
 
 #[cfg(unix)]
-fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
+fn lock(path: &Path, client: &str) -> Result<File> {
     use std::os::unix::fs::MetadataExt;
     loop {
         let mut options = private_file::options();
@@ -176,7 +172,7 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
 
 /// Windows lets others read the file and remove it, but not open it for writing.
 #[cfg(not(unix))]
-fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
+fn lock(path: &Path, client: &str) -> Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(true).share_mode(SHARE_READ_AND_DELETE);

@@ -18,7 +18,8 @@ use super::rows::{
     set_updated_at,
 };
 use super::{
-    CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnFacts, TurnKind,
+    CallOutcome, CallStatus, Durability, Entry, Result, SessionRow, Store, StoreError, TurnFacts,
+    TurnKind,
 };
 use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
@@ -69,7 +70,7 @@ struct LogState {
 }
 
 /// The result of a write, for any number of waiters.
-type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
+type Commit = Shared<oneshot::Receiver<Result<()>>>;
 
 /// A write that was submitted, with the log that is told if it fails.
 #[derive(Debug, Default)]
@@ -190,6 +191,11 @@ impl SessionLog {
         self.0.as_ref().map_or(0, |inner| inner.turn.load(Ordering::Relaxed))
     }
 
+    /// The turn of a write that is submitted now, and the time in milliseconds.
+    pub(super) fn turn_and_time(&self) -> (u64, i64) {
+        (self.turn(), to_millis(SystemTime::now()))
+    }
+
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
         self.set_session_row(row);
         // Every job of a session inserts its row first if it is missing.
@@ -225,8 +231,7 @@ impl SessionLog {
         cost: Option<f64>,
         facts: Option<TurnFacts>,
     ) -> PendingWrite {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         self.submit(move |connection, session| {
             let numbers = facts.as_ref().map(serde_json::to_string).transpose()?;
             let end = "UPDATE turns SET ended_at = ?, stop = ?, facts = ? WHERE session = ? AND \
@@ -257,10 +262,8 @@ impl SessionLog {
 
     /// Like [`SessionLog::write_entry`], and removes the entries that it replaces.
     pub fn replace_entries(&self, replaced: Vec<u64>, seq: u64, entry: Entry) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let retained_bytes = entry_size(&entry);
-        drop(self.submit_sized(retained_bytes, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(entry_size(&entry), move |connection, session| {
             for seq in &replaced {
                 delete_entry(connection, session, *seq)?;
             }
@@ -286,8 +289,7 @@ impl SessionLog {
             target.record(call, files, bytes, durability).in_background();
         }
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_durable(durability, retained_bytes, move |connection, session| {
             execute(
@@ -320,10 +322,8 @@ impl SessionLog {
             target.record(call, files, bytes, Durability::ProcessCrash).in_background();
         }
         let call = call.clone();
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let retained_bytes = outcome_size(&outcome);
-        self.submit_sized(retained_bytes, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        self.submit_sized(outcome_size(&outcome), move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
         })
     }
@@ -380,8 +380,7 @@ impl SessionLog {
     /// Replaces the result text that the model reads. The call's card goes on showing the first text.
     pub fn replace_result(&self, call: &CallId, text: String) {
         let call = call.clone();
-        let retained_bytes = text.len();
-        drop(self.submit_sized(retained_bytes, move |connection, session| {
+        drop(self.submit_sized(text.len(), move |connection, session| {
             replace_result(connection, session, &call, &text)
         }));
     }
@@ -395,8 +394,7 @@ impl SessionLog {
         window: Option<u64>,
         cost: Option<f64>,
     ) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
+        let (turn, now) = self.turn_and_time();
         let model = model.to_owned();
         let served = (!served.is_empty()).then(|| served.to_owned());
         drop(self.submit(move |connection, session| {
@@ -412,10 +410,8 @@ impl SessionLog {
 
     /// Records a permission decision; `entry` is a line of the audit log.
     pub fn record_permission(&self, entry: String) {
-        let turn = self.turn();
-        let now = to_millis(SystemTime::now());
-        let size = entry.len();
-        drop(self.submit_sized(size, move |connection, session| {
+        let (turn, now) = self.turn_and_time();
+        drop(self.submit_sized(entry.len(), move |connection, session| {
             execute(
                 connection,
                 "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
@@ -453,7 +449,7 @@ impl SessionLog {
     /// Submits a write about this session. `work` gets the session's key.
     pub(super) fn submit(
         &self,
-        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         self.submit_sized(0, work)
     }
@@ -462,7 +458,7 @@ impl SessionLog {
     pub(super) fn submit_sized(
         &self,
         retained_bytes: usize,
-        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         self.submit_durable(Durability::ProcessCrash, retained_bytes, work)
     }
@@ -472,7 +468,7 @@ impl SessionLog {
         &self,
         durability: Durability,
         retained_bytes: usize,
-        mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+        mut work: impl FnMut(&Connection, i64) -> Result<()> + Send + 'static,
     ) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let session = Arc::clone(inner);
@@ -535,7 +531,7 @@ struct BegunTurn {
 }
 
 impl BegunTurn {
-    fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
+    fn insert(&self, connection: &Connection, session: i64) -> Result<()> {
         let BegunTurn { number, kind, words, begun_at, first_entry } = self;
         execute(
             connection,
@@ -559,7 +555,7 @@ impl SessionLogInner {
     }
 
     /// The session's key. Inserts the session if it is missing.
-    fn session_key(&self, connection: &Connection) -> Result<i64, StoreError> {
+    fn session_key(&self, connection: &Connection) -> Result<i64> {
         match session_key(connection, &self.session) {
             Err(StoreError::NoSuchSession) => {}
             found => return found,

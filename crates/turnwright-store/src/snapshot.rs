@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::read::session_key;
 use super::rows::store_result;
-use super::{StoreError, blobs};
+use super::{Result, blobs};
 use crate::blobs::packed_json::{Packing, pack, unpack};
 use crate::blobs::result_places;
 use turnwright_types::ids::SessionId;
@@ -34,7 +34,7 @@ const PACKED: [(&str, &str, &str, Packing); 3] = [
 ];
 
 /// Reads what a session's finished turns have stored.
-pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Value, StoreError> {
+pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Value> {
     let key = session_key(connection, id)?;
     let query = format!("SELECT * FROM sessions WHERE key = {key}");
     let session = connection.query_row(&query, [], |row| Ok(plain_columns(row, SESSION)))??;
@@ -63,7 +63,7 @@ fn read_row(
     row: &Row<'_>,
     table: &str,
     columns: &str,
-) -> Result<Map<String, Value>, StoreError> {
+) -> Result<Map<String, Value>> {
     let mut fields = plain_columns(row, columns)?;
     for (_, body, refs, _) in PACKED.iter().filter(|packed| packed.0 == table) {
         let text: Option<String> = row.get(*body)?;
@@ -81,7 +81,7 @@ fn read_row(
     Ok(fields)
 }
 
-fn plain_columns(row: &Row<'_>, columns: &str) -> Result<Map<String, Value>, StoreError> {
+fn plain_columns(row: &Row<'_>, columns: &str) -> Result<Map<String, Value>> {
     let fields = columns.split(", ").map(|name| {
         let value = match row.get_ref(name)? {
             ValueRef::Null => Value::Null,
@@ -97,7 +97,7 @@ fn plain_columns(row: &Row<'_>, columns: &str) -> Result<Map<String, Value>, Sto
 }
 
 /// Writes what [`read_conversation`] has returned.
-pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<(), StoreError> {
+pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()> {
     insert_row(connection, "sessions", plain_values(&stored["session"], SESSION))?;
     let session = connection.last_insert_rowid();
     for (table, columns) in TABLES {
@@ -145,11 +145,7 @@ fn plain_values(row: &Value, columns: &'static str) -> Vec<(&'static str, Sql)> 
     values.collect()
 }
 
-fn insert_row(
-    connection: &Connection,
-    table: &str,
-    values: Vec<(&str, Sql)>,
-) -> Result<(), StoreError> {
+fn insert_row(connection: &Connection, table: &str, values: Vec<(&str, Sql)>) -> Result<()> {
     let (names, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
     let places = vec!["?"; names.len()].join(", ");
     let insert = format!("INSERT INTO {table} ({}) VALUES ({places})", names.join(", "));
@@ -160,6 +156,7 @@ fn insert_row(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StoreError;
     use crate::database;
     use crate::session_summaries;
     use flate2::read::GzDecoder;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{PendingWrite, SessionLog, StoreError};
+use super::{PendingWrite, Result, SessionLog};
 use crate::blobs::put_file_content;
 use crate::read::blob_by_hash;
 use turnwright_types::hash::sha256_hex;
@@ -45,10 +45,7 @@ impl SessionLog {
 }
 
 /// The state of the project at the start of a session; `None` if it was not kept.
-pub fn start_state(
-    connection: &Connection,
-    session: i64,
-) -> Result<Option<StartState>, StoreError> {
+pub fn start_state(connection: &Connection, session: i64) -> Result<Option<StartState>> {
     let query = "SELECT start FROM sessions WHERE key = ?";
     let text: Option<String> =
         connection.query_row(query, [session], |row| row.get(0)).optional()?.flatten();
@@ -72,7 +69,7 @@ fn lost(why: &str) -> StartState {
 }
 
 /// The first prompt of a session, as the user typed it.
-pub fn first_prompt(connection: &Connection, session: i64) -> Result<Option<String>, StoreError> {
+pub fn first_prompt(connection: &Connection, session: i64) -> Result<Option<String>> {
     let query = "SELECT prompts.words FROM prompts JOIN turns ON turns.session = prompts.session AND \
                  turns.number = prompts.number WHERE prompts.session = ? AND turns.kind = 'prompt' \
                  ORDER BY prompts.number LIMIT 1";

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
+use super::Result;
 use crate::read::to_millis;
 
 /// A JSON object for each week and model, or one if `?2` is false. The last request of a turn says what its model was.
@@ -88,10 +88,7 @@ pub struct WeekOfWork {
 
 /// Counts the work of all sessions since a time, by week and model, in the order of both. Without a time it is all
 /// work, as if it were that of one week and model.
-pub fn count_work(
-    connection: &Connection,
-    since: Option<SystemTime>,
-) -> Result<Vec<WeekOfWork>, StoreError> {
+pub fn count_work(connection: &Connection, since: Option<SystemTime>) -> Result<Vec<WeekOfWork>> {
     let begin = to_millis(since.unwrap_or(SystemTime::UNIX_EPOCH));
     let mut query = connection.prepare(WORK)?;
     let rows = query.query_map(params![begin, since.is_some()], |row| row.get::<_, String>(0))?;

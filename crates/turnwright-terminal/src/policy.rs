@@ -15,8 +15,8 @@ use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
     ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, JudgedCall, Mode, Pattern, PolicyRules,
-    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,
-    suggest_pattern, verdict_name,
+    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, Verdict, decide, suggest_pattern,
+    verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -46,11 +46,10 @@ impl ProjectPolicy {
         Ok(ProjectPolicy { roots, policy, store, mode })
     }
 
-    /// Lists the effective rules and who set them.
+    /// Lists the effective rules and who set them. Those in the store have their id and origin.
     pub fn list(&self, as_json: bool) -> CliResult<ExitCode> {
         let page = self.store.load();
-        let others: Vec<_> =
-            self.policy.rules.iter().filter(|rule| !is_stored(&page, rule)).collect();
+        let others: Vec<_> = self.policy.rules.iter().filter(|rule| !page.contains(rule)).collect();
         let text = if as_json {
             let stored = page.entries.iter().map(entry_json);
             let rules: Vec<_> = stored.chain(others.into_iter().map(rule_json)).collect();
@@ -220,15 +219,6 @@ fn parse_mcp_call(text: &str) -> Option<Vec<Effect>> {
         claims_read_only: false,
         change_since_approval: None,
     }))])
-}
-
-/// Returns true if a rule is in the store, whose entries are listed with their id and origin.
-fn is_stored(page: &StoredRules, rule: &Rule) -> bool {
-    rule.scope == Scope::Local
-        && page
-            .entries
-            .iter()
-            .any(|entry| entry.action == rule.action && entry.rule == rule.pattern.to_string())
 }
 
 fn entry_json(entry: &StoredRule) -> Value {

@@ -112,7 +112,7 @@ impl Hash for RemoteCall {
 }
 
 /// A shell command with everything that decides whether it may run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShellCommand {
     /// The whole command line.
     pub line: String,
@@ -168,14 +168,7 @@ impl ShellCommand {
             line: line.into(),
             script,
             workdir: workdir.into(),
-            extra_access: ExtraAccess::default(),
-            reads: Vec::new(),
-            changes: Vec::new(),
-            overwrites: Vec::new(),
-            replaces_secret: false,
-            edits: None,
-            has_ssh_remote: false,
-            uncertainty: None,
+            ..ShellCommand::default()
         }
     }
 }

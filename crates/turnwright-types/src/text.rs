@@ -158,6 +158,11 @@ pub fn list_entries(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
+/// Returns true if a text contains one of the phrases in such a list.
+pub fn has_listed(text: &str, list: &str) -> bool {
+    list_entries(list).any(|phrase| text.contains(phrase))
+}
+
 /// Returns how many bytes at the end of a text may be the beginning of a mark that the text does not contain.
 pub fn begun_mark_len(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or_default();
@@ -252,6 +257,7 @@ mod tests {
         assert_eq!(list_entries(list).collect::<Vec<_>>(), ["quince", "a medlar # ripe", "walnut"]);
         assert_eq!(list_entries("quince").collect::<Vec<_>>(), ["quince"]);
         assert_eq!(list_entries("").next(), None);
+        assert!(has_listed("a ripe walnut", list) && !has_listed("ripe", list));
     }
 
     #[test]

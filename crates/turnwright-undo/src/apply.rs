@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
 use crate::UndoContext;
-use crate::plan::{UndoAction, UndoStep, is_same_state};
+use crate::plan::{UndoAction, UndoStep, has_hash, is_same_state};
 use tokio::task::spawn_blocking;
 use turnwright_store::read;
 use turnwright_types::effect::ResolvedPath;
@@ -46,7 +46,7 @@ pub(crate) struct RestoreResult {
 impl RestoreResult {
     /// The result of a step if all goes well; `None` unless it restores something.
     pub(crate) fn of(step: &UndoStep) -> Option<RestoreResult> {
-        let UndoAction::Restore { to } = &step.action else { return None };
+        let UndoAction::Restore(to) = &step.action else { return None };
         let was = step.now.clone();
         Some(RestoreResult { path: step.path.clone(), was, to: to.clone(), result: Ok(()) })
     }
@@ -141,11 +141,9 @@ impl UndoContext {
         self.check()?;
         let is_same_kind = discriminant(&restore.was) == discriminant(&restore.to);
         match (&restore.was, &restore.to) {
-            (FileState::File { hash, .. }, FileState::File { hash: wanted, mode, .. })
-                if hash == wanted =>
-            {
+            (was, FileState::File { hash, mode, .. }) if has_hash(was, hash) => {
                 let mode = *mode;
-                let was = restore.was.clone();
+                let was = was.clone();
                 in_folder(&restore.path, nofollow::open_folder, move |path| {
                     set_mode(path, mode, Some(&was))
                 })

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::UndoContext;
 use crate::apply::{RestoreResult, file_state};
 use crate::plan::{
-    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, is_same_state, net_changes,
-    plan_undo,
+    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash, is_same_state,
+    net_changes, plan_undo,
 };
 use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
@@ -104,8 +104,7 @@ impl UndoContext {
         let Ok(target) = self.files.resolve(&step.path).await else { return };
         let unsaved = self.files.ensure_no_unsaved(&target).await;
         if unsaved.is_err() {
-            let why = "it has unsaved changes in the editor".to_owned();
-            step.action = UndoAction::Conflict { why };
+            step.action = UndoAction::Conflict("it has unsaved changes in the editor".to_owned());
         }
     }
 
@@ -209,13 +208,10 @@ impl UndoContext {
         mut wanted: Vec<RestoreResult>,
     ) -> (Vec<RestoreResult>, Vec<RestoreResult>) {
         for restore in &mut wanted {
-            let is_kept = match (&restore.was, &restore.to) {
-                (FileState::File { hash, .. }, FileState::File { hash: other, .. })
-                    if hash == other =>
-                {
-                    true
+            let is_kept = match &restore.was {
+                FileState::File { hash, .. } if !has_hash(&restore.to, hash) => {
+                    self.has_bytes(hash.clone()).await
                 }
-                (FileState::File { hash, .. }, _) => self.has_bytes(hash.clone()).await,
                 _ => true,
             };
             if !is_kept {
@@ -356,12 +352,10 @@ pub async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
     let found = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let turns = file_versions::undoable_turns(connection, key)?;
-        let last = turns
-            .iter()
-            .rposition(|turn| turn.kind == TurnKind::Prompt)
-            .map_or(0, |index| index + 1);
+        let mut between_prompts = turns.rsplit(|turn| turn.kind == TurnKind::Prompt);
+        let latest = between_prompts.next().unwrap_or_default();
         let mut text = String::new();
-        for turn in turns[last..].iter().filter(|turn| !turn.target_turns.is_empty()) {
+        for turn in latest.iter().filter(|turn| !turn.target_turns.is_empty()) {
             let changed =
                 net_changes(file_versions::file_versions(connection, key, &[turn.number])?);
             let names: Vec<_> =

@@ -18,7 +18,7 @@ use turnwright_workspace::files::Files;
 
 pub use context::{UndoRequest, undo_news};
 pub use diff::{DiffLimits, DiffSide, unified_diff};
-pub use plan::{UndoAction, UndoHistory, UndoPlan, UndoStep, UndoneTurns};
+pub use plan::{UndoAction, UndoHistory, UndoPlan, UndoStep, UndoneTurns, is_same_file};
 pub use report::{
     ChangeScope, ChangedFile, TurnChanges, UndoReport, one_line_excerpt, turn_changes, turn_list,
 };

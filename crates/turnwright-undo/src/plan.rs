@@ -109,23 +109,14 @@ pub struct UndoStep {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoAction {
-    /// Restore an earlier state.
-    Restore {
-        /// The earlier state.
-        to: FileState,
-    },
+    /// Restore this earlier state.
+    Restore(FileState),
     /// Nothing: the path is in the wanted state already.
     AlreadyRestored,
-    /// Nothing: the path was changed by someone else.
-    Conflict {
-        /// For people.
-        why: String,
-    },
-    /// Nothing: the earlier state cannot be restored.
-    Impossible {
-        /// For people.
-        why: String,
-    },
+    /// Nothing: the path was changed by someone else. The text says how that is known, for people.
+    Conflict(String),
+    /// Nothing: the earlier state cannot be restored. The text says why, for people.
+    Impossible(String),
 }
 
 /// The planned changes of an undo or redo.
@@ -143,11 +134,19 @@ pub struct UndoPlan {
 
 /// Returns true if two states are the same, ignoring whether the content is stored.
 pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
+    is_same_file(one, other, true)
+}
+
+/// The same, but without comparing the modes of files and folders unless `compares_mode` is set.
+pub fn is_same_file(one: &FileState, other: &FileState, compares_mode: bool) -> bool {
     match (one, other) {
         (
             FileState::File { hash, mode, .. },
             FileState::File { hash: other_hash, mode: other_mode, .. },
-        ) => hash == other_hash && mode == other_mode,
+        ) => hash == other_hash && (!compares_mode || mode == other_mode),
+        (FileState::Folder { mode }, FileState::Folder { mode: other }) => {
+            !compares_mode || mode == other
+        }
         // Two unknown states are not assumed to be equal.
         (FileState::Unknown { .. }, _) => false,
         (one, other) => one == other,
@@ -207,12 +206,11 @@ fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
     let mut kept: HashSet<PathBuf> = HashSet::new();
     for step in &mut steps {
         let is_below = step.path.ancestors().skip(1).any(|folder| kept.contains(folder));
-        if is_below && matches!(step.action, UndoAction::Restore { .. }) {
-            let why = "something else is in the place of its folder".to_owned();
-            step.action = UndoAction::Conflict { why };
+        if is_below && matches!(step.action, UndoAction::Restore(_)) {
+            let why = "something else is in the place of its folder";
+            step.action = UndoAction::Conflict(why.to_owned());
         }
-        let is_left =
-            matches!(step.action, UndoAction::Conflict { .. } | UndoAction::Impossible { .. });
+        let is_left = matches!(step.action, UndoAction::Conflict(_) | UndoAction::Impossible(_));
         if is_left && !matches!(step.now, FileState::Folder { .. }) {
             kept.insert(step.path.clone());
         }
@@ -241,41 +239,42 @@ fn action<E>(
 ) -> Result<UndoAction, E> {
     let NetChange { before: to, after, is_interleaved, .. } = folded;
     if is_interleaved {
-        let why = "something else changed it between these changes".to_owned();
-        return Ok(UndoAction::Conflict { why });
+        let why = "something else changed it between these changes";
+        return Ok(UndoAction::Conflict(why.to_owned()));
     }
     if is_same_state(&to, now) {
         return Ok(UndoAction::AlreadyRestored);
     }
     let Some(after) = after else {
         let why = "the call that changed it was interrupted, so its own change is not known";
-        return Ok(UndoAction::Conflict { why: why.to_owned() });
+        return Ok(UndoAction::Conflict(why.to_owned()));
     };
     if let FileState::Unknown { why } = after {
         let why = format!("the state that the turn left is not known: {why}");
-        return Ok(UndoAction::Impossible { why });
+        return Ok(UndoAction::Impossible(why));
     }
     if !is_same_state(now, &after) {
-        return Ok(UndoAction::Conflict { why: changed_since(&after, now) });
+        return Ok(UndoAction::Conflict(changed_since(&after, now)));
     }
     if let FileState::File { hash, size, .. } = now
         && *size > MAX_KEPT_BYTES
         && !has_hash(&to, hash)
         && !is_kept(hash)?
     {
-        let why = "the current file is too large to be stored, so it was left alone".to_owned();
-        return Ok(UndoAction::Impossible { why });
+        let why = "the current file is too large to be stored, so it was left alone";
+        return Ok(UndoAction::Impossible(why.to_owned()));
     }
     match &to {
-        FileState::Unknown { why } => Ok(UndoAction::Impossible { why: why.clone() }),
+        FileState::Unknown { why } => Ok(UndoAction::Impossible(why.clone())),
         FileState::File { hash, .. } if !has_hash(now, hash) && !is_kept(hash)? => {
-            Ok(UndoAction::Impossible { why: "its content was not stored".to_owned() })
+            Ok(UndoAction::Impossible("its content was not stored".to_owned()))
         }
-        _ => Ok(UndoAction::Restore { to }),
+        _ => Ok(UndoAction::Restore(to)),
     }
 }
 
-fn has_hash(state: &FileState, expected: &str) -> bool {
+/// Returns true for a file with this content.
+pub(crate) fn has_hash(state: &FileState, expected: &str) -> bool {
     matches!(state, FileState::File { hash, .. } if hash == expected)
 }
 

@@ -52,9 +52,9 @@ impl UndoReport {
         for step in steps {
             match step.action {
                 UndoAction::AlreadyRestored => report.already.push(step.path),
-                UndoAction::Conflict { why } => report.conflicts.push((step.path, why)),
-                UndoAction::Impossible { why } => report.lost.push((step.path, why)),
-                UndoAction::Restore { .. } => {}
+                UndoAction::Conflict(why) => report.conflicts.push((step.path, why)),
+                UndoAction::Impossible(why) => report.lost.push((step.path, why)),
+                UndoAction::Restore(_) => {}
             }
         }
         for one in outcomes {

@@ -287,7 +287,7 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
         path: step.path.clone(),
         before: step.now.clone(),
         after: match &step.action {
-            UndoAction::Restore { to } => Some(to.clone()),
+            UndoAction::Restore(to) => Some(to.clone()),
             _ => None,
         },
     });

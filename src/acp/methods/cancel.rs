@@ -9,7 +9,6 @@ use crate::acp::connection::{CancelTarget, Connection};
 use crate::acp::responder::Responder;
 use crate::acp::schema::CancelNotification;
 use crate::completion::Completion;
-use crate::error::Error;
 use crate::session::TurnPart;
 use turnwright_rpc::Params;
 use turnwright_types::ids::{CallId, SessionId};
@@ -93,8 +92,6 @@ pub(super) fn cancel_terminal(
 }
 
 fn cancel_part(connection: &Connection, session: &str, part: TurnPart, reply: Responder<Value>) {
-    match connection.session(&SessionId::from(session)) {
-        Some(handle) => handle.cancel_part(part, reply.done(|()| json!({}))),
-        None => reply.fail(&Error::SessionNotFound(session.to_owned())),
-    }
+    let Some((handle, reply)) = reply.if_ok(connection.find_session(session)) else { return };
+    handle.cancel_part(part, reply.done(|()| json!({})));
 }

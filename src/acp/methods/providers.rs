@@ -41,10 +41,8 @@ pub(super) fn set_provider(
     params: SetProviderRequest,
     reply: Responder<SetProviderResponse>,
 ) {
-    match wanted_provider(params) {
-        Ok(provider) => change(connection, provider, || reply.ok(&SetProviderResponse::new())),
-        Err(error) => reply.fail(&error),
-    }
+    let Some((provider, reply)) = reply.if_ok(wanted_provider(params)) else { return };
+    change(connection, provider, || reply.ok(&SetProviderResponse::new()));
 }
 
 pub(super) fn disable_provider(

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{CloseSessionRequest, CloseSessionResponse};
-use crate::error::Error;
 use crate::session::stored_sessions;
 use turnwright_types::ids::SessionId;
 
@@ -14,10 +13,9 @@ pub(super) fn close_session(
     params: CloseSessionRequest,
     reply: Responder<CloseSessionResponse>,
 ) {
+    let found = connection.find_session(&params.session_id.0);
+    let Some((_, reply)) = reply.if_ok(found) else { return };
     let id = SessionId::from(params.session_id.0.as_ref());
-    if connection.session(&id).is_none() {
-        return reply.fail(&Error::SessionNotFound(id.to_string()));
-    }
     let closed = connection.close_session(&id);
     connection.block_session_until(id, closed.clone());
     let done = reply.done(|()| CloseSessionResponse::new());

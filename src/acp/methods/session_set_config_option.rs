@@ -8,7 +8,6 @@ use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionConfigOptionRequest, SetSessionConfigOptionResponse};
 use crate::acp::{to_wire, v2};
 use crate::error::Error;
-use turnwright_types::ids::SessionId;
 use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn set_option(
@@ -17,10 +16,7 @@ pub(super) fn set_option(
     reply: Responder<SetSessionConfigOptionResponse>,
 ) {
     let SetSessionConfigOptionRequest { session_id, config_id, value, .. } = params;
-    let session = SessionId::from(session_id.0.as_ref());
-    let Some(handle) = connection.session(&session) else {
-        return reply.fail(&Error::SessionNotFound(session.to_string()));
-    };
+    let Some((handle, reply)) = reply.if_ok(connection.find_session(&session_id.0)) else { return };
     let (Some(setting), Some(value)) = (ConfigOptionId::parse(&config_id.0), value.as_value_id())
     else {
         return reply.fail(&refused(&config_id.0, "an id"));
@@ -44,9 +40,8 @@ pub(super) fn set_option_v2(
     params: SetOptionRequest,
     reply: Responder<Value>,
 ) {
-    let Some(handle) = connection.session(&SessionId::from(params.session_id.as_str())) else {
-        return reply.fail(&Error::SessionNotFound(params.session_id));
-    };
+    let found = connection.find_session(&params.session_id);
+    let Some((handle, reply)) = reply.if_ok(found) else { return };
     let value = params.value.as_str().filter(|_| params.r#type == "id");
     let (Some(setting), Some(value)) = (ConfigOptionId::parse(&params.config_id), value) else {
         return reply.fail(&refused(&params.config_id, "of the type `id`"));

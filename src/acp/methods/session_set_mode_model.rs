@@ -8,7 +8,6 @@ use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionModeRequest, SetSessionModeResponse};
 use crate::error::Error;
-use turnwright_types::ids::SessionId;
 use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn set_mode(
@@ -17,10 +16,7 @@ pub(super) fn set_mode(
     reply: Responder<SetSessionModeResponse>,
 ) {
     let SetSessionModeRequest { session_id, mode_id, .. } = params;
-    let session = SessionId::from(session_id.0.as_ref());
-    let Some(handle) = connection.session(&session) else {
-        return reply.fail(&Error::SessionNotFound(session.to_string()));
-    };
+    let Some((handle, reply)) = reply.if_ok(connection.find_session(&session_id.0)) else { return };
     let done = reply.done(|_| SetSessionModeResponse::new());
     handle.set(ConfigOptionId::Mode, mode_id.0.to_string(), done);
 }
@@ -38,8 +34,7 @@ pub(super) fn set_model(
     params: SetModelRequest,
     reply: Responder<Value>,
 ) {
-    let Some(handle) = connection.session(&SessionId::from(params.session_id.as_str())) else {
-        return reply.fail(&Error::SessionNotFound(params.session_id));
-    };
+    let found = connection.find_session(&params.session_id);
+    let Some((handle, reply)) = reply.if_ok(found) else { return };
     handle.set(ConfigOptionId::Model, params.model_id, reply.done(|_| json!({})));
 }

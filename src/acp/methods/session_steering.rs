@@ -9,8 +9,6 @@ use crate::acp::connection::Connection;
 use crate::acp::from_wire;
 use crate::acp::responder::Responder;
 use crate::acp::schema::ContentBlock;
-use crate::error::Error;
-use turnwright_types::ids::SessionId;
 
 /// The name of the method.
 pub(super) const METHOD: &str = "_session/steering";
@@ -26,9 +24,8 @@ pub(super) struct SteeringRequest {
 /// Gives the user's words to the running turn. If there is none, the client has to send them as a
 /// prompt: a turn that no prompt has asked for would have nobody to answer.
 pub(super) fn steer(connection: &mut Connection, params: SteeringRequest, reply: Responder<Value>) {
-    let Some(handle) = connection.session(&SessionId::from(params.session_id.as_str())) else {
-        return reply.fail(&Error::SessionNotFound(params.session_id));
-    };
+    let found = connection.find_session(&params.session_id);
+    let Some((handle, reply)) = reply.if_ok(found) else { return };
     let words = from_wire::prompt(params.prompt, HashMap::new());
     let Some((words, reply)) = reply.if_ok(words) else { return };
     let done = reply.done(|taken: bool| {

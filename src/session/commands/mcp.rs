@@ -63,6 +63,11 @@ fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -
         return "This session has no MCP servers: neither the editor nor the settings name any."
             .to_owned();
     }
+    first_lines(lines)
+}
+
+/// The first of these lines, and how many more there are.
+fn first_lines(mut lines: Vec<String>) -> String {
     let more = lines.len().saturating_sub(MAX_LISTED);
     lines.truncate(MAX_LISTED);
     if more > 0 {
@@ -117,16 +122,12 @@ fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String
     if !state.late.is_empty() {
         text.push_str(&format!("\nNot listed in time: {}.\n", state.late.join(", ")));
     }
-    let tools: Vec<_> = used_tools(spec, &state.tools).collect();
-    if !tools.is_empty() {
+    let tools = used_tools(spec, &state.tools).map(|tool| client_state(&spec.name, tool));
+    let lines: Vec<_> = tools.collect();
+    if !lines.is_empty() {
         text.push_str("\nTools, as permission rules name them:\n\n");
     }
-    for tool in tools.iter().take(MAX_LISTED) {
-        text.push_str(&client_state(&spec.name, tool));
-    }
-    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
-        text.push_str(&format!("* and {more} more\n"));
-    }
+    text.push_str(&first_lines(lines));
     if !prompts.is_empty() {
         let shown: Vec<_> =
             prompts.iter().take(MAX_LISTED).map(|prompt| format!("`{prompt}`")).collect();

@@ -152,12 +152,6 @@ fn follow_links(conversation: &Conversation, rules: &mut [Rule]) {
     }
 }
 
-fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
-    rule.scope == Scope::Local
-        && rule.action == entry.action
-        && entry.rule == rule.pattern.to_string()
-}
-
 fn show(conversation: &Conversation) -> String {
     let policy = conversation.rules().get();
     let mode = conversation.mode().get();
@@ -170,12 +164,12 @@ fn show(conversation: &Conversation) -> String {
         "Rules for this project",
         &page.entries.iter().map(row).collect::<String>(),
     ));
-    let others = policy
-        .rules
-        .iter()
-        .filter(|rule| !page.entries.iter().any(|entry| is_entry_of(entry, rule)))
-        .map(|rule| format!("{}\n", plain(rule)));
-    text.push_str(&section("Other rules", &others.collect::<String>()));
+    let mut rows = String::new();
+    for rule in policy.rules.iter().filter(|rule| !page.contains(rule)) {
+        rows.push_str(&plain(rule));
+        rows.push('\n');
+    }
+    text.push_str(&section("Other rules", &rows));
     if let Some(problem) = &page.problem {
         text.push_str(&format!("\n⚠ {problem}\n"));
     }

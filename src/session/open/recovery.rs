@@ -19,6 +19,7 @@ use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, AssistantMessage, Message, PromptPart, ProviderState};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_undo::is_same_file;
 use turnwright_workspace::checkpoint::current_state;
 use turnwright_workspace::files::remove_left_files;
 
@@ -209,30 +210,15 @@ impl FileOutcome {
 fn file_outcome(change: &FileChange, now: &FileState) -> FileOutcome {
     let FileChange { before, after, .. } = change;
     // If only the file mode was to change, the mode decides.
-    let compares_mode = after.as_ref().is_some_and(|after| is_same(after, before, false));
+    let compares_mode = after.as_ref().is_some_and(|after| is_same_file(after, before, false));
     if matches!(now, FileState::Unknown { .. }) {
         FileOutcome::Unreadable
-    } else if after.as_ref().is_some_and(|after| is_same(after, now, compares_mode)) {
+    } else if after.as_ref().is_some_and(|after| is_same_file(after, now, compares_mode)) {
         FileOutcome::Applied
-    } else if is_same(before, now, compares_mode) {
+    } else if is_same_file(before, now, compares_mode) {
         FileOutcome::NotApplied
     } else {
         FileOutcome::Changed
-    }
-}
-
-/// Returns true if both states are the same, with the same mode if `compares_mode` is set.
-fn is_same(one: &FileState, other: &FileState, compares_mode: bool) -> bool {
-    match (one, other) {
-        (
-            FileState::File { hash, mode, .. },
-            FileState::File { hash: other_hash, mode: other_mode, .. },
-        ) => hash == other_hash && (!compares_mode || mode == other_mode),
-        (FileState::Folder { mode }, FileState::Folder { mode: other }) => {
-            !compares_mode || mode == other
-        }
-        (FileState::Unknown { .. }, _) => false,
-        (one, other) => one == other,
     }
 }
 

@@ -199,9 +199,7 @@ fn report_usage(
     } else {
         (used, cached)
     };
-    let used = used.min(size);
-    let cost = history.cost;
-    conversation.client().update(Update::ContextUsage { used, size, cached, cost });
+    conversation.report_context(history, used, size, cached);
 }
 
 /// The updates for one entry. What no longer matters is left out: notices, and the steps of a card

@@ -17,7 +17,7 @@ struct SampleArgs {
     /// How
     edits: Vec<SampleEdit>,
     /// How often
-    #[serde(default, alias = "repeat")]
+    #[serde(alias = "repeat")]
     times: Option<u8>,
     /// Or not
     #[serde(default)]

@@ -15,7 +15,6 @@ use turnwright_types::message::{
 };
 use turnwright_types::text;
 use turnwright_types::token_meter::{text_weight, weight_of};
-use turnwright_types::update::Update;
 
 /// The message to the model after its answer was cut off.
 const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped; \
@@ -122,9 +121,7 @@ impl Turn {
     /// Tells the user that the conversation does not fit into the window, although it was compacted.
     pub(in crate::turn) fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
         let size = window(model, &self.history);
-        let cost = self.history.cost;
-        let usage = Update::ContextUsage { used: size, size, cached: 0, cost };
-        self.conversation.client().update(usage);
+        self.conversation.report_context(&self.history, size, size, 0);
         let host = error.host().unwrap_or_default();
         let message = error.message().unwrap_or("no explanation");
         let prompt = self.prompt_tokens();

@@ -274,12 +274,17 @@ fn project_places(
     })
 }
 
+/// The user's own folders: the one of this name beside the settings, and those that other agents share.
+fn user_places(folders: &UserFolders, name: &str, shared: &[&str]) -> Vec<ScannedFolder> {
+    let own = folders.config_folder().map(|folder| folder.join(name)).into_iter();
+    let home = folders.home.iter();
+    let all = own.chain(home.flat_map(|home| shared.iter().map(|folder| home.join(folder))));
+    all.map(|folder| ScannedFolder { folder, within: None }).collect()
+}
+
 /// The nearest folder first, because the first skill of a name wins.
 fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = folders.config_folder().map(|folder| folder.join("skills"));
-    let home = folders.home.iter();
-    let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|name| home.join(name)));
-    let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
+    let user = user_places(folders, "skills", &SKILL_FOLDERS[1..]);
     project_places(projects, SKILL_FOLDERS).chain(user).collect()
 }
 
@@ -296,11 +301,8 @@ pub(crate) fn custom_commands(
 }
 
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = folders.config_folder().map(|folder| folder.join("prompts"));
-    let home = folders.home.iter();
-    let shared = home.flat_map(|home| COMMAND_FOLDERS[1..].iter().map(|name| home.join(name)));
-    let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
-    user.chain(project_places(projects, COMMAND_FOLDERS)).collect()
+    let user = user_places(folders, "prompts", &COMMAND_FOLDERS[1..]);
+    user.into_iter().chain(project_places(projects, COMMAND_FOLDERS)).collect()
 }
 
 /// A part of a project that the model is told, at the beginning of each session or, for a command, when

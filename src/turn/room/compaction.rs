@@ -223,9 +223,7 @@ impl Compactor<'_> {
         let cursor = Update::Cursor { place, at: id.clone(), can_fork: true };
         self.conversation.client().update(cursor);
         let size = window(self.conversation.selection.get().model.as_ref(), self.history);
-        let used = after.min(size);
-        let cost = self.history.cost;
-        self.conversation.client().update(Update::ContextUsage { used, size, cached: 0, cost });
+        self.conversation.report_context(self.history, after, size, 0);
     }
 
     fn show(&self, id: &MessageId, state: CompactionState, notice: Option<String>) {

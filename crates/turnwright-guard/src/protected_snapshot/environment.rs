@@ -33,17 +33,8 @@ const PYTHONS: [&str; 3] = ["python", "pypy", "\u{1d70b}thon"];
 /// write.
 const KNOWN_PLACES: &[&str] =
     &["home", "executable", "base-prefix", "base-exec-prefix", "base-executable"];
-const KNOWN_SETTINGS: &[&str] = &[
-    "command",
-    "implementation",
-    "include-system-site-packages",
-    "prompt",
-    "seed",
-    "uv",
-    "version",
-    "version_info",
-    "virtualenv",
-];
+const KNOWN_SETTINGS: &str = "command implementation include-system-site-packages prompt seed uv version \
+                              version_info virtualenv";
 
 /// Returns true if a link in an environment leads to an interpreter, directly or by other links beside it.
 pub(super) fn is_link_to_python(link: &Path, places: &FixedPlaces) -> bool {
@@ -136,7 +127,7 @@ impl EnvironmentJudge {
                 if key == "home" {
                     home = Some(PathBuf::from(value));
                 }
-            } else if !KNOWN_SETTINGS.contains(&key.as_str()) {
+            } else if KNOWN_SETTINGS.split(' ').all(|known| known != key) {
                 return None;
             }
         }

@@ -184,16 +184,8 @@ const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] =
     &[(GitProgram::Hook, "hook"), (GitProgram::Interactive, "alias pager")];
 
 /// Keys and sections that lead to other places where git connects to one, or to a program for that.
-const CONNECTION_KEYS: &[&str] = &[
-    "fetch.bundleuri",
-    "lfs.url",
-    "lfs.pushurl",
-    "remote.proxy",
-    "remote.pushurl",
-    "remote.url",
-    "remote.vcs",
-    "transfer.bundleuri",
-];
+const CONNECTION_KEYS: &str = "fetch.bundleuri lfs.url lfs.pushurl remote.proxy remote.pushurl remote.url \
+                               remote.vcs transfer.bundleuri";
 const CONNECTION_SECTIONS: &[&str] = &["credential", "http", "protocol", "ssh"];
 
 /// Sections that matter only to programs for people, and to commands that are not looked into.
@@ -267,7 +259,7 @@ impl GitSetting {
                     || value.is_empty());
         }
         let connects =
-            CONNECTION_KEYS.contains(&self.key.as_str()) || CONNECTION_SECTIONS.contains(&section);
+            is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
         let is_interactive = INTERACTIVE_SECTIONS.contains(&section);
         let kind = self

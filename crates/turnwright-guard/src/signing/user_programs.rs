@@ -129,29 +129,11 @@ const MAX_PRINTED: u64 = MAX_LINE / 4;
 /// The most bytes of a settings file of gpg that are looked at.
 const MAX_SETTINGS_BYTES: u64 = 64 * 1024;
 /// The variables that signing programs get, besides `LC_*`.
-const KEPT_VARIABLES: [&str; 9] = [
-    "EMAIL",
-    "GIT_COMMITTER_EMAIL",
-    "GIT_COMMITTER_NAME",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LOGNAME",
-    "TZ",
-    "USER",
-];
+const KEPT_VARIABLES: &str =
+    "EMAIL GIT_COMMITTER_EMAIL GIT_COMMITTER_NAME HOME LANG LANGUAGE LOGNAME TZ USER";
 /// Variables that they get unless they name a path that commands may write.
-const CHECKED_VARIABLES: [&str; 9] = [
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DISPLAY",
-    "GIT_CONFIG_GLOBAL",
-    "GNUPGHOME",
-    "SSH_AUTH_SOCK",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
-];
+const CHECKED_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DISPLAY GIT_CONFIG_GLOBAL GNUPGHOME SSH_AUTH_SOCK \
+                                 WAYLAND_DISPLAY XAUTHORITY XDG_CONFIG_HOME XDG_RUNTIME_DIR";
 
 /// The end of a refusal because of a place that commands can write.
 pub(super) const WHILE_OPENED: &str =
@@ -360,9 +342,10 @@ fn keeps_variable(name: &str, value: &OsStr, places: &FixedPlaces) -> bool {
     let text = value.to_string_lossy();
     // `unix:path=/run/user/1000/bus` names a path, too.
     let mut paths = text.split(['=', ',', ';']).filter(|part| part.starts_with('/'));
-    KEPT_VARIABLES.contains(&name)
+    KEPT_VARIABLES.split(' ').any(|kept| kept == name)
         || name.starts_with("LC_")
-        || CHECKED_VARIABLES.contains(&name) && paths.all(|path| places.is_fixed(Path::new(path)))
+        || CHECKED_VARIABLES.split(' ').any(|checked| checked == name)
+            && paths.all(|path| places.is_fixed(Path::new(path)))
 }
 
 /// The folders of a search path in which no command can have put a program.

@@ -146,25 +146,10 @@ const SEARCHED_BYTES: usize = 16 * 1024;
 const MAX_LINES: usize = 200;
 
 /// Messages of programs about a path that is read-only, or that git cannot replace because of that, in lower case.
-const REFUSED_WRITES: &[&str] = &[
-    "device or resource busy",
-    "eacces",
-    "ebusy",
-    "eperm",
-    "erofs",
-    "operation not permitted",
-    "permission denied",
-    "read-only file system",
-];
+const REFUSED_WRITES: &str = include_str!("refused_writes.txt");
 
 /// The beginnings of git's messages that it could not write its settings, or a file of a commit.
-const GIT_COMPLAINTS: [&str; 5] = [
-    "error: could not lock config file",
-    "error: could not write config file",
-    "error: unable to create file",
-    "error: unable to unlink old",
-    "warning: unable to unlink",
-];
+const GIT_COMPLAINTS: &str = include_str!("git_complaints.txt");
 
 /// The path among these, which the sandbox restricts, that a line of the output calls inaccessible: by the end
 /// of its name, or as the folder of a file.
@@ -173,10 +158,8 @@ fn refused_path<'a>(output: &str, restricted: &[&'a Path]) -> Option<&'a Path> {
         return None;
     }
     let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
-    let mut refused = lines.filter(|line| {
-        let line = line.to_lowercase();
-        REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
-    });
+    let mut refused =
+        lines.filter(|line| text::has_listed(&line.to_lowercase(), REFUSED_WRITES));
     refused.find_map(|line| {
         let named = restricted.iter().map(|path| (named_length(line, path), *path));
         // Of several that a line may mean, the outermost.
@@ -192,7 +175,7 @@ fn refused_path<'a>(output: &str, restricted: &[&'a Path]) -> Option<&'a Path> {
 fn complaint_of_git(output: &str) -> &str {
     text::suffix(output, SEARCHED_BYTES)
         .lines()
-        .find(|line| GIT_COMPLAINTS.iter().any(|start| line.starts_with(start)))
+        .find(|line| text::list_entries(GIT_COMPLAINTS).any(|start| line.starts_with(start)))
         .unwrap_or_default()
 }
 
@@ -369,9 +352,8 @@ fn refused_calls(
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
-        let lower = line.to_ascii_lowercase();
-        REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
-        path_in(line)
+        let is_refused = text::has_listed(&line.to_ascii_lowercase(), REFUSED_WRITES);
+        if is_refused { path_in(line) } else { None }
     })
 }
 
@@ -403,7 +385,7 @@ fn path_in(line: &str) -> Option<&str> {
 /// Returns true if the output of a failed command mentions a denied operation.
 fn is_likely(output: &str) -> bool {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    text::list_entries(DENIAL_PHRASES).any(|phrase| end.contains(phrase))
+    text::has_listed(&end, DENIAL_PHRASES)
 }
 
 #[cfg(test)]

@@ -134,10 +134,10 @@ fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind>
     if may_be(&[400, 403, 422, 451]) && has_listed(text, REFUSED) {
         return Some(ErrorKind::Refused);
     }
-    if has_any(text, TRY_AGAIN) {
+    if has_listed(text, TRY_AGAIN) {
         return Some(ErrorKind::Unavailable);
     }
-    if [NO_TOOLS, NO_MEMORY, NO_CHAT].iter().any(|phrases| has_any(text, phrases)) {
+    if has_listed(text, UNFIT_MODEL) {
         return Some(ErrorKind::BadRequest);
     }
     if may_be(&[400, 403, 404, 422, 503]) && lacks_model(text, is_vague) {
@@ -203,38 +203,10 @@ const REFUSED: &str = include_str!("phrases/refused.txt");
 
 /// The server failed to parse the model's call, LM Studio loads the model with the next request, or OpenRouter sent
 /// Gemini's signature to another of its two servers, which does not know it.
-const TRY_AGAIN: &[&str] = &[
-    "tool_use_failed",
-    "model is unloaded",
-    "model has crashed",
-    "corrupted thought signature",
-    "thought signature is not valid",
-];
+const TRY_AGAIN: &str = include_str!("phrases/try_again.txt");
 
-/// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
-const NO_TOOLS: &[&str] =
-    &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
-
-/// The model exists but does not fit: Ollama, LM Studio. Both answer like this until something else is
-/// closed.
-const NO_MEMORY: &[&str] = &[
-    "requires more system memory",
-    "insufficient system resources",
-    "unable to allocate",
-    "cudamalloc failed",
-    "unable to load model",
-    "failed to load model",
-    "error loading model",
-];
-
-/// The model and the URL exist, but only for the other protocol: OpenAI, Copilot.
-const NO_CHAT: &[&str] = &[
-    "in v1/responses",
-    "use /v1/responses",
-    "via the /chat/completions",
-    "not a chat model",
-    "chatcompletion operation does not work",
-];
+/// The model exists, and cannot take such requests.
+const UNFIT_MODEL: &str = include_str!("phrases/unfit_model.txt");
 
 const NO_MODEL: &str = include_str!("phrases/no_model.txt");
 

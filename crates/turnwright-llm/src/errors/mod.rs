@@ -14,7 +14,7 @@ use crate::ErrorKind;
 use refusals::is_minute_limit;
 use retry_after::MAX_RETRY_WAIT;
 use turnwright_http::ConnectionFault;
-use turnwright_types::text;
+use turnwright_types::text::has_listed;
 
 /// Why there is no reply. Each message names the provider's host and never contains a key. It says
 /// what to do next where that does not depend on whether the request is retried; for the rest there
@@ -134,34 +134,11 @@ const FIREWALL: &str = "A firewall has answered in place of the server, so this 
 const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
 
 /// Messages about an effort that the model does not support (C.4 #3).
-const EFFORT_REJECTIONS: [&str; 11] = [
-    // OpenAI, xAI and vLLM, Mistral, Gemini.
-    "supported values",
-    "expected one of",
-    "input should be '",
-    "other thinking level",
-    "only works in thinking mode",
-    "thinking_budget to 0",
-    "unsupported value",
-    "is mandatory",
-    "cannot be disabled",
-    "must be one of",
-    "does not support 'none'",
-];
+const EFFORT_REJECTIONS: &str = include_str!("phrases/effort_rejections.txt");
 
 /// Messages of servers that failed to parse their own model's output (C.1 #8, #23, #26; C.2 #17). Ollama's parser for
 /// Qwen's coders reports only the error of its XML.
-const UNREADABLE_REPLY: [&str; 9] = [
-    "error parsing tool call",
-    "xml syntax error on line",
-    "malformed_function_call",
-    "unexpected_tool_call",
-    "failed to parse input",
-    "failed to parse tool call",
-    "failed to call a function",
-    "tool call validation failed",
-    "tool_use_failed",
-];
+const UNREADABLE_REPLY: &str = include_str!("phrases/unreadable_reply.txt");
 
 /// The beginnings of messages that quote what the model has written: llama.cpp, Ollama.
 const QUOTED_REPLY: [&str; 2] = ["failed to parse input at pos", "error parsing tool call"];
@@ -203,11 +180,6 @@ pub(crate) fn has_any(text: &str, phrases: &[&str]) -> bool {
 /// (4xx) can only quote the conversation.
 fn quotes_reply(text: &str, status: Option<u16>) -> bool {
     status.is_none_or(|code| code >= 500) && has_any(text, &QUOTED_REPLY)
-}
-
-/// Returns true if a text contains one of the phrases in a list with one a line.
-fn has_listed(text: &str, list: &str) -> bool {
-    text::list_entries(list).any(|phrase| text.contains(phrase))
 }
 
 /// The hint for a message that needs an explanation.
@@ -319,7 +291,7 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        matches!(self, LlmError::EmptyReply { .. }) || has_any(&message, &UNREADABLE_REPLY)
+        matches!(self, LlmError::EmptyReply { .. }) || has_listed(&message, UNREADABLE_REPLY)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.
@@ -333,7 +305,7 @@ impl LlmError {
         self.kind() == ErrorKind::BadRequest
             && !message.contains("unknown field")
             && has_any(&message, &["effort", "reasoning", "thinking"])
-            && has_any(&message, &EFFORT_REJECTIONS)
+            && has_listed(&message, EFFORT_REJECTIONS)
     }
 
     /// True if the model requires a signed thought that the conversation lacks, for example because another

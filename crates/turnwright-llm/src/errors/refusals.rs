@@ -22,16 +22,7 @@ const IMAGE_WORDS: &[&str] =
 const OTHER_FIELDS: &[&str] = &["tools", "function", "tool_call", "'name'", "'model'"];
 
 /// Phrases of servers that accept no images at all.
-const NO_IMAGES_PHRASES: &[&str] = &[
-    "at most 0 image",
-    "image_url",
-    "image input",
-    "not support image",
-    "not a multimodal",
-    "images are not supported",
-    "content.type 参数非法",
-    "should be a valid string",
-];
+const NO_IMAGES_PHRASES: &str = include_str!("phrases/no_images.txt");
 
 /// Phrases that leave no doubt that the server accepts no images.
 const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
@@ -91,7 +82,7 @@ impl LlmError {
     /// True if the server rejected an image, or images in general.
     pub fn is_about_images(&self) -> bool {
         self.is_about_one_image()
-            || self.image_refusal().is_some_and(|message| has_any(&message, NO_IMAGES_PHRASES))
+            || self.image_refusal().is_some_and(|message| has_listed(&message, NO_IMAGES_PHRASES))
     }
 
     /// True if the server rejected one image but accepts images in general.

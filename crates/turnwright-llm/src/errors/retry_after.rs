@@ -90,24 +90,16 @@ pub(crate) fn from_body(body: &Value, message: &str, now: SystemTime) -> Option<
 
 /// Google's `retryDelay` and similar fields.
 fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
-    const OWN: [&str; 8] = [
-        "retryDelay",
-        "retry_after",
-        "retry_after_seconds",
-        "resets_in_seconds",
-        "quotaResetDelay",
-        "resets_at",
-        "reset_at",
-        "X-RateLimit-Reset",
-    ];
+    const OWN: &str = "retryDelay retry_after retry_after_seconds resets_in_seconds quotaResetDelay resets_at \
+                       reset_at X-RateLimit-Reset";
     match value {
         Value::Array(items) => items.iter().find_map(|item| from_fields(item, now)),
         Value::Object(fields) => {
-            let own =
-                OWN.iter().filter_map(|field| fields.get(*field)).find_map(|delay| match delay {
-                    Value::String(text) => parse_delay_or_date(text, now),
-                    other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
-                });
+            let mut stated = OWN.split(' ').filter_map(|field| fields.get(field));
+            let own = stated.find_map(|delay| match delay {
+                Value::String(text) => parse_delay_or_date(text, now),
+                other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
+            });
             own.or_else(|| {
                 ["error", "details", "metadata", "headers"]
                     .iter()

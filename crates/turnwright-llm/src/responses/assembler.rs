@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::streamed::{self, StreamedCall, StreamedItem, TextPiece};
+use super::streamed::{self, PieceKind, StreamedCall, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponsesEvent};
 use crate::chat::arguments::MAX_CALLS;
 use crate::chat::wire::repair_surrogates;
@@ -183,31 +183,15 @@ impl ResponsesAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let location = event.location();
-        let delta =
-            TextPiece { part: event.part_index(), text: &event.delta.text, is_whole: false };
-        let whole = TextPiece { part: event.part_index(), text: &event.text.text, is_whole: true };
+        if let Some(piece) = TextPiece::of_event(kind, event) {
+            return self.push_piece(location, piece, batch);
+        }
         match kind {
-            "response.output_text.delta" => self.push_text(location, delta, batch),
-            "response.output_text.done" => self.push_text(location, whole, batch),
             "response.function_call_arguments.delta" => {
                 self.add_arguments(location, &event.delta.text, false, batch)
             }
             "response.function_call_arguments.done" => {
                 self.add_arguments(location, &event.arguments(), true, batch)
-            }
-            "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
-                self.push_thought(location, true, delta, batch)
-            }
-            "response.reasoning_summary_text.done" => {
-                self.push_thought(location, true, whole, batch)
-            }
-            "response.reasoning_text.delta" | "response.reasoning.delta" => {
-                self.push_thought(location, false, delta, batch)
-            }
-            "response.reasoning_text.done" => self.push_thought(location, false, whole, batch),
-            "response.refusal.delta" => self.push_refusal(location, delta),
-            "response.refusal.done" => {
-                self.push_refusal(location, TextPiece { text: &event.refusal.text, ..whole })
             }
             "response.output_item.added" => self.push_item_event(location, event.item, true, batch),
             "response.output_item.done" => self.push_item_event(location, event.item, false, batch),
@@ -258,42 +242,52 @@ impl ResponsesAssembler {
         Ok(self.items.len() - 1)
     }
 
-    /// The item that a piece belongs to; `None` if the piece is empty or repeats an item that is complete.
-    fn item_of_piece(
-        &mut self,
-        kind: ItemKind,
-        location: ItemLocation<'_>,
-        piece: TextPiece<'_>,
-    ) -> Result<Option<usize>, LlmError> {
-        let is_repeat = piece.is_whole && streamed::is_repeat(&self.items, kind, location);
-        if piece.text.is_empty() || is_repeat {
-            return Ok(None);
-        }
-        self.find_or_open_item(kind, location).map(Some)
-    }
-
-    fn push_text(
+    /// Adds a piece, unless it repeats an item that is complete.
+    fn push_piece(
         &mut self,
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        match self.item_of_piece(ItemKind::Message, location, piece)? {
-            Some(at) => self.push_item_text(at, piece, batch),
-            None => Ok(()),
+        let kind = match piece.kind {
+            PieceKind::Text | PieceKind::Refusal => ItemKind::Message,
+            PieceKind::Summary | PieceKind::Thought => ItemKind::Reasoning,
+        };
+        let is_repeat = piece.is_whole && streamed::is_repeat(&self.items, kind, location);
+        if piece.text.is_empty() || is_repeat {
+            return Ok(());
         }
+        let at = self.find_or_open_item(kind, location)?;
+        self.push_item_piece(at, piece, batch)
     }
 
-    fn push_item_text(
+    /// Adds a piece to its item, unless the item has it.
+    fn push_item_piece(
         &mut self,
         at: usize,
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty() || !self.items[at].mark_seen(piece) {
+        if !self.items[at].mark_seen(piece) {
             return Ok(());
         }
         self.count_kept_bytes(piece.text.len())?;
+        match piece.kind {
+            PieceKind::Text => self.push_text(at, piece.text, batch),
+            PieceKind::Refusal => self.refusal.push_str(piece.text),
+            PieceKind::Summary | PieceKind::Thought => {
+                let paragraph = Some((at, piece.part));
+                if self.thought_part.is_some() && self.thought_part != paragraph {
+                    batch.push_thought("\n\n");
+                }
+                self.thought_part = paragraph;
+                self.text_pipeline.push_thought(piece.text, batch);
+            }
+        }
+        Ok(())
+    }
+
+    fn push_text(&mut self, at: usize, text: &str, batch: &mut DeltaBatch) {
         if self.text_item.is_some_and(|last| last != at) {
             self.release_text(batch);
             // Separates two messages.
@@ -303,9 +297,8 @@ impl ResponsesAssembler {
         }
         self.text_item = Some(at);
         let shown = self.text_pipeline.text_len();
-        self.text_pipeline.push_text(piece.text, batch);
+        self.text_pipeline.push_text(text, batch);
         self.extend_span(shown);
-        Ok(())
     }
 
     /// Emits text that is held back because it looks like the beginning of reasoning.
@@ -328,63 +321,6 @@ impl ResponsesAssembler {
     fn stop(&mut self) {
         self.end = Some(EndReason::Complete);
         self.done = true;
-    }
-
-    fn push_thought(
-        &mut self,
-        location: ItemLocation<'_>,
-        is_summary: bool,
-        piece: TextPiece<'_>,
-        batch: &mut DeltaBatch,
-    ) -> Result<(), LlmError> {
-        match self.item_of_piece(ItemKind::Reasoning, location, piece)? {
-            Some(at) => self.push_item_thought(at, is_summary, piece, batch),
-            None => Ok(()),
-        }
-    }
-
-    fn push_item_thought(
-        &mut self,
-        at: usize,
-        is_summary: bool,
-        piece: TextPiece<'_>,
-        batch: &mut DeltaBatch,
-    ) -> Result<(), LlmError> {
-        let item = &mut self.items[at];
-        // Some servers send the same text as summary and as reasoning.
-        if piece.text.is_empty() || *item.is_summary.get_or_insert(is_summary) != is_summary {
-            return Ok(());
-        }
-        if !item.mark_seen(piece) {
-            return Ok(());
-        }
-        self.count_kept_bytes(piece.text.len())?;
-        let paragraph = Some((at, piece.part));
-        if self.thought_part.is_some() && self.thought_part != paragraph {
-            batch.push_thought("\n\n");
-        }
-        self.thought_part = paragraph;
-        self.text_pipeline.push_thought(piece.text, batch);
-        Ok(())
-    }
-
-    fn push_refusal(
-        &mut self,
-        location: ItemLocation<'_>,
-        piece: TextPiece<'_>,
-    ) -> Result<(), LlmError> {
-        match self.item_of_piece(ItemKind::Message, location, piece)? {
-            Some(at) => self.push_item_refusal(at, piece),
-            None => Ok(()),
-        }
-    }
-
-    fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {
-        if !piece.text.is_empty() && self.items[at].mark_seen(piece) {
-            self.count_kept_bytes(piece.text.len())?;
-            self.refusal.push_str(piece.text);
-        }
-        Ok(())
     }
 
     /// Adds a piece of the arguments of a call, or sets all of them.

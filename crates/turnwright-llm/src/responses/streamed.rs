@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::wire::{ItemKind, ItemLocation, OutputItem};
+use super::wire::{ItemKind, ItemLocation, OutputItem, ResponsesEvent};
 use crate::chat::arguments::{StreamedArguments, finish_arguments};
 use crate::exchange::ReplyContext;
 use crate::reply::repetition;
 use crate::{Delta, DeltaBatch, ReplyCall};
 
 /// The received parts of an item.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StreamedItem {
     pub(super) kind: ItemKind,
     index: Option<u64>,
@@ -23,15 +23,15 @@ pub(super) struct StreamedItem {
     /// True if the item is complete.
     pub(super) done: bool,
     /// The number of parts received.
-    pub(super) seen_parts: u64,
+    seen_parts: u64,
     /// The byte range of a message's text within the text of the reply.
     pub(super) span: Range<usize>,
     /// The phase of a message, as the server names it.
     pub(super) phase: String,
     /// Reasoning that must be sent back.
     pub(super) reasoning: Option<Value>,
-    /// True if reasoning comes as a summary, in which case its full text is ignored.
-    pub(super) is_summary: Option<bool>,
+    /// How reasoning comes: as a summary, or in full. The other is ignored.
+    thought_kind: Option<PieceKind>,
     /// The index of the call among the calls.
     pub(super) slot: usize,
     call_id: String,
@@ -43,15 +43,8 @@ impl StreamedItem {
             kind,
             index: location.index,
             id: location.id.to_owned(),
-            announced: false,
-            done: false,
-            seen_parts: 0,
-            span: 0..0,
-            phase: String::new(),
-            reasoning: None,
-            is_summary: None,
             slot,
-            call_id: String::new(),
+            ..StreamedItem::default()
         }
     }
 
@@ -97,8 +90,15 @@ impl StreamedItem {
         !call_id.is_empty() && !self.call_id.is_empty() && self.call_id != call_id
     }
 
-    /// Marks a piece as seen. Returns true if it had not been seen before.
+    /// Marks a piece as seen. Returns true if it has text that had not been seen before.
     pub(super) fn mark_seen(&mut self, piece: TextPiece<'_>) -> bool {
+        // Some servers send the same text as summary and as reasoning.
+        if piece.text.is_empty()
+            || self.kind == ItemKind::Reasoning
+                && *self.thought_kind.get_or_insert(piece.kind) != piece.kind
+        {
+            return false;
+        }
         let is_new = !piece.is_whole || piece.part >= self.seen_parts;
         self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
         is_new
@@ -201,12 +201,47 @@ fn item_record(item: &StreamedItem) -> Option<Value> {
     }
 }
 
+/// Where a piece of text belongs. The first two are parts of messages, the others of reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PieceKind {
+    Text,
+    Refusal,
+    Summary,
+    Thought,
+}
+
 /// A piece of text: a delta, or a whole part that repeats its deltas.
 #[derive(Clone, Copy)]
 pub(super) struct TextPiece<'a> {
+    pub(super) kind: PieceKind,
     pub(super) part: u64,
     pub(super) text: &'a str,
     pub(super) is_whole: bool,
+}
+
+impl<'a> TextPiece<'a> {
+    /// The piece that an event brings; `None` if it brings none.
+    pub(super) fn of_event(event_kind: &str, event: &'a ResponsesEvent<'_>) -> Option<Self> {
+        let (kind, is_whole) = match event_kind.strip_prefix("response.")? {
+            "output_text.delta" => (PieceKind::Text, false),
+            "output_text.done" => (PieceKind::Text, true),
+            "refusal.delta" => (PieceKind::Refusal, false),
+            "refusal.done" => (PieceKind::Refusal, true),
+            "reasoning_summary_text.delta" | "reasoning_summary.delta" => {
+                (PieceKind::Summary, false)
+            }
+            "reasoning_summary_text.done" => (PieceKind::Summary, true),
+            "reasoning_text.delta" | "reasoning.delta" => (PieceKind::Thought, false),
+            "reasoning_text.done" => (PieceKind::Thought, true),
+            _ => return None,
+        };
+        let source = match kind {
+            _ if !is_whole => &event.delta,
+            PieceKind::Refusal => &event.refusal,
+            PieceKind::Text | PieceKind::Summary | PieceKind::Thought => &event.text,
+        };
+        Some(TextPiece { kind, part: event.part_index(), text: &source.text, is_whole })
+    }
 }
 
 /// A tool call. Each method returns the number of bytes that it added to what is kept.

@@ -77,8 +77,9 @@ impl ResponsesEvent<'_> {
 }
 
 /// The kind of an output item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ItemKind {
+    #[default]
     Message,
     Reasoning,
     Call,

@@ -37,39 +37,16 @@ const MAX_HINT_BYTES: usize = 400;
 
 const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
 
-/// The type that a keyword implies if none is given.
-const IMPLIED_TYPES: [(&str, &str); 16] = [
-    ("properties", "object"),
-    ("required", "object"),
-    ("additionalProperties", "object"),
-    ("patternProperties", "object"),
-    ("items", "array"),
-    ("prefixItems", "array"),
-    ("minItems", "array"),
-    ("maxItems", "array"),
-    ("pattern", "string"),
-    ("format", "string"),
-    ("minLength", "string"),
-    ("maxLength", "string"),
-    ("minimum", "number"),
-    ("maximum", "number"),
-    ("exclusiveMinimum", "number"),
-    ("exclusiveMaximum", "number"),
+/// The type that each of these keywords implies if none is given.
+const IMPLIED_TYPES: [(&str, &str); 4] = [
+    ("object", "properties required additionalProperties patternProperties"),
+    ("array", "items prefixItems minItems maxItems"),
+    ("string", "pattern format minLength maxLength"),
+    ("number", "minimum maximum exclusiveMinimum exclusiveMaximum"),
 ];
 
 /// A branch without any of these keywords only narrows the schema beside it.
-const SHAPE_KEYWORDS: [&str; 10] = [
-    "type",
-    "$ref",
-    "enum",
-    "const",
-    "properties",
-    "items",
-    "prefixItems",
-    "anyOf",
-    "oneOf",
-    "allOf",
-];
+const SHAPE_KEYWORDS: &str = "type $ref enum const properties items prefixItems anyOf oneOf allOf";
 
 /// The schema without anything that a strict server rejects. Idempotent.
 pub fn provider_safe_schema(schema: &Value) -> Value {
@@ -395,8 +372,10 @@ impl<'a> MergedSchema<'a> {
             None => {}
         }
         if kinds.is_empty() {
-            let implied = IMPLIED_TYPES.into_iter().find(|(key, _)| self.get(key).is_some());
-            kinds.extend(implied.map(|(_, kind)| kind));
+            let implied = IMPLIED_TYPES
+                .into_iter()
+                .find(|(_, keys)| keys.split(' ').any(|key| self.get(key).is_some()));
+            kinds.extend(implied.map(|(kind, _)| kind));
         }
         kinds
     }
@@ -420,7 +399,7 @@ impl<'a> MergedSchema<'a> {
     fn branches(&self, kinds: &[&str]) -> Vec<&'a Value> {
         let has_properties = kinds == ["object"] && self.get("properties").is_some();
         let branches = self.all_branches();
-        let mut keys = SHAPE_KEYWORDS.iter();
+        let mut keys = SHAPE_KEYWORDS.split(' ');
         let has_shape = keys.any(|key| branches.iter().any(|branch| branch.get(key).is_some()));
         let says_more = !has_properties && (kinds.is_empty() || has_shape);
         if says_more { branches } else { Vec::new() }

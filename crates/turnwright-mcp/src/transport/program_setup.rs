@@ -24,10 +24,10 @@ const PACKAGE_RUNNERS: [(&str, &str, &str); 4] = [
     ("uv", ".cache/uv", "UV_CACHE_DIR"),
 ];
 
-/// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
+/// Programs that need a folder for installed tools, which `UV_TOOL_DIR` sets. A server gets a
 /// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
 /// able to write there.
-const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
+const PROGRAMS_WITH_TOOL_FOLDER: [&str; 2] = ["uvx", "uv"];
 
 /// A request to prepare a program.
 #[derive(Debug)]
@@ -54,34 +54,25 @@ impl ProgramRequest {
             let shown = escape_hidden_line(&cwd.to_string_lossy());
             return Err(format!("its folder {shown} does not exist"));
         }
-        let profile = self.env.profile.clone().filter(|_| self.spec.sandbox.is_enabled);
+        let allowed = self.env.profile.clone().filter(|_| self.spec.sandbox.is_enabled);
+        let mut sandbox = allowed.map(|profile| self.confine(profile));
         let mut environment = self.environment.clone();
         let mut temp_folder = None;
-        let profile = match profile {
-            None => None,
-            Some(profile) => {
-                let mut profile = self.confine(profile);
-                let folder = PrivateTempFolder::create().map_err(|error| {
-                    format!("its temporary folder could not be created: {error}")
-                })?;
-                let real = real_path(folder.path()).map_err(|error| error.to_string())?;
-                environment = environment.for_sandbox();
-                for name in ["TMPDIR", "TMP", "TEMP"] {
-                    environment = environment.with(name, real.clone());
-                }
-                for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|entry| self.is_named(entry.0))
-                {
-                    environment = environment.with(name, real.join("tools"));
-                }
-                profile.writable.push(real);
-                if let Some((variable, cache)) = self.redirected_cache() {
-                    environment = environment.with(variable, cache.clone());
-                    profile.writable.push(cache);
-                }
-                temp_folder = Some(folder);
-                Some(profile)
+        if let Some(profile) = &mut sandbox {
+            let folder = PrivateTempFolder::create()
+                .map_err(|error| format!("its temporary folder could not be created: {error}"))?;
+            let real = real_path(folder.path()).map_err(|error| error.to_string())?;
+            environment = environment.for_sandbox().with_temp_folder(&real);
+            if PROGRAMS_WITH_TOOL_FOLDER.iter().any(|name| self.is_named(name)) {
+                environment = environment.with("UV_TOOL_DIR", real.join("tools"));
             }
-        };
+            profile.writable.push(real);
+            if let Some((variable, cache)) = self.redirected_cache() {
+                environment = environment.with(variable, cache.clone());
+                profile.writable.push(cache);
+            }
+            temp_folder = Some(folder);
+        }
         for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
@@ -89,7 +80,7 @@ impl ProgramRequest {
         let command_line = std::iter::once(command.into_os_string())
             .chain(arguments.iter().map(OsString::from))
             .collect();
-        let program = PipedProgram { command_line, workdir: cwd, environment, sandbox: profile };
+        let program = PipedProgram { command_line, workdir: cwd, environment, sandbox };
         Ok((program, temp_folder))
     }
 

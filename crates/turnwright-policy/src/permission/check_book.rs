@@ -55,14 +55,12 @@ impl CheckBook {
 
     /// The known checks by their command lines.
     pub fn load(&self) -> BTreeMap<String, KnownCheck> {
-        let text = match private_file::read(&self.path(), MAX_FILE_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
-            Err(error) => {
+        let text = private_file::read(&self.path(), MAX_FILE_BYTES).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
                 tracing::warn!(%error, "the book of checks cannot be read");
-                return BTreeMap::new();
             }
-        };
+            String::new()
+        });
         let file: BookFile = serde_json::from_str(&text).unwrap_or_default();
         if file.project == self.project { file.checks } else { BTreeMap::new() }
     }

@@ -89,13 +89,9 @@ impl Decider<'_> {
 
     /// Adds a finding about a file of a command.
     fn add_file(&mut self, target: &ResolvedPath, (verdict, reason): Ruling) {
-        self.findings.push(Finding {
-            effect_index: self.effect_index,
-            command_index: None,
-            path: Some(target.path.clone()),
-            verdict,
-            reason,
-        });
+        let effect_index = self.effect_index;
+        let path = Some(target.path.clone());
+        self.findings.push(Finding { effect_index, command_index: None, path, verdict, reason });
     }
 
     fn decide_effect(&mut self, effect: &Effect) {

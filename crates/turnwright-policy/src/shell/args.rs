@@ -392,7 +392,8 @@ pub(super) fn files_read(command: &SimpleCommand) -> FilesRead {
         (UnknownArgs::NameFiles, _) => program.reads.files(&without_glob_options(words)),
         _ => program.reads.files(words),
     };
-    files.or_else(|| asks_version(program, words).then(Vec::new))
+    let is_version = matches!(words, [word] if !word.is_glob && is_in(program.version, &word.text));
+    files.or_else(|| is_version.then(Vec::new))
 }
 
 /// Returns true if a command only reads.
@@ -428,10 +429,6 @@ pub(super) fn started_by_find(command: &SimpleCommand) -> Vec<SimpleCommand> {
 pub(super) fn command_after_exec(words: &[Word]) -> Option<&[Word]> {
     let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()))?;
     words.get(..end)
-}
-
-fn asks_version(program: &Program, words: &[Word]) -> bool {
-    matches!(words, [word] if !word.is_glob && is_in(program.version, &word.text))
 }
 
 /// The words, changed so that no glob can be taken for an option.

@@ -172,9 +172,6 @@ impl ReplayDriver {
         if message["params"]["sessionId"] == self.session.0 && !self.session.0.is_null() {
             message["params"]["sessionId"] = self.session.1.clone();
         }
-        if message["params"]["mcpServers"].is_array() {
-            message["params"]["mcpServers"] = json!([]);
-        }
         if message["method"] == "session/prompt" {
             self.turns += 1;
             self.prompts.insert(message["id"].to_string());
@@ -182,7 +179,7 @@ impl ReplayDriver {
             let word = text.split_whitespace().next().unwrap_or_default();
             self.skips_turn = DISK_COMMANDS.contains(&word);
         }
-        self.agent.send(&message);
+        self.agent.send(message);
     }
 
     /// Waits until the agent has sent what it has sent when it was recorded.
@@ -212,13 +209,10 @@ impl ReplayDriver {
             self.wait(limit, |driver| {
                 driver.has_seen(stream) || stream.is_of_turn() && driver.is_turn_over()
             });
-            if !self.has_seen(stream) {
+            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
                 let recorded = describe(&left);
                 let now = self.absence();
                 return Err(self.difference(&stream.describe(), recorded, now));
-            }
-            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
-                continue;
             };
             let Observation { piece, request, .. } = found;
             match (left, piece) {
@@ -316,7 +310,7 @@ impl ReplayDriver {
         }
         if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
-            return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            return self.agent.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
         for observation in self.now.on_agent(message) {
             self.seen.entry(observation.stream.clone()).or_default().push_back(observation);

@@ -86,9 +86,12 @@ impl PlayedAgent {
         Ok(PlayedAgent { playback, input: requests, events: receiver, stop, thread })
     }
 
-    /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next_event`] returns
-    /// [`PlaybackEvent::Ended`].
-    fn send(&mut self, message: &Value) {
+    /// Sends a message, without the MCP servers of the client. If the agent has ended, the message is dropped, and
+    /// [`PlayedAgent::next_event`] returns [`PlaybackEvent::Ended`].
+    fn send(&mut self, mut message: Value) {
+        if message["params"]["mcpServers"].is_array() {
+            message["params"]["mcpServers"] = json!([]);
+        }
         self.input.write_all(format!("{message}\n").as_bytes()).ok();
     }
 
@@ -227,10 +230,7 @@ impl OtherModelRun {
                 known => *session = known.clone(),
             }
         }
-        if message["params"]["mcpServers"].is_array() {
-            message["params"]["mcpServers"] = json!([]);
-        }
-        self.agent.send(&message);
+        self.agent.send(message.clone());
         let mut steps = Vec::new();
         loop {
             let answer = match self.agent.next_event(SILENCE_LIMIT) {
@@ -251,7 +251,7 @@ impl OtherModelRun {
                             ("error", json!({ "code": -32603, "message": "not in the recording" }))
                         }
                     };
-                    self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, name: body }));
+                    self.agent.send(json!({ "jsonrpc": "2.0", "id": id, name: body }));
                 }
                 (None, Some(id)) if *id == message["id"] => {
                     if let Some(session) = answer["result"].get("sessionId") {

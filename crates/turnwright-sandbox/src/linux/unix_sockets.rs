@@ -39,20 +39,8 @@ const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
 const RUNTIME_FOLDER: &str = "/run";
 /// The parts of it that programs need: name resolution, devices, drives, and the programs of some systems. NixOS and
 /// Guix have links there to the folders of their programs.
-const OPEN_FOLDERS: &[&str] = &[
-    "/run/NetworkManager",
-    "/run/booted-system",
-    "/run/connman",
-    "/run/current-system",
-    "/run/host",
-    "/run/media",
-    "/run/netconfig",
-    "/run/opengl-driver",
-    "/run/opengl-driver-32",
-    "/run/resolvconf",
-    "/run/udev",
-    "/run/wrappers",
-];
+const OPEN_FOLDERS: &str = "NetworkManager booted-system connman current-system host media netconfig opengl-driver \
+                            opengl-driver-32 resolvconf udev wrappers";
 
 /// Daemons that only look up the names of users, groups and hosts.
 const NAME_SERVICES: &[&str] =
@@ -108,9 +96,10 @@ fn path_of_user(path: &str, user: &str) -> Option<PathBuf> {
 /// The parts of [`RUNTIME_FOLDER`] that stay open; `None` if all of it has to.
 pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathBuf>> {
     let runtime = real_path(Path::new(RUNTIME_FOLDER))?;
-    let known =
-        OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|path| real_path(Path::new(path)));
-    let links = OPEN_FOLDERS.iter().map(PathBuf::from).filter(|path| path.is_symlink());
+    let parts = OPEN_FOLDERS.split(' ').map(|name| Path::new(RUNTIME_FOLDER).join(name));
+    let services = NAME_SERVICES.iter().map(PathBuf::from);
+    let known = parts.clone().chain(services).filter_map(|path| real_path(&path));
+    let links = parts.filter(|path| path.is_symlink());
     let mut open: Vec<_> = known.chain(links).filter(|path| path.starts_with(&runtime)).collect();
     let allowed = profile.writable.iter().chain(&profile.sockets);
     for path in allowed.filter(|path| path.starts_with(&runtime)) {

@@ -16,7 +16,7 @@ use memchr::memmem;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use secrecy::ExposeSecret;
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::database::execute;
 use turnwright_types::hash::{hex, sha256};
 use turnwright_types::redact;
@@ -41,11 +41,7 @@ pub(super) enum BlobFormat {
 }
 
 /// Stores the content of a file, which an undo restores.
-pub(super) fn put_file_content(
-    connection: &Connection,
-    session: i64,
-    bytes: &[u8],
-) -> Result<(), StoreError> {
+pub(super) fn put_file_content(connection: &Connection, session: i64, bytes: &[u8]) -> Result<()> {
     if redact::bytes(bytes).is_none() {
         put(connection, session, bytes, BlobFormat::Compressed)?;
     } else if without_keys(bytes).is_some_and(|text| with_keys(&text).as_deref() == Some(bytes)) {
@@ -91,7 +87,7 @@ pub(super) fn put(
     session: i64,
     bytes: &[u8],
     format: BlobFormat,
-) -> Result<i64, StoreError> {
+) -> Result<i64> {
     let hash = sha256(bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
     let found =
@@ -127,14 +123,14 @@ pub(super) fn put(
 const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
 
 /// The bytes of the blob with this id; `None` if they were lost with a damaged database.
-pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE id = ?")?;
     Ok(find.query_row([id], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// The text of the blob with this id.
-pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String, StoreError> {
+pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String> {
     let Some(bytes) = get(connection, id)? else { return Ok(LOST_TEXT.to_owned()) };
     // Almost all texts are valid, and checking that is faster than replacing invalid bytes.
     Ok(String::from_utf8(bytes)
@@ -146,7 +142,7 @@ pub(super) fn text(
     connection: &Connection,
     text: Option<String>,
     id: Option<i64>,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<String>> {
     match (text, id) {
         (None, Some(id)) => Ok(Some(get_text(connection, id)?)),
         (text, _) => Ok(text),
@@ -154,14 +150,14 @@ pub(super) fn text(
 }
 
 /// Returns the bytes with this SHA-256, if they are stored and the keys in them are loaded.
-pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE hash = ?")?;
     Ok(find.query_row([hash], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// Returns true if the bytes with this SHA-256 are stored and the keys in them are loaded.
-pub(super) fn is_readable(connection: &Connection, hash: &[u8]) -> Result<bool, StoreError> {
+pub(super) fn is_readable(connection: &Connection, hash: &[u8]) -> Result<bool> {
     let mut find = connection.prepare_cached("SELECT is_zlib FROM blobs WHERE hash = ?")?;
     let flags: Option<i64> = find.query_row([hash], |row| row.get(0)).optional()?;
     match flags {
@@ -172,7 +168,7 @@ pub(super) fn is_readable(connection: &Connection, hash: &[u8]) -> Result<bool, 
 
 /// Returns the content of a row of `blobs`; `None` if a key in it is not loaded now. An undo writes it
 /// into a file, so it must be what was stored.
-pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>> {
     let hash: Vec<u8> = row.get("hash")?;
     let flags: i64 = row.get("is_zlib")?;
     let mut bytes = decompress(flags & COMPRESSED != 0, row.get("bytes")?)?;
@@ -193,7 +189,7 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok().filter(|packed| packed.len() + packed.len() / 8 < bytes.len())
 }
 
-fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !is_compressed {
         return Ok(bytes);
     }

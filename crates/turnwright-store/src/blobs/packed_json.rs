@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use serde_json::{Map, Value};
 
 use super::BlobFormat;
-use crate::StoreError;
+use crate::{Result, StoreError};
 use turnwright_types::redact;
 
 /// Stands in the JSON for the content of the blob where the string is longer than that.
@@ -50,7 +50,7 @@ pub(crate) fn pack(
     session: i64,
     mut value: Value,
     packing: Packing,
-) -> Result<PackedJson, StoreError> {
+) -> Result<PackedJson> {
     let mut long = Vec::new();
     extract_long_strings(&mut value, &mut "$".to_owned(), packing, &mut long);
     let refs = long
@@ -61,7 +61,7 @@ pub(crate) fn pack(
             let id = super::put(connection, session, text.as_bytes(), packing.format(&text))?;
             Ok(Value::Array(vec![path.into(), id.into()]))
         })
-        .collect::<Result<Vec<_>, StoreError>>()?;
+        .collect::<Result<Vec<_>>>()?;
     let refs = (!refs.is_empty()).then(|| Value::Array(refs).to_string());
     let mut body = value.to_string();
     redact::redact_in_place(&mut body);
@@ -69,11 +69,7 @@ pub(crate) fn pack(
 }
 
 /// Restores the value of a packed JSON text.
-pub(crate) fn unpack(
-    connection: &Connection,
-    body: &str,
-    refs: Option<&str>,
-) -> Result<Value, StoreError> {
+pub(crate) fn unpack(connection: &Connection, body: &str, refs: Option<&str>) -> Result<Value> {
     let mut value: Value = serde_json::from_str(body)?;
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::database;
 use crate::health::StorageFault;
 use crate::session_lock;
-use crate::{SharedState, StoreError};
+use crate::{Result, SharedState, StoreError};
 use salvage::SalvageReport;
 use turnwright_types::private_file;
 use turnwright_types::text::join_first;
@@ -64,7 +64,7 @@ impl DatabaseFiles {
 
 /// Opens the database for writing and waits at most `patience` for locks of other processes. A
 /// database of an incompatible version is left alone, and a file of our own is used instead.
-pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDatabase, StoreError> {
+pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDatabase> {
     let Some(path) = shared.path.as_deref() else {
         return Ok(OpenDatabase { connection: database::open_in_memory()?, files: None });
     };
@@ -83,11 +83,7 @@ pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDataba
     Ok(opened)
 }
 
-fn open_or_replace(
-    shared: &SharedState,
-    path: &Path,
-    timeout: Duration,
-) -> Result<OpenDatabase, StoreError> {
+fn open_or_replace(shared: &SharedState, path: &Path, timeout: Duration) -> Result<OpenDatabase> {
     private_file::create_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
@@ -106,7 +102,7 @@ fn open_or_replace(
 
 /// Replaces a damaged database by a new one with everything that can be read, unless another process
 /// has done so already. The damaged one is kept beside it.
-pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<(), StoreError> {
+pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<()> {
     let path = &database.path;
     let lock = session_lock::lock_file(&lock_path(path));
     let done = if database.is_replaced() { Ok(()) } else { replace_locked(shared, path) };
@@ -115,7 +111,7 @@ pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<
     done
 }
 
-fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
+fn replace_locked(shared: &SharedState, path: &Path) -> Result<()> {
     let new = with_suffix(path, REPLACEMENT_SUFFIX);
     let copy = with_suffix(path, COPY_SUFFIX);
     // An earlier attempt may have been interrupted.
@@ -153,7 +149,7 @@ fn lock_path(path: &Path) -> PathBuf {
 
 /// Makes other processes wait with their writes until the connection is dropped. Then they find that
 /// the file was replaced. Returns `None` if the damage does not even allow that.
-fn block_writers(path: &Path) -> Result<Option<Connection>, StoreError> {
+fn block_writers(path: &Path) -> Result<Option<Connection>> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The log belongs to the file that is kept, and its name soon to the new one.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -245,7 +241,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Fails with [`StorageFault::Corrupt`] if the database or its content is damaged.
-pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn check_integrity(connection: &Connection) -> Result<()> {
     let word: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };
     let reason = match rows {

@@ -17,7 +17,7 @@ use serde::de::IgnoredAny;
 
 use crate::database::journal::Journal;
 use crate::health::StorageFault;
-use crate::{StoreError, blobs, database};
+use crate::{Result, StoreError, blobs, database};
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
 struct SalvagedTable {
@@ -86,7 +86,7 @@ pub(crate) fn salvage(
     new: &Path,
     copy: &Path,
     journal: Journal,
-) -> Result<SalvageReport, StoreError> {
+) -> Result<SalvageReport> {
     let target = database::open_writer_with_journal(new, database::BUSY_TIMEOUT, journal)?;
     // A rollback journal does not hold the new rows, unlike a write-ahead log.
     target.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA foreign_keys = OFF;")?;
@@ -114,7 +114,7 @@ pub(crate) fn salvage(
 }
 
 /// Attaches the damaged database. Returns false if its schema cannot be read.
-fn attach(connection: &Connection, damaged: &Path) -> Result<bool, StoreError> {
+fn attach(connection: &Connection, damaged: &Path) -> Result<bool> {
     if !is_readable(connection.execute("ATTACH ? AS damaged", [damaged.to_string_lossy()]))? {
         return Ok(false);
     }
@@ -129,7 +129,7 @@ fn attach(connection: &Connection, damaged: &Path) -> Result<bool, StoreError> {
 
 /// Fails with [`StoreError::Damaged`] if a row that SQLite can read holds something else than what
 /// was stored.
-pub(crate) fn check_rows(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn check_rows(connection: &Connection) -> Result<()> {
     let others = [SESSIONS, TURNS, BLOBS];
     for table in others.iter().chain(&INDEXED_BY_SESSION) {
         let mut find = connection.prepare(&format!("SELECT * FROM {}", table.name))?;
@@ -145,7 +145,7 @@ pub(crate) fn check_rows(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Copies all tables. Returns the names of those in which something is missing.
-fn copy_all(source: &Connection, target: &Connection) -> Result<Vec<&'static str>, StoreError> {
+fn copy_all(source: &Connection, target: &Connection) -> Result<Vec<&'static str>> {
     let others = [SESSIONS, TURNS, BLOBS];
     let mut missing = Vec::new();
     for table in others.iter().chain(&INDEXED_BY_SESSION) {
@@ -164,7 +164,7 @@ fn make_consistent(
     connection: &Connection,
     missing: &[&str],
     report: &mut SalvageReport,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let mut gaps = BTreeSet::new();
     for SalvagedTable { name, key, .. } in
         INDEXED_BY_SESSION.iter().filter(|table| missing.contains(&table.name))
@@ -210,7 +210,7 @@ fn session_names_query(from: &str) -> String {
 }
 
 /// Inserts the turns that are missing, as far as the entries tell.
-fn restore_turns(connection: &Connection, gaps: &mut BTreeSet<i64>) -> Result<(), StoreError> {
+fn restore_turns(connection: &Connection, gaps: &mut BTreeSet<i64>) -> Result<()> {
     let missing = "FROM main.entries WHERE turn > 0 AND NOT EXISTS (SELECT 1 FROM main.turns WHERE \
                    turns.session = entries.session AND number = turn)";
     add_values(connection, &format!("SELECT DISTINCT session {missing}"), gaps)?;
@@ -223,7 +223,7 @@ fn restore_turns(connection: &Connection, gaps: &mut BTreeSet<i64>) -> Result<()
 }
 
 /// Deletes the rows of sessions that are lost.
-fn delete_orphans(connection: &Connection) -> Result<(), StoreError> {
+fn delete_orphans(connection: &Connection) -> Result<()> {
     let others = [TURNS, BLOB_USES];
     for SalvagedTable { name, .. } in others.iter().chain(&INDEXED_BY_SESSION) {
         let delete =
@@ -238,7 +238,7 @@ fn add_values<T: FromSql + Ord>(
     connection: &Connection,
     query: &str,
     values: &mut BTreeSet<T>,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let mut find = connection.prepare(query)?;
     let mut rows = find.query([])?;
     loop {
@@ -251,11 +251,7 @@ fn add_values<T: FromSql + Ord>(
 }
 
 /// Copies the rows of a table that can be read. Returns whether these are all.
-fn copy_table(
-    source: &Connection,
-    target: &Connection,
-    table: &SalvagedTable,
-) -> Result<bool, StoreError> {
+fn copy_table(source: &Connection, target: &Connection, table: &SalvagedTable) -> Result<bool> {
     let known = columns(source, table.name)?;
     let mut columns = columns(target, table.name)?;
     // The damaged database may be of an older version.
@@ -284,7 +280,7 @@ fn copy_table(
     Ok(is_complete)
 }
 
-fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreError> {
+fn columns(connection: &Connection, table: &str) -> Result<Vec<String>> {
     let mut find = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = find.query_map([table], |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
@@ -306,7 +302,7 @@ impl TableCopy<'_> {
         (first, last): (i64, i64),
         direction: &str,
         is_complete: &mut bool,
-    ) -> Result<Option<i64>, StoreError> {
+    ) -> Result<Option<i64>> {
         let mut reached = if direction == "ASC" { first } else { last };
         let SalvagedTable { name, key, second_key } = self.table;
         let list = self.column_list();
@@ -367,7 +363,7 @@ fn is_text_valid(column: &str, text: &[u8]) -> bool {
 }
 
 /// Returns false if the damage has prevented it, and any other error.
-fn is_readable<T>(result: rusqlite::Result<T>) -> Result<bool, StoreError> {
+fn is_readable<T>(result: rusqlite::Result<T>) -> Result<bool> {
     match result.map_err(StoreError::from) {
         Ok(_) => Ok(true),
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => Ok(false),
@@ -391,7 +387,7 @@ const SCHEMA_AT: usize = 100;
 const INTERIOR_PAGE: u8 = 5;
 
 /// Copies the database `damaged` to `copy`, with the schema of the database `new`.
-fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<(), StoreError> {
+fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<()> {
     fs::copy(damaged, copy)?;
     let log = super::with_suffix(copy, "-wal");
     let has_log = fs::copy(super::with_suffix(damaged, "-wal"), log).is_ok();

@@ -10,8 +10,8 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior,
 };
 
-use crate::StoreError;
 use crate::health::StorageFault;
+use crate::{Result, StoreError};
 use journal::Journal;
 use turnwright_types::private_file;
 
@@ -38,22 +38,18 @@ const APPLICATION_ID: i32 = 0x5457_5253;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs a statement that is prepared only once.
-pub(super) fn execute(
-    connection: &Connection,
-    statement: &str,
-    params: impl Params,
-) -> Result<(), StoreError> {
+pub(super) fn execute(connection: &Connection, statement: &str, params: impl Params) -> Result<()> {
     connection.prepare_cached(statement)?.execute(params)?;
     Ok(())
 }
 
 /// Creates an empty database in memory.
-pub(super) fn open_in_memory() -> Result<Connection, StoreError> {
+pub(super) fn open_in_memory() -> Result<Connection> {
     prepared_writer(Connection::open_in_memory()?, Journal::WriteAhead)
 }
 
 #[cfg(test)]
-pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     open_writer_with_journal(path, BUSY_TIMEOUT, Journal::WriteAhead)
 }
 
@@ -63,14 +59,14 @@ pub(super) fn open_writer_with_journal(
     path: &Path,
     timeout: Duration,
     journal: Journal,
-) -> Result<Connection, StoreError> {
+) -> Result<Connection> {
     create_private_file(path)?;
     let connection = journal.open(path, OpenFlags::default())?;
     connection.busy_timeout(timeout)?;
     prepared_writer(connection, journal)
 }
 
-fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connection, StoreError> {
+fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connection> {
     connection.set_prepared_statement_cache_capacity(64);
     check_application_id(&connection)?;
     prepare_database(&connection, MIGRATIONS, journal)?;
@@ -79,7 +75,7 @@ fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connectio
 
 /// Opens a connection for reading. It creates no file: if there is no database, it reads an empty
 /// one in memory.
-pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, StoreError> {
+pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match journal.open(path, flags) {
         Ok(connection) => connection,
@@ -145,7 +141,7 @@ fn make_private(_: &Path) -> std::io::Result<()> {
 }
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
-fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
+fn check_application_id(connection: &Connection) -> Result<()> {
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let is_foreign = match application {
@@ -163,7 +159,7 @@ fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
     Err(StoreError::Unavailable { fault: StorageFault::Foreign, reason })
 }
 
-fn version(connection: &Connection) -> Result<usize, StoreError> {
+fn version(connection: &Connection) -> Result<usize> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
@@ -181,11 +177,7 @@ fn is_usable(connection: &Connection, found: usize, own: usize) -> bool {
 
 /// Configures the connection and migrates the database. One that this version may not use is not
 /// touched.
-fn prepare_database(
-    connection: &Connection,
-    migrations: &[&str],
-    journal: Journal,
-) -> Result<(), StoreError> {
+fn prepare_database(connection: &Connection, migrations: &[&str], journal: Journal) -> Result<()> {
     let found = version(connection)?;
     let own = FIRST_VERSION + migrations.len();
     if !is_usable(connection, found, own) {
@@ -211,7 +203,7 @@ fn prepare_database(
 }
 
 /// Creates the schema or applies the next migration, unless another process has. Returns true if there may be more.
-fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
+fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let found = version(connection)?;
     let (step, next) = if found == 0 {

@@ -14,7 +14,7 @@ use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Row, params_from_iter};
 
 use super::read::{path_to_value, session_key, time_from_millis, to_millis};
-use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError, blobs, rows};
+use super::{Audience, CallStatus, Entry, Result, RewoundEntries, blobs, rows};
 use crate::blobs::packed_json::unpack;
 use text_search::TextSearch;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -147,7 +147,7 @@ const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title,
 pub fn find_calls(
     connection: &Connection,
     query: &HistoryQuery,
-) -> Result<HistoryPage<CallRecord>, StoreError> {
+) -> Result<HistoryPage<CallRecord>> {
     let mut conditions = SearchConditions::default();
     // The unary `+` keeps the query planner from using an index that is worse than the session's.
     let mut no_index = "";
@@ -201,7 +201,7 @@ const MESSAGE_QUERY: &str = "SELECT entries.rowid, {time}, sessions.id, sessions
 pub fn find_messages(
     connection: &Connection,
     query: &HistoryQuery,
-) -> Result<HistoryPage<MessageRecord>, StoreError> {
+) -> Result<HistoryPage<MessageRecord>> {
     let mut conditions = SearchConditions::default();
     let mut time = "entries.at";
     if let Some(session) = &query.session {
@@ -252,10 +252,7 @@ pub fn find_messages(
 }
 
 /// The text of an entry and whether the user wrote it; `None` if the user was not meant to see it.
-fn message_text(
-    connection: &Connection,
-    row: &Row<'_>,
-) -> Result<Option<(bool, String)>, StoreError> {
+fn message_text(connection: &Connection, row: &Row<'_>) -> Result<Option<(bool, String)>> {
     let kind: String = row.get(6)?;
     let refs: Option<String> = row.get(8)?;
     let body = unpack(connection, &row.get::<_, String>(7)?, refs.as_deref())?;
@@ -288,11 +285,7 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
 }
 
 /// The calls of one answer.
-fn calls_of(
-    connection: &Connection,
-    session: i64,
-    seq: u64,
-) -> Result<Vec<CallRecord>, StoreError> {
+fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRecord>> {
     let sql = CALL_QUERY.replace("{order}", "calls.seq")
         + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
@@ -324,7 +317,7 @@ impl PromptReader<'_> {
     }
 
     /// The prompt of a row of [`CALL_QUERY`]. For a row from an older version, only its beginning.
-    fn prompt_of_call(&mut self, row: &Row<'_>) -> Result<&str, StoreError> {
+    fn prompt_of_call(&mut self, row: &Row<'_>) -> Result<&str> {
         let session: i64 = row.get(18)?;
         let turn: i64 = row.get(4)?;
         if (self.last.0, self.last.1) != (session, turn) {
@@ -339,7 +332,7 @@ impl PromptReader<'_> {
     }
 
     /// The text that the user has typed in a prompt; `None` if the entry is not a prompt.
-    fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>, StoreError> {
+    fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>> {
         let mut find = self.connection.prepare_cached(TYPED_TEXTS)?;
         let mut rows = find.query(entry)?;
         let mut typed = None;
@@ -355,11 +348,7 @@ impl PromptReader<'_> {
 }
 
 /// Reads a row of [`CALL_QUERY`], in whose turn the user has typed `prompt`.
-fn call_record(
-    connection: &Connection,
-    row: &Row<'_>,
-    prompt: &str,
-) -> Result<CallRecord, StoreError> {
+fn call_record(connection: &Connection, row: &Row<'_>, prompt: &str) -> Result<CallRecord> {
     let body: String = row.get(8)?;
     let arguments = match row.get::<_, Option<String>>(9)? {
         Some(refs) => unpack(connection, &body, Some(&refs))?.to_string(),
@@ -440,8 +429,8 @@ fn collect_page<T>(
     connection: &Connection,
     (sql, values): (&str, Vec<Sql>),
     query: &HistoryQuery,
-    mut read: impl FnMut(&mut TextSearch<'_>, &Row<'_>) -> Result<Option<(T, usize)>, StoreError>,
-) -> Result<HistoryPage<T>, StoreError> {
+    mut read: impl FnMut(&mut TextSearch<'_>, &Row<'_>) -> Result<Option<(T, usize)>>,
+) -> Result<HistoryPage<T>> {
     let mut search = TextSearch::new(connection, &query.words);
     let mut find = connection.prepare_cached(sql)?;
     let mut rows = find.query(params_from_iter(values))?;
@@ -471,7 +460,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{CallOutcome, SessionLog, SessionRow, Store, TurnKind};
+    use crate::{CallOutcome, SessionLog, SessionRow, Store, StoreError, TurnKind};
     use turnwright_types::message::{AssistantMessage, ToolCall};
 
     fn session(store: &Store, id: &str, cwd: &str) -> SessionLog {

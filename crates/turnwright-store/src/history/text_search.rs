@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::StoreError;
+use crate::Result;
 use crate::blobs;
 
 /// The limit for the blobs that one search reads.
@@ -66,7 +66,7 @@ impl<'a> TextSearch<'a> {
         plain: &[usize],
         json: (usize, usize),
         blob_id: Option<usize>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let all = self.all_words();
         let mut found = self.words_in(text.as_bytes(), false);
         for column in plain.iter().chain([&json.0]) {
@@ -101,7 +101,7 @@ impl<'a> TextSearch<'a> {
         self.words.iter().fold(0, |all, _| all << 1 | 1)
     }
 
-    fn words_in_blob(&mut self, id: i64) -> Result<u32, StoreError> {
+    fn words_in_blob(&mut self, id: i64) -> Result<u32> {
         if let Some(blob_matches) = self.blob_matches.get(&id) {
             return Ok(*blob_matches);
         }

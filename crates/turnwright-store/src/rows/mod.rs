@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::blobs::{self, BlobFormat};
 use super::read::{path_to_value, to_millis};
 use super::sessions::folders_json;
-use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
+use super::{CallOutcome, CallStatus, Entry, Result, SessionRow, StoreError};
 use crate::blobs::packed_json::{PackedJson, Packing, pack, unpack};
 use crate::blobs::result_places;
 use crate::database::execute;
@@ -24,7 +24,7 @@ use turnwright_types::redact;
 /// Longer result texts are stored as blobs.
 const MAX_INLINE_RESULT: usize = 1024;
 
-pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
+pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64> {
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
          updated_at, parent, mode, model, effort, helper_of) \
@@ -48,19 +48,11 @@ pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Resul
     Ok(connection.last_insert_rowid())
 }
 
-pub(super) fn set_updated_at(
-    connection: &Connection,
-    session: i64,
-    now: i64,
-) -> Result<(), StoreError> {
+pub(super) fn set_updated_at(connection: &Connection, session: i64, now: i64) -> Result<()> {
     execute(connection, "UPDATE sessions SET updated_at = ? WHERE key = ?", [now, session])
 }
 
-pub(super) fn delete_entry(
-    connection: &Connection,
-    session: i64,
-    seq: u64,
-) -> Result<(), StoreError> {
+pub(super) fn delete_entry(connection: &Connection, session: i64, seq: u64) -> Result<()> {
     let delete = "DELETE FROM entries WHERE session = ? AND seq = ?";
     execute(connection, delete, params![session, seq])
 }
@@ -70,7 +62,7 @@ pub(super) fn insert_entry(
     session: i64,
     (seq, turn, now): (u64, u64, i64),
     entry: &Entry,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let value = serde_json::to_value(entry)?;
     let (kind, mut body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
@@ -111,7 +103,7 @@ fn insert_call(
     (session, seq, turn, now): (i64, u64, u64, i64),
     message: &str,
     (position, call): (usize, &ToolCall),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let arguments = match &call.arguments {
         Arguments::Object(value) => value.clone(),
         unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
@@ -202,7 +194,7 @@ pub(super) fn finish_call(
     session: i64,
     (call, turn, now): (&CallId, u64, i64),
     outcome: &CallOutcome,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let (text, blob) = store_result(connection, session, &outcome.text)?;
     let mut card = serde_json::to_value(outcome)?;
     leave_out_unknown_lines(&mut card);
@@ -235,7 +227,7 @@ fn pack_card(
     session: i64,
     mut card: Value,
     result: &str,
-) -> Result<PackedJson, StoreError> {
+) -> Result<PackedJson> {
     result_places::take_out(&mut card, result);
     pack(connection, session, card, Packing::TEXTS)
 }
@@ -245,7 +237,7 @@ pub(super) fn unpack_card(
     connection: &Connection,
     (body, refs): (&str, Option<&str>),
     result: &str,
-) -> Result<Value, StoreError> {
+) -> Result<Value> {
     let mut card = unpack(connection, body, refs)?;
     result_places::put_back(&mut card, result);
     Ok(card)
@@ -257,7 +249,7 @@ pub(super) fn replace_result(
     session: i64,
     call: &CallId,
     new: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let mut find = connection.prepare_cached(
         "SELECT result, result_blob, card, card_refs FROM calls WHERE session = ? AND call = ?",
     )?;
@@ -288,7 +280,7 @@ pub(super) fn store_result<'a>(
     connection: &Connection,
     session: i64,
     text: &'a str,
-) -> Result<(Option<Cow<'a, str>>, Option<i64>), StoreError> {
+) -> Result<(Option<Cow<'a, str>>, Option<i64>)> {
     let text = redact::text(text);
     if text.len() <= MAX_INLINE_RESULT {
         return Ok((Some(text), None));
@@ -303,7 +295,7 @@ pub(super) fn record_changes(
     (turn, call): (u64, &CallId),
     changes: &[FileChange],
     contents: &[Arc<[u8]>],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     for bytes in contents {
         blobs::put_file_content(connection, session, bytes)?;
     }

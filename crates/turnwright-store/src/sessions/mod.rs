@@ -13,7 +13,7 @@ use crate::read::{
     unfinished_calls,
 };
 use crate::rows::finish_call;
-use crate::{CallOutcome, CallRow, CallStatus, RewoundEntries, SessionRow, StoreError};
+use crate::{CallOutcome, CallRow, CallStatus, Result, RewoundEntries, SessionRow, StoreError};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::update::{CursorPlace, Update};
 
@@ -74,7 +74,7 @@ pub fn list(
     filter: &SessionFilter,
     after: Option<SessionCursor>,
     limit: usize,
-) -> Result<(Vec<SessionRow>, Option<SessionCursor>), StoreError> {
+) -> Result<(Vec<SessionRow>, Option<SessionCursor>)> {
     let time = if after.is_some() { UPDATED_THEN } else { UPDATED_NOW };
     let cwd = filter.cwd.as_ref();
     let open: Vec<_> = filter.open.iter().map(SessionId::as_str).collect();
@@ -122,32 +122,24 @@ pub fn list(
     Ok((sessions, None))
 }
 
-pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
+pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool> {
     Ok(find_session_key(connection, id)?.is_some())
 }
 
 /// Sets a generated title unless the session has a title. Returns whether it was set.
-pub fn suggest_title(
-    connection: &Connection,
-    id: &SessionId,
-    title: &str,
-) -> Result<bool, StoreError> {
+pub fn suggest_title(connection: &Connection, id: &SessionId, title: &str) -> Result<bool> {
     let update = "UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL";
     Ok(connection.execute(update, params![title, id.as_str()])? > 0)
 }
 
 /// Sets the title that a person has chosen.
-pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result<(), StoreError> {
+pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result<()> {
     let update = "UPDATE sessions SET title = ?, title_is_final = 1 WHERE id = ?";
     require_row(connection.execute(update, params![title, id.as_str()])?)
 }
 
 /// Archives a session, or takes it back from the archive.
-pub fn set_archived(
-    connection: &Connection,
-    id: &SessionId,
-    archived: bool,
-) -> Result<(), StoreError> {
+pub fn set_archived(connection: &Connection, id: &SessionId, archived: bool) -> Result<()> {
     let update = "UPDATE sessions SET archived = ? WHERE id = ?";
     require_row(connection.execute(update, params![archived, id.as_str()])?)
 }
@@ -158,7 +150,7 @@ pub fn set_folders(
     id: &SessionId,
     (cwd, real_cwd): (&Path, &Path),
     folders: &[PathBuf],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let update = "UPDATE sessions SET cwd = ?, real_cwd = ?, folders = ? WHERE id = ?";
     let values =
         params![path_to_value(cwd), path_to_value(real_cwd), folders_json(folders)?, id.as_str()];
@@ -166,27 +158,24 @@ pub fn set_folders(
 }
 
 /// The options that the client asked for when it opened the session, as JSON.
-pub fn client_options(
-    connection: &Connection,
-    id: &SessionId,
-) -> Result<Option<String>, StoreError> {
+pub fn client_options(connection: &Connection, id: &SessionId) -> Result<Option<String>> {
     let query = "SELECT client_options FROM sessions WHERE id = ?";
     Ok(connection.prepare_cached(query)?.query_row([id.as_str()], |row| row.get(0))?)
 }
 
 /// The additional folders as they are stored.
-pub(super) fn folders_json(folders: &[PathBuf]) -> Result<String, StoreError> {
+pub(super) fn folders_json(folders: &[PathBuf]) -> Result<String> {
     let folders: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
     Ok(serde_json::to_string(&folders)?)
 }
 
-fn require_row(count: usize) -> Result<(), StoreError> {
+fn require_row(count: usize) -> Result<()> {
     if count == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
 }
 
 /// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
 /// whether it existed.
-pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
+pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool> {
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
     let helpers =
@@ -197,7 +186,7 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
     Ok(true)
 }
 
-fn delete_by_key(connection: &Connection, session: i64) -> Result<(), StoreError> {
+fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {
     // Calls refer to blobs.
     connection.execute("DELETE FROM calls WHERE session = ?", [session])?;
     connection.execute(
@@ -209,7 +198,7 @@ fn delete_by_key(connection: &Connection, session: i64) -> Result<(), StoreError
     Ok(())
 }
 
-fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
+fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
     Ok(find.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
@@ -237,7 +226,7 @@ pub fn fork(
     from: &SessionId,
     to: &SessionId,
     cursor: Option<&str>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let original = session_key(connection, from)?;
     let end = cursor.map(|cursor| find_cursor(connection, original, cursor)).transpose()?;
     let now = to_millis(SystemTime::now());
@@ -252,7 +241,7 @@ pub fn fork(
 }
 
 /// Returns the number of the first entry after a cursor, and the turn that the cursor is in.
-fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
+fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64)> {
     let message = MessageId::at_cursor(id).ok_or(StoreError::NoSuchCursor)?;
     let mut find = connection
         .prepare_cached("SELECT seq FROM entries WHERE session = ? AND message_id = ?")?;
@@ -278,7 +267,7 @@ pub fn copy_into_empty(
     from: &SessionId,
     to: &SessionId,
     minted: u64,
-) -> Result<Option<Vec<Update>>, StoreError> {
+) -> Result<Option<Vec<Update>>> {
     let original = session_key(connection, from)?;
     let copy = session_key(connection, to)?;
     let query = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND kind = 'prompt')";
@@ -311,7 +300,7 @@ pub fn copy_into_empty(
 }
 
 /// Takes a copied conversation out of the session again, because it could not be shown.
-pub fn remove_copy(connection: &Connection, id: &SessionId) -> Result<(), StoreError> {
+pub fn remove_copy(connection: &Connection, id: &SessionId) -> Result<()> {
     let key = session_key(connection, id)?;
     delete_conversation(connection, key)?;
     connection.execute("DELETE FROM usage WHERE session = ?", [key])?;
@@ -319,7 +308,7 @@ pub fn remove_copy(connection: &Connection, id: &SessionId) -> Result<(), StoreE
     require_row(connection.execute(reset, [key])?)
 }
 
-fn delete_conversation(connection: &Connection, session: i64) -> Result<(), StoreError> {
+fn delete_conversation(connection: &Connection, session: i64) -> Result<()> {
     for (table, _) in COPIED_COLUMNS {
         connection.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session])?;
     }
@@ -332,7 +321,7 @@ fn copy_conversation(
     (original, end): (i64, Option<(u64, u64)>),
     copy: i64,
     now: i64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     for (table, columns) in COPIED_COLUMNS {
         connection.execute(
             &format!(
@@ -412,7 +401,7 @@ pub struct SessionSummary {
 }
 
 /// All sessions, the most recently used first.
-pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
+pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>> {
     let query = format!(
         "SELECT {SESSION_COLUMNS}, \
          (SELECT count(*) FROM turns WHERE session = sessions.key AND kind = 'prompt'), \

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use crate::StoreError;
 use crate::database::execute;
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
+use crate::{Result, StoreError};
 use turnwright_types::ids::SessionId;
 
 /// How much is kept.
@@ -93,7 +93,7 @@ impl Cleanup {
         connection: &Connection,
         path: &Path,
         limits: RetentionLimits,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
         let folder = path.parent().unwrap_or(path);
         let done = connection
@@ -111,7 +111,7 @@ fn run_stage(
     folder: &Path,
     limits: RetentionLimits,
     stage: CleanupStage,
-) -> Result<CleanupStage, StoreError> {
+) -> Result<CleanupStage> {
     match stage {
         CleanupStage::Idle => {
             empty_log(connection)?;
@@ -137,14 +137,11 @@ fn run_stage(
 
 /// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-pub(crate) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn empty_log(connection: &Connection) -> Result<()> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
-fn in_transaction<T>(
-    connection: &Connection,
-    work: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn in_transaction<T>(connection: &Connection, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let done = work()?;
     transaction.commit()?;
@@ -152,7 +149,7 @@ fn in_transaction<T>(
 }
 
 /// Claims a cleanup, if one is due, so that no other process runs it as well. Returns where it begins.
-fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
+fn claim_run(connection: &Connection) -> Result<CleanupStage> {
     let now = to_millis(SystemTime::now());
     // Usually none is due, and then no lock is taken.
     if last_run_if_due(connection, now)?.is_none() {
@@ -169,14 +166,14 @@ fn claim_run(connection: &Connection) -> Result<CleanupStage, StoreError> {
 }
 
 /// The time of the last cleanup, if another one is due.
-fn last_run_if_due(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
+fn last_run_if_due(connection: &Connection, now: i64) -> Result<Option<i64>> {
     let query = "SELECT value FROM meta WHERE name = 'swept_at' AND (value NOT BETWEEN ? AND ? OR \
                  EXISTS (SELECT 1 FROM meta WHERE name = 'unswept'))";
     Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get(0)).optional()?)
 }
 
 /// The bytes in use, without free pages.
-fn used_bytes(connection: &Connection) -> Result<u64, StoreError> {
+fn used_bytes(connection: &Connection) -> Result<u64> {
     let all = pragma_number(connection, "page_count")?;
     let free = pragma_number(connection, "freelist_count")?;
     Ok(all.saturating_sub(free) * pragma_number(connection, "page_size")?)
@@ -194,7 +191,7 @@ fn find_expired(
     limits: RetentionLimits,
     today: i64,
     (time, key): (i64, i64),
-) -> Result<CleanupStage, StoreError> {
+) -> Result<CleanupStage> {
     let is_too_large = limits.bytes > 0 && used_bytes(connection)? > limits.bytes;
     let days = match (is_too_large, limits.days) {
         (true, _) => 1,
@@ -219,7 +216,7 @@ fn find_expired(
 }
 
 /// Deletes a part of a session, and finally the session itself. Returns true when it is gone.
-fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, StoreError> {
+fn delete_session_part(connection: &Connection, session: i64) -> Result<bool> {
     let started = Instant::now();
     for table in ["entries", "calls", "file_versions", "permissions", "usage"] {
         let delete = format!(
@@ -250,7 +247,7 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, St
 }
 
 /// Deletes a blob unless a session uses it.
-fn delete_blob(connection: &Connection, blob: i64) -> Result<(), StoreError> {
+fn delete_blob(connection: &Connection, blob: i64) -> Result<()> {
     execute(
         connection,
         "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)",
@@ -259,7 +256,7 @@ fn delete_blob(connection: &Connection, blob: i64) -> Result<(), StoreError> {
 }
 
 /// Deletes some unused blobs. Returns the id to continue after, or `None` at the end.
-fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option<i64>, StoreError> {
+fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option<i64>> {
     let started = Instant::now();
     let mut find =
         connection.prepare_cached("SELECT id FROM blobs WHERE id > ? ORDER BY id LIMIT 1")?;
@@ -274,7 +271,7 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
 }
 
 /// Gives some free pages back to the file system.
-fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
+fn free_pages(connection: &Connection) -> Result<CleanupStage> {
     let before = pragma_number(connection, "freelist_count")?;
     if before > 0 {
         connection.execute_batch("PRAGMA incremental_vacuum(32)")?;

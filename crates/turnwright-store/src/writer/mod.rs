@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::health::StorageFault;
-use super::{Durability, SharedState, StoreError};
+use super::{Durability, Result, SharedState, StoreError};
 use crate::damage::{self, DatabaseFiles, OpenDatabase};
 use crate::database;
 use cleanup::Cleanup;
@@ -35,9 +35,9 @@ pub(super) trait WriteJob: Send {
     /// The kind of failure that its commit must survive.
     fn durability(&self) -> Durability;
     /// Writes within an open transaction. Is called again if the transaction fails.
-    fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
+    fn run(&mut self, connection: &Connection) -> Result<()>;
     /// Sends the result to the caller, once.
-    fn complete(&mut self, result: Result<(), StoreError>);
+    fn complete(&mut self, result: Result<()>);
     /// The approximate bytes that it retains while it waits in the backlog; `None` if it does not
     /// wait there but just fails.
     fn retained_bytes(&self) -> Option<usize>;
@@ -51,24 +51,24 @@ pub(super) struct SubmittedJob<T, F> {
     pub(super) retained_bytes: Option<usize>,
     pub(super) work: F,
     pub(super) value: Option<T>,
-    pub(super) done: Option<oneshot::Sender<Result<T, StoreError>>>,
+    pub(super) done: Option<oneshot::Sender<Result<T>>>,
 }
 
 impl<T, F> WriteJob for SubmittedJob<T, F>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
+    F: FnMut(&Connection) -> Result<T> + Send,
 {
     fn durability(&self) -> Durability {
         self.durability
     }
 
-    fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
+    fn run(&mut self, connection: &Connection) -> Result<()> {
         self.value = Some((self.work)(connection)?);
         Ok(())
     }
 
-    fn complete(&mut self, result: Result<(), StoreError>) {
+    fn complete(&mut self, result: Result<()>) {
         let result = result.and_then(|()| self.value.take().ok_or(StoreError::Closed));
         if let Some(done) = self.done.take() {
             // The caller may have stopped waiting.
@@ -176,7 +176,7 @@ impl WriterThread {
         }
     }
 
-    fn drain_backlog(&mut self) -> Result<(), StoreError> {
+    fn drain_backlog(&mut self) -> Result<()> {
         if self.backlog.is_empty() {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl WriterThread {
         }
     }
 
-    fn finish(&mut self, mut job: Box<dyn WriteJob>, result: Result<(), StoreError>) {
+    fn finish(&mut self, mut job: Box<dyn WriteJob>, result: Result<()>) {
         match result {
             Err(error) if error.fault().is_some() => self.defer(job, &error),
             result => {
@@ -260,7 +260,7 @@ impl WriterThread {
 
     /// Runs the jobs in one transaction. If the database turns out to be damaged, it is replaced
     /// and they run again in the new one.
-    fn commit_batch(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
+    fn commit_batch(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<()> {
         match self.try_commit(batch) {
             Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
                 self.replace_database(error)?;
@@ -275,12 +275,12 @@ impl WriterThread {
     }
 
     /// Replaces the open database, in which something was damaged.
-    fn replace_database(&mut self, error: StoreError) -> Result<(), StoreError> {
+    fn replace_database(&mut self, error: StoreError) -> Result<()> {
         let files = self.database.take().and_then(|database| database.files).ok_or(error)?;
         damage::replace(&self.shared, &files)
     }
 
-    fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
+    fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<()> {
         let is_already_failing =
             self.was_locked || !self.backlog.is_empty() || self.shared.current_error().is_some();
         let is_final_flush = self.shared.is_final_flush.load(Ordering::Relaxed);
@@ -309,7 +309,7 @@ impl WriterThread {
         &mut self,
         batch: &mut [Box<dyn WriteJob>],
         timeout: Duration,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let database = match &mut self.database {
             Some(database) => database,
             none => none.insert(damage::open(&self.shared, timeout)?),
@@ -330,10 +330,7 @@ impl WriterThread {
     }
 }
 
-fn run_transaction(
-    database: &OpenDatabase,
-    batch: &mut [Box<dyn WriteJob>],
-) -> Result<bool, StoreError> {
+fn run_transaction(database: &OpenDatabase, batch: &mut [Box<dyn WriteJob>]) -> Result<bool> {
     let connection = &database.connection;
     let run = |words: &str| connection.prepare_cached(words)?.execute([]);
     let begun = run("BEGIN IMMEDIATE");

@@ -45,8 +45,7 @@ pub fn run_in_sandbox(
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let mut hide = config.snapshot().sandbox_settings().hide;
-    hide.extend(config.credential_paths());
-    hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
+    hide.extend(config.private_places());
     let sandbox = Box::new(SandboxProfile {
         writable: write,
         read_only: keep,
@@ -54,9 +53,7 @@ pub fn run_in_sandbox(
         network,
         ..SandboxProfile::default()
     });
-    let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
-    let inherited = config.snapshot().command_environment();
-    let environment = names.fold(inherited, |environment, name| environment.with(name, &place));
+    let environment = config.snapshot().command_environment().with_temp_folder(&place);
     run_in_terminal(LaunchSource::Person { program, sandbox }, &environment)
 }
 

@@ -3,51 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Variables that name a folder or a file, and the place in the home folder that it takes.
-const VARIABLES: &[(&str, &str)] = &[
-    ("AWS_CONFIG_FILE", ".aws/config"),
-    ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
-    ("AZURE_CONFIG_DIR", ".azure"),
-    ("BUN_INSTALL", ".bun"),
-    ("CARGO_HOME", ".cargo"),
-    ("CCACHE_DIR", ".cache/ccache"),
-    ("CLOUDSDK_CONFIG", ".config/gcloud"),
-    ("COMPOSER_CACHE_DIR", ".cache/composer"),
-    ("COMPOSER_HOME", ".config/composer"),
-    ("DENO_DIR", ".cache/deno"),
-    ("DOCKER_CONFIG", ".docker"),
-    ("GH_CONFIG_DIR", ".config/gh"),
-    ("GNUPGHOME", ".gnupg"),
-    ("GOCACHE", ".cache/go-build"),
-    ("GOLANGCI_LINT_CACHE", ".cache/golangci-lint"),
-    ("GOMODCACHE", "go/pkg/mod"),
-    ("GOPATH", "go"),
-    ("GRADLE_USER_HOME", ".gradle"),
-    ("HF_HOME", ".cache/huggingface"),
-    ("KUBECONFIG", ".kube/config"),
-    ("NETRC", ".netrc"),
-    ("NPM_CONFIG_CACHE", ".npm"),
-    ("NUGET_PACKAGES", ".nuget/packages"),
-    ("PASSWORD_STORE_DIR", ".password-store"),
-    ("PGPASSFILE", ".pgpass"),
-    ("PIP_CACHE_DIR", ".cache/pip"),
-    ("PLAYWRIGHT_BROWSERS_PATH", ".cache/ms-playwright"),
-    ("PNPM_HOME", ".local/share/pnpm"),
-    ("POETRY_CACHE_DIR", ".cache/pypoetry"),
-    ("PRE_COMMIT_HOME", ".cache/pre-commit"),
-    ("RUSTUP_HOME", ".rustup"),
-    ("SCCACHE_DIR", ".cache/sccache"),
-    ("STACK_ROOT", ".stack"),
-    ("TORCH_HOME", ".cache/torch"),
-    ("UV_CACHE_DIR", ".cache/uv"),
-    ("WORKON_HOME", ".local/share/virtualenvs"),
-    ("XDG_CACHE_HOME", ".cache"),
-    ("XDG_CONFIG_HOME", ".config"),
-    ("XDG_DATA_HOME", ".local/share"),
-    ("XDG_STATE_HOME", ".local/state"),
-    ("YARN_CACHE_FOLDER", ".cache/yarn"),
-    ("npm_config_cache", ".npm"),
-];
+/// On each line a variable that names a folder or a file, and the place in the home folder that it takes.
+const VARIABLES: &str = include_str!("moved_places/variables.txt");
 
 /// Places that hold more than what one variable names, with all folders above them.
 const SHARED_PLACES: [&str; 5] = ["/etc/passwd", "/tmp", "/usr/bin", "/usr/local/bin", "/var/tmp"];
@@ -63,7 +20,7 @@ pub struct MovedPlace {
 /// Returns the places that these variables have moved. Each may name several, as `KUBECONFIG` does.
 pub fn moved_places<'a>(variable: impl Fn(&str) -> Option<&'a OsStr>) -> Vec<MovedPlace> {
     let mut moved = Vec::new();
-    for (name, usual) in VARIABLES {
+    for (name, usual) in VARIABLES.lines().filter_map(|row| row.split_once(' ')) {
         let value = variable(name).unwrap_or_default();
         let paths = std::env::split_paths(&value).filter(|path| path.is_absolute());
         moved.extend(paths.map(|path| MovedPlace { usual, path }));
@@ -92,6 +49,7 @@ mod tests {
 
     #[test]
     fn a_place_is_found_where_a_variable_has_moved_it_or_a_part_of_it() {
+        assert!(VARIABLES.lines().all(|row| row.split(' ').count() == 2));
         for (name, value, place, expected) in [
             ("CARGO_HOME", "/usr/local/cargo", ".cargo/registry", "/usr/local/cargo/registry"),
             ("CARGO_HOME", "/cargo/", ".cargo/credentials", "/cargo/credentials"),

@@ -216,6 +216,12 @@ impl Environment {
         self
     }
 
+    /// Has programs use this folder for their temporary files.
+    #[must_use]
+    pub fn with_temp_folder(self, folder: &Path) -> Environment {
+        ["TMPDIR", "TMP", "TEMP"].into_iter().fold(self, |changed, name| changed.with(name, folder))
+    }
+
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {

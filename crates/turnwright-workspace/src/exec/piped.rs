@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
@@ -18,6 +21,11 @@ use super::descendants::wait_until_above;
 use super::group::ProcessGroup;
 use super::job::RunningCommand;
 use turnwright_sandbox::SandboxProfile;
+
+const READ_BYTES: usize = 16 * 1024;
+/// The time for which output is still read after a program has ended, such as that of a `tee` which it left running. It
+/// passes only if what was left running keeps a pipe open.
+const DRAIN: Duration = Duration::from_millis(250);
 
 /// A program to run.
 #[derive(Clone, Debug)]
@@ -41,6 +49,50 @@ pub struct ProcessPipes {
     pub stdout: ChildStdout,
     /// Its messages for people.
     pub stderr: ChildStderr,
+}
+
+impl ProcessPipes {
+    /// Writes the input and reads all output, so that the program is never blocked, until `ending` is over, which waits
+    /// for the end of the program. `keep` adds bytes to what is kept of a stream. Returns the result of `ending`, and
+    /// what is kept of stdout and of stderr.
+    pub async fn talk<T>(
+        self,
+        input: &[u8],
+        ending: impl Future<Output = T>,
+        keep: impl Fn(&mut Vec<u8>, &[u8]),
+    ) -> (T, Vec<u8>, Vec<u8>) {
+        let ProcessPipes { mut stdin, stdout, stderr } = self;
+        let mut printed = Vec::new();
+        let mut messages = Vec::new();
+        let talking = async {
+            let writing = async move {
+                // It may end without having read everything.
+                stdin.write_all(input).await.ok();
+            };
+            let reading = collect(stdout, &mut printed, &keep);
+            tokio::join!(writing, reading, collect(stderr, &mut messages, &keep));
+        };
+        let end = match select(pin!(talking), Box::pin(ending)).await {
+            Either::Left(((), ending)) => ending.await,
+            Either::Right((end, talking)) => {
+                tokio::time::timeout(DRAIN, talking).await.ok();
+                end
+            }
+        };
+        (end, printed, messages)
+    }
+}
+
+/// Reads a stream to its end.
+async fn collect(
+    mut stream: impl AsyncRead + Unpin,
+    kept: &mut Vec<u8>,
+    keep: &impl Fn(&mut Vec<u8>, &[u8]),
+) {
+    let mut buffer = vec![0; READ_BYTES];
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        keep(kept, &buffer[..count]);
+    }
 }
 
 impl ProcessGroup {

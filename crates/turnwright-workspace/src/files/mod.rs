@@ -34,7 +34,7 @@ pub use seen_files::Freshness;
 use seen_files::SeenFiles;
 pub use session_tmp::{SessionTmp, ShownOnce};
 pub use stream::{Excerpt, ExcerptLine, LineWindow};
-pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
+pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES, is_utf8};
 pub use text::{FileText, LineEndings, TextEncoding, TextSource, decode_head};
 use turnwright_types::client::EditorBuffers;
 use turnwright_types::effect::{PathScope, ResolvedPath};

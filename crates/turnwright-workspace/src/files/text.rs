@@ -282,7 +282,8 @@ fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
     chunk.valid().chars().any(|char| char.len_utf8() > 2)
 }
 
-fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {
+/// Returns true if bytes are UTF-8. With `is_cut`, the last character may be cut off.
+pub(crate) fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(_) => true,
         Err(error) => is_cut && error.error_len().is_none(),

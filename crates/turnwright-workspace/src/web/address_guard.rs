@@ -57,18 +57,8 @@ const RESERVED_V6: &[(Ipv6Addr, u32, &str)] = &[
 ];
 
 /// Names and domains that never belong to a public host.
-const LOCAL_NAMES: &[&str] = &[
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "intranet",
-    "private",
-    "corp",
-    "home",
-    "lan",
-    "home.arpa",
-];
+const LOCAL_NAMES: &str =
+    "localhost localdomain local internal intranet private corp home lan home.arpa";
 
 /// Describes why an address is not reached, as in "a private"; `None` if it is public.
 pub fn reserved_kind(address: IpAddr) -> Option<&'static str> {
@@ -133,8 +123,8 @@ pub fn local_name_kind(name: &str) -> Option<&'static str> {
     // A name without a dot is looked up in the local network.
     let is_local = !name.contains('.')
         || LOCAL_NAMES
-            .iter()
-            .any(|suffix| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.')));
+            .split(' ')
+            .any(|suffix| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')));
     is_local.then_some("a private")
 }
 

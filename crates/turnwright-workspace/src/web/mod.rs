@@ -286,22 +286,19 @@ impl WebFetcher {
     ) -> Result<Response, FetchError> {
         let built = match private_client {
             Some(client) => Ok(client),
-            None => match self.host_access(url)? {
-                HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
-                HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
-            },
+            None => self.get_or_build_client(self.host_access(url)?).await,
         };
         let client = built.map_err(|reason| request_failed(url, reason))?;
         let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))
     }
 
-    async fn get_or_build_client<'a>(
-        &self,
-        cell: &'a OnceCell<Client>,
-        is_guarded: bool,
-    ) -> Result<&'a Client, String> {
-        let guard = is_guarded.then(|| PublicResolver {
+    async fn get_or_build_client(&self, access: HostAccess) -> Result<&Client, String> {
+        let cell = match access {
+            HostAccess::Public => &self.public_client,
+            HostAccess::Any => &self.allowed_client,
+        };
+        let guard = (access == HostAccess::Public).then(|| PublicResolver {
             lookup: Arc::clone(&self.lookup),
             proxies: self.proxies.clone(),
         });

@@ -14,6 +14,7 @@ use turnwright_types::text;
 use super::FetchedBody;
 use super::html::markdown::to_markdown;
 use super::html::read_page;
+use crate::files::is_utf8;
 
 /// The most bytes of a page's text that are kept.
 const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -188,12 +189,8 @@ fn kind_by_content(sample: &[u8]) -> BodyKind {
             return BodyKind::Html;
         }
     }
-    let is_text = match std::str::from_utf8(sample) {
-        Ok(_) => true,
-        // The end of the sample may cut a character.
-        Err(error) => error.error_len().is_none() || is_wide,
-    };
-    if is_text { BodyKind::Text } else { BodyKind::Opaque }
+    // The end of the sample may cut a character.
+    if is_wide || is_utf8(sample, true) { BodyKind::Text } else { BodyKind::Opaque }
 }
 
 /// Decodes a body by its byte order mark, its header, its own declaration, or a guess.

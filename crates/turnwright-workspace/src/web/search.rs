@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use url::Url;
 
+use super::address_guard::HostAccess;
 use super::{
     FetchError, FetchedBody, WebFetcher, host_and_port, is_loopback, parse_url, request_failed,
 };
@@ -232,11 +233,9 @@ impl WebFetcher {
         let backend = service.backend;
         let mut url = service.url.clone();
         // An address in the settings may be of any network, as a host that the user has allowed.
-        let built = if url.as_str() == backend.address {
-            self.get_or_build_client(&self.public_client, true).await
-        } else {
-            self.get_or_build_client(&self.allowed_client, false).await
-        };
+        let is_usual = url.as_str() == backend.address;
+        let access = if is_usual { HostAccess::Public } else { HostAccess::Any };
+        let built = self.get_or_build_client(access).await;
         let client = built.map_err(|reason| request_failed(&url, reason))?;
         let fields = backend.request(words);
         let mut request = if backend.is_get {

@@ -65,15 +65,7 @@ impl CommandWatch {
 }
 
 /// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
-const FAILED_SIGNATURES: &[&str] = &[
-    "failed to sign the data",
-    "unable to sign the tag",
-    "gpg failed to sign",
-    "couldn't sign message",
-    "couldn't get agent socket",
-    "couldn't load public key",
-    "no private key found for public key",
-];
+const FAILED_SIGNATURES: &str = include_str!("failed_signatures.txt");
 
 /// Explains why git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
 /// `signing` is `None` if the command may not sign, and an error if it may but nothing could be set up to sign for it.
@@ -82,7 +74,9 @@ pub(super) fn failed_signature(
     signing: Option<&io::Result<()>>,
 ) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
+    if !text::has_listed(&end, FAILED_SIGNATURES) {
+        return None;
+    }
     match signing {
         Some(Ok(())) => None,
         Some(Err(error)) => {
@@ -157,16 +151,7 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
 }
 
 /// Messages of programs that find no container engine, in lower case. Many do not name its socket.
-const MISSING_ENGINES: [&str; 8] = [
-    "cannot connect to podman",
-    "cannot connect to the docker daemon",
-    "could not find a valid docker environment",
-    "could not find a working container runtime",
-    "docker is either not running or misconfigured",
-    "error while fetching server api version",
-    "failed to connect to the docker api",
-    "rootless docker not found",
-];
+const MISSING_ENGINES: &str = include_str!("missing_engines.txt");
 /// The sockets of container engines.
 const ENGINES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
@@ -187,8 +172,7 @@ impl CommandWatch {
     /// The paths in an output that may be sockets. If it misses a container engine, also those that the user's
     /// variables name, which come first, because commands lack these variables, and the usual ones.
     fn possible_sockets<'a>(&'a self, output: &'a str) -> impl Iterator<Item = &'a str> {
-        let lower = output.to_lowercase();
-        let lacks_engine = MISSING_ENGINES.iter().any(|phrase| lower.contains(phrase));
+        let lacks_engine = text::has_listed(&output.to_lowercase(), MISSING_ENGINES);
         let words = output
             .split(|char: char| char.is_whitespace() || "'\"`‘’“”()[]<>,;=".contains(char))
             .map(|word| word.strip_prefix("unix://").unwrap_or(word).trim_end_matches([':', '.']))

@@ -6,7 +6,7 @@ use super::ResponsesAssembler;
 use crate::chat::arguments::MAX_CALLS;
 use crate::chat::parse_usage;
 use crate::reply::memory_size;
-use crate::responses::streamed::{self, TextPiece};
+use crate::responses::streamed::{self, PieceKind, TextPiece};
 use crate::responses::wire::{ItemKind, ItemLocation, OutputItem, ResponseObject};
 use crate::{DeltaBatch, EndReason, ErrorKind, LlmError};
 
@@ -21,24 +21,24 @@ impl ResponsesAssembler {
         match self.items[at].kind {
             ItemKind::Message => {
                 for (part, content) in (0..).zip(item.content()) {
-                    let piece = TextPiece { part, text: &content.text.text, is_whole: true };
-                    if content.refusal.text.is_empty() {
-                        self.push_item_text(at, piece, batch)?;
+                    let (kind, source) = if content.refusal.text.is_empty() {
+                        (PieceKind::Text, &content.text)
                     } else {
-                        self.push_item_refusal(
-                            at,
-                            TextPiece { text: &content.refusal.text, ..piece },
-                        )?;
-                    }
+                        (PieceKind::Refusal, &content.refusal)
+                    };
+                    let piece = TextPiece { kind, part, text: &source.text, is_whole: true };
+                    self.push_item_piece(at, piece, batch)?;
                 }
                 self.count_kept_bytes(item.phase.text.len())?;
                 self.items[at].phase = item.phase.text.to_string();
             }
             ItemKind::Reasoning => {
-                for (is_summary, parts) in [(true, item.summary()), (false, item.content())] {
+                let summary = (PieceKind::Summary, item.summary());
+                for (kind, parts) in [summary, (PieceKind::Thought, item.content())] {
                     for (part, content) in (0..).zip(parts) {
-                        let piece = TextPiece { part, text: &content.text.text, is_whole: true };
-                        self.push_item_thought(at, is_summary, piece, batch)?;
+                        let text = &content.text.text;
+                        let piece = TextPiece { kind, part, text, is_whole: true };
+                        self.push_item_piece(at, piece, batch)?;
                     }
                 }
                 let reasoning = item.reasoning_to_resend();

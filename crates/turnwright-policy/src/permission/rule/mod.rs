@@ -257,9 +257,7 @@ impl Rule {
                 None => name == wanted,
             }
     }
-}
 
-impl Rule {
     /// Makes a rule that denies or asks also match the places to which symlinks in its path lead.
     pub fn follow_links(&mut self, bases: &PathBases, resolve_links: &dyn Fn(&Path) -> PathBuf) {
         if let (Pattern::Read(glob) | Pattern::Edit(glob), RuleAction::Deny | RuleAction::Ask) =

@@ -228,6 +228,12 @@ impl StoredRules {
         }
         rules
     }
+
+    /// Returns true if a rule in force is one of these.
+    pub fn contains(&self, rule: &Rule) -> bool {
+        let mut entries = self.entries.iter().filter(|entry| entry.action == rule.action);
+        rule.scope == Scope::Local && entries.any(|entry| entry.rule == rule.pattern.to_string())
+    }
 }
 
 fn parsed(entry: &StoredRule) -> Result<Rule, String> {

@@ -469,7 +469,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
     }
     // These forms change nothing about which programs later commands run, and on which files.
     let is_harmless = || matches!(program, "export" | "set" | "ulimit") && only_reads(simple);
-    if shell_state::changes_shell(program) && !is_harmless() {
+    if is_in(shell_state::STATEFUL_BUILTINS, program) && !is_harmless() {
         return Err("it changes the state of the shell");
     }
     let arguments = &simple.words[1..];

@@ -19,10 +19,10 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Builtins that evaluate text or change the meaning of later commands.
-const STATEFUL_BUILTINS: WordList = ". alias bg bind break builtin caller chdir compgen complete \
-    compopt continue declare dirs disown enable eval exec export fc fg getopts hash history jobs \
-    let local logout mapfile read readarray readonly return set setvar shift shopt source suspend \
-    times trap typeset ulimit umask unalias unset wait";
+pub(super) const STATEFUL_BUILTINS: WordList = ". alias bg bind break builtin caller chdir \
+    compgen complete compopt continue declare dirs disown enable eval exec export fc fg getopts \
+    hash history jobs let local logout mapfile read readarray readonly return set setvar shift \
+    shopt source suspend times trap typeset ulimit umask unalias unset wait";
 
 /// Variables that only influence output.
 const HARMLESS_VARIABLES: WordList = "CARGO_INCREMENTAL CARGO_TERM_COLOR CGO_ENABLED CI CLICOLOR \
@@ -52,10 +52,6 @@ pub(super) fn is_prefix(word: &str) -> bool {
 
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
-}
-
-pub(super) fn changes_shell(program: &str) -> bool {
-    is_in(STATEFUL_BUILTINS, program)
 }
 
 /// True for the actions of `find` that run a command for each file.

@@ -460,20 +460,8 @@ fn parent(node: &Node) -> Option<Rc<Node>> {
 }
 
 /// The attributes that matter; all others are skipped.
-const KNOWN_ATTRIBUTES: &[&str] = &[
-    "href",
-    "src",
-    "alt",
-    "class",
-    "start",
-    "hidden",
-    "style",
-    "aria-hidden",
-    "colspan",
-    "rowspan",
-    "http-equiv",
-    "content",
-];
+const KNOWN_ATTRIBUTES: &str =
+    "href src alt class start hidden style aria-hidden colspan rowspan http-equiv content";
 /// The longest name of a language.
 const MAX_LANGUAGE_BYTES: usize = 50;
 
@@ -493,10 +481,10 @@ impl StartTag {
 
     /// Adds an attribute without a value. The first of several with the same name counts.
     fn add_attribute(&mut self, name: &[u8]) {
-        let known = KNOWN_ATTRIBUTES.iter().find(|known| known.as_bytes() == name);
+        let known = KNOWN_ATTRIBUTES.split(' ').find(|known| known.as_bytes() == name);
         let new = known.filter(|known| self.attribute(known).is_none());
         self.expects_value = new.is_some();
-        self.attributes.extend(new.map(|name| (*name, String::new())));
+        self.attributes.extend(new.map(|name| (name, String::new())));
     }
 
     /// Sets the value of the attribute that was added last.

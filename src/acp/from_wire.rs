@@ -16,14 +16,23 @@ const DISTRIBUTION: &str = "WSL_DISTRO_NAME";
 const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 
 /// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
-/// of the distribution, or with a drive. Some clients call the folder in which they have started the agent `.`.
+/// of the distribution, or with a drive.
+#[cfg(target_os = "linux")]
 pub(super) fn folder(path: PathBuf) -> PathBuf {
+    folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    path
+}
+
+/// The working folder that a client names. Some clients call the folder in which they have started the agent `.`; a
+/// remote client has started none.
+pub(super) fn working_folder(path: PathBuf, is_remote: bool) -> PathBuf {
     match std::path::absolute(".") {
-        Ok(own) if path == Path::new(".") => own,
-        #[cfg(target_os = "linux")]
-        _ => folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref()),
-        #[cfg(not(target_os = "linux"))]
-        _ => path,
+        Ok(own) if path.as_os_str() == "." && !is_remote => own,
+        _ => folder(path),
     }
 }
 
@@ -193,9 +202,10 @@ mod tests {
 
     #[test]
     fn a_dot_is_the_folder_in_which_the_client_has_started_the_agent() {
-        assert_eq!(folder(".".into()), std::path::absolute(".").unwrap());
-        for other in ["", "..", "a", "./a", "~"] {
-            assert_eq!(folder(other.into()), PathBuf::from(other));
+        assert_eq!(working_folder(".".into(), false), std::path::absolute(".").unwrap());
+        assert_eq!(working_folder(".".into(), true).as_os_str(), ".");
+        for other in ["", "..", "./", "a", "./a", "~"] {
+            assert_eq!(working_folder(other.into(), false).as_os_str(), other);
         }
     }
 

@@ -95,7 +95,7 @@ impl Mode {
 pub struct SharedMode {
     /// An index into [`Mode::ALL`].
     index: Arc<AtomicU8>,
-    /// The mode in which the session has begun.
+    /// The mode that the settings give to a session.
     start: Mode,
     /// The least strict mode that may be set.
     max: Mode,
@@ -157,6 +157,16 @@ impl SharedMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mode_default_is_that_of_the_settings_as_far_as_it_is_allowed() {
+        let shared = SharedMode::new(Mode::AutoEdit, Mode::Full);
+        shared.set(Mode::Plan);
+        assert_eq!(shared.named("default"), Some(Mode::AutoEdit));
+        assert_eq!(shared.named("auto"), Some(Mode::Auto));
+        assert_eq!(shared.named("Default"), None);
+        assert_eq!(SharedMode::new(Mode::Full, Mode::Ask).named("default"), Some(Mode::Ask));
+    }
 
     #[test]
     fn modes_are_ordered_by_strictness_and_none_promises_a_missing_sandbox() {

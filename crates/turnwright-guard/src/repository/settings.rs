@@ -258,8 +258,7 @@ impl GitSetting {
                     || !["insteadof", "pushinsteadof"].contains(&key)
                     || value.is_empty());
         }
-        let connects =
-            is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
+        let connects = is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
         let is_interactive = INTERACTIVE_SECTIONS.contains(&section);
         let kind = self

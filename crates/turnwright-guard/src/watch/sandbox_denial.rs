@@ -158,8 +158,7 @@ fn refused_path<'a>(output: &str, restricted: &[&'a Path]) -> Option<&'a Path> {
         return None;
     }
     let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
-    let mut refused =
-        lines.filter(|line| text::has_listed(&line.to_lowercase(), REFUSED_WRITES));
+    let mut refused = lines.filter(|line| text::has_listed(&line.to_lowercase(), REFUSED_WRITES));
     refused.find_map(|line| {
         let named = restricted.iter().map(|path| (named_length(line, path), *path));
         // Of several that a line may mean, the outermost.

@@ -27,6 +27,15 @@ pub(super) fn folder(path: PathBuf) -> PathBuf {
     path
 }
 
+/// The working folder that a client names. Some clients call the folder in which they have started the agent `.`; a
+/// remote client has started none.
+pub(super) fn working_folder(path: PathBuf, is_remote: bool) -> PathBuf {
+    match std::path::absolute(".") {
+        Ok(own) if path.as_os_str() == "." && !is_remote => own,
+        _ => folder(path),
+    }
+}
+
 /// The same in this distribution, if it is known. The files of another one are not here.
 #[cfg(target_os = "linux")]
 fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
@@ -188,6 +197,15 @@ mod tests {
         ];
         for (sent, expected) in table {
             assert_eq!(folder_in(sent.into(), None), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_dot_is_the_folder_in_which_the_client_has_started_the_agent() {
+        assert_eq!(working_folder(".".into(), false), std::path::absolute(".").unwrap());
+        assert_eq!(working_folder(".".into(), true).as_os_str(), ".");
+        for other in ["", "..", "./", "a", "./a", "~"] {
+            assert_eq!(working_folder(other.into(), false).as_os_str(), other);
         }
     }
 

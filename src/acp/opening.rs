@@ -68,7 +68,7 @@ macro_rules! opening_requests {
             ) -> Result<WantedSession, Error> {
                 Ok(WantedSession {
                     id,
-                    cwd: from_wire::folder(self.cwd),
+                    cwd: from_wire::working_folder(self.cwd, connection.remote.is_some()),
                     folders: self
                         .additional_directories
                         .into_iter()

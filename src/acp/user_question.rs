@@ -135,10 +135,11 @@ impl UserQuestions {
 pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let outcome = &value["outcome"];
+    let id = outcome["optionId"].as_str().unwrap_or_default();
     match outcome["outcome"].as_str() {
         Some("cancelled") => PermissionAnswer::Cancelled,
-        Some("selected") => {
-            let id = outcome["optionId"].as_str().unwrap_or_default();
+        // One client has a word of its own for a choice that rejects.
+        Some(word) if word == "selected" || word == "rejected" && id.starts_with("reject_") => {
             match offered.iter().find(|choice| to_wire::option_id(**choice) == id) {
                 Some(choice) => PermissionAnswer::Chosen(*choice),
                 None => PermissionAnswer::Unclear(NOT_OFFERED.to_owned()),

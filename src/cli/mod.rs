@@ -292,14 +292,21 @@ impl CliArgs {
             return CliArgs { command, ..CliArgs::default() };
         }
         // Editors start it like this, and the parser would first describe all commands to itself.
-        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        let words = own_words(std::env::args_os().skip(1));
         if words.is_empty() || words == ["acp"] {
             return CliArgs::default();
         }
         let is_run = words[0] == "run";
-        let given = std::env::args_os().map(|word| if is_run { as_prompt(word) } else { word });
-        CliArgs::try_parse_from(given).unwrap_or_else(|error| explained(error).exit())
+        let given = words.into_iter().map(|word| if is_run { as_prompt(word) } else { word });
+        let all = std::env::args_os().take(1).chain(given);
+        CliArgs::try_parse_from(all).unwrap_or_else(|error| explained(error).exit())
     }
+}
+
+/// Leaves out the first words if some clients start any agent with them. This one speaks ACP in any case.
+fn own_words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let known = ["--acp", "--experimental-acp", "--stdio"];
+    given.skip_while(|word| known.iter().any(|other| word == other)).collect()
 }
 
 /// Puts a space before a prompt that begins with dashes and white space, as a list or a diff does. The parser would take
@@ -564,6 +571,21 @@ mod tests {
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
         }
         assert!(CliArgs::try_parse_from(["turnwright", "run", "--mode", "plain", "x"]).is_err());
+    }
+
+    #[test]
+    fn clients_may_start_it_as_they_start_other_agents() {
+        for (line, expected) in [
+            ("--experimental-acp", ""),
+            ("--acp --stdio", ""),
+            ("--acp acp --model x", "acp --model x"),
+            ("--stdio --model x", "--model x"),
+            ("doctor --acp", "doctor --acp"),
+            ("run --acp", "run --acp"),
+        ] {
+            let words = own_words(line.split(' ').map(OsString::from));
+            assert_eq!(words.join(std::ffi::OsStr::new(" ")), expected, "{line}");
+        }
     }
 
     #[test]

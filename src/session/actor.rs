@@ -202,9 +202,13 @@ impl SessionActor {
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort => self.set_effort(&value),
-            ConfigOptionId::Mode => Mode::parse(&value)
-                .ok_or_else(|| settings::unknown_value("mode", &value, &Mode::ALL.map(Mode::id)))
-                .and_then(|mode| self.set_mode(mode)),
+            ConfigOptionId::Mode => {
+                let named = self.conversation.mode().named(&value);
+                let known = Mode::ALL.map(Mode::id);
+                named
+                    .ok_or_else(|| settings::unknown_value("mode", &value, &known))
+                    .and_then(|mode| self.set_mode(mode))
+            }
         };
         if let Err(error) = set {
             return done.complete(Err(error));

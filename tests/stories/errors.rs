@@ -21,7 +21,7 @@ fn r_err_1_every_request_gets_exactly_one_answer() {
         ("authenticate", json!({ "methodId": "configured" })),
         ("authenticate", json!({ "methodId": "nothing" })),
         ("session/new", json!({ "cwd": folder, "mcpServers": [] })),
-        ("session/new", json!({ "cwd": ".", "mcpServers": [] })),
+        ("session/new", json!({ "cwd": "src", "mcpServers": [] })),
         ("session/new", json!([])),
         ("session/set_mode", json!({ "sessionId": session, "modeId": "plan" })),
         ("session/set_mode", json!({ "sessionId": session, "modeId": "no" })),

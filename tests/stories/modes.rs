@@ -50,6 +50,16 @@ fn every_mode_can_be_the_initial_one() {
 }
 
 #[test]
+fn a_client_may_call_the_mode_in_which_sessions_begin_default() {
+    let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", "auto-edit").start();
+    for (id, expected) in [("plan", "plan"), ("default", "auto-edit")] {
+        let params = json!({ "sessionId": agent.session, "modeId": id });
+        assert!(agent.call("session/set_mode", &params)["result"].is_object(), "{id}");
+        assert_eq!(known_mode(&agent), (expected.to_owned(), expected.to_owned()));
+    }
+}
+
+#[test]
 fn without_a_sandbox_the_user_is_told_once() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("go");

@@ -22,7 +22,7 @@ fn r_sess_2_an_unusable_working_folder_is_invalid() {
     std::os::unix::fs::symlink(agent.path("nowhere"), agent.path("dangling")).unwrap();
     let bad = [
         String::new(),
-        ".".to_owned(),
+        "..".to_owned(),
         "src".to_owned(),
         "./x".to_owned(),
         "~".to_owned(),

@@ -252,7 +252,7 @@ impl Store {
     }
 
     /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
-    /// closed.
+    /// closed, and for a moment if another process has it, which may be ending.
     pub async fn lock_session_when_released(&self, session: &SessionId) -> Result<SessionLock> {
         match self.folder() {
             Some(folder) => {

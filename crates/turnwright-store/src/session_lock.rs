@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
 
 use super::{Result, StoreError};
 use turnwright_types::ids::SessionId;
@@ -24,6 +25,13 @@ const MAX_ID_LENGTH: usize = 128;
 const MAX_LOCK_BYTES: u64 = 400;
 /// The most characters of a client's name.
 const MAX_NAME_CHARS: usize = 60;
+/// How long a lock of another process is waited for: a client that starts its agent again may load a session before
+/// the old process has ended.
+const HANDOVER: Duration = Duration::from_secs(2);
+/// How long this process may take to close a session.
+const CLOSING: Duration = Duration::from_secs(60);
+/// How often a lock is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Notified whenever this process releases a session lock.
 static RELEASED: Notify = Notify::const_new();
 
@@ -109,28 +117,28 @@ impl SessionLock {
     }
 
     /// Like [`SessionLock::acquire`], but waits if this process holds the lock, because the session
-    /// is just being closed.
+    /// is just being closed, and for a moment if another one does, because it may be ending.
     pub(super) async fn acquire_when_released(
         state: &Path,
         session: &SessionId,
         client: &str,
     ) -> Result<SessionLock> {
+        let start = Instant::now();
         loop {
             let freed = RELEASED.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
             let state = state.to_path_buf();
             let session = session.clone();
             let client = client.to_owned();
             let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session, &client));
-            match acquiring.await.unwrap_or(Err(StoreError::Closed)) {
-                Err(StoreError::SessionLocked(holder))
-                    if holder.pid == Some(std::process::id()) =>
-                {
-                    freed.await;
-                }
-                result => return result,
+            let acquired = acquiring.await.unwrap_or(Err(StoreError::Closed));
+            let Err(StoreError::SessionLocked(holder)) = &acquired else { return acquired };
+            // In another container, another process may have the same number.
+            let is_ours = holder.pid == Some(std::process::id());
+            let patience = if is_ours { CLOSING } else { HANDOVER };
+            if start.elapsed() > patience {
+                return acquired;
             }
+            timeout(RETRY_INTERVAL, freed).await.ok();
         }
     }
 }
@@ -336,5 +344,23 @@ mod tests {
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         drop(first);
         assert!(second.await.unwrap().file.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_ending_may_keep_a_session_for_a_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = SessionLock::acquire(folder.path(), &id("a"), "").unwrap();
+        // Nothing says any more that the lock is this process's.
+        first.file.as_ref().unwrap().0.set_len(0).unwrap();
+        let session = id("a");
+        let refused = SessionLock::acquire_when_released(folder.path(), &session, "").await;
+        assert!(matches!(refused, Err(StoreError::SessionLocked(_))));
+        let ending = async {
+            tokio::time::sleep(HANDOVER / 2).await;
+            drop(first);
+        };
+        let waiting = SessionLock::acquire_when_released(folder.path(), &session, "");
+        let (second, ()) = tokio::join!(waiting, ending);
+        assert!(second.unwrap().file.is_some());
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn list_sessions(
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
     let handles = connection.sessions.iter().filter(|(_, handle)| handle.is_open());
     let open = handles.map(|(id, _)| id.clone()).collect();
-    let cwd = cwd.map(from_wire::folder);
+    let is_remote = connection.remote.is_some();
+    let cwd = cwd.map(|path| from_wire::working_folder(path, is_remote));
     let request = ListRequest { cwd, archived, cursor, open };
     let done = reply.done(move |(sessions, next): SessionPage| {
         drop(in_flight);

@@ -115,7 +115,7 @@ pub(super) fn find_options(
     reply: Responder<Value>,
 ) {
     let SessionOptionsRequest { cwd, additional_directories, session_id, .. } = params;
-    let cwd = from_wire::folder(cwd);
+    let cwd = from_wire::working_folder(cwd, connection.remote.is_some());
     let folders = additional_directories.into_iter().map(from_wire::folder).collect();
     let (id, origin) = match session_id {
         Some(id) => (SessionId::from(id.0.as_ref()), SessionOrigin::Stored { replay: false }),

@@ -8,7 +8,6 @@ use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionModeRequest, SetSessionModeResponse};
 use crate::error::Error;
-use turnwright_policy::permission::Mode;
 use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn set_mode(
@@ -18,13 +17,8 @@ pub(super) fn set_mode(
 ) {
     let SetSessionModeRequest { session_id, mode_id, .. } = params;
     let Some((handle, reply)) = reply.if_ok(connection.find_session(&session_id.0)) else { return };
-    let Some(mode) = Mode::parse(&mode_id.0) else {
-        let known = Mode::ALL.map(Mode::id).join(", ");
-        let text = format!("Unknown mode `{}`; modes are: {known}", mode_id.0);
-        return reply.fail(&Error::InvalidParams(text));
-    };
     let done = reply.done(|_| SetSessionModeResponse::new());
-    handle.set(ConfigOptionId::Mode, mode.id().to_owned(), done);
+    handle.set(ConfigOptionId::Mode, mode_id.0.to_string(), done);
 }
 
 /// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.

@@ -95,6 +95,8 @@ impl Mode {
 pub struct SharedMode {
     /// An index into [`Mode::ALL`].
     index: Arc<AtomicU8>,
+    /// The mode that the settings give to a session.
+    start: Mode,
     /// The least strict mode that may be set.
     max: Mode,
     /// Notified when the user has chosen a mode in answer to a question.
@@ -110,7 +112,8 @@ impl Default for SharedMode {
 impl SharedMode {
     /// Starts in `mode`, which can later be set to any mode that is not less strict than `max`.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
-        let shared = SharedMode { index: Arc::default(), max, chosen: Arc::default() };
+        let shared =
+            SharedMode { index: Arc::default(), start: mode, max, chosen: Arc::default() };
         shared.set(mode);
         shared
     }
@@ -118,6 +121,11 @@ impl SharedMode {
     /// The least strict mode that may be set.
     pub fn max_mode(&self) -> Mode {
         self.max
+    }
+
+    /// The mode with this identifier. Some clients call the one in which any agent begins `default`.
+    pub fn named(&self, id: &str) -> Option<Mode> {
+        if id == "default" { Some(self.start.min(self.max)) } else { Mode::parse(id) }
     }
 
     /// The current mode.
@@ -149,6 +157,16 @@ impl SharedMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mode_default_is_that_of_the_settings_as_far_as_it_is_allowed() {
+        let shared = SharedMode::new(Mode::AutoEdit, Mode::Full);
+        shared.set(Mode::Plan);
+        assert_eq!(shared.named("default"), Some(Mode::AutoEdit));
+        assert_eq!(shared.named("auto"), Some(Mode::Auto));
+        assert_eq!(shared.named("Default"), None);
+        assert_eq!(SharedMode::new(Mode::Full, Mode::Ask).named("default"), Some(Mode::Ask));
+    }
 
     #[test]
     fn modes_are_ordered_by_strictness_and_none_promises_a_missing_sandbox() {

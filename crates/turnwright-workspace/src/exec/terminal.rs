@@ -436,6 +436,10 @@ fn exit_from_terminal(end: TerminalEnd, sink: OutputSink<'_>) -> CommandExit {
     forward_output(&output, sink);
     let exit = output.exit.filter(|_| exit == TerminalExit::default()).unwrap_or(exit);
     match (exit.code, exit.signal) {
+        // So node-pty reports a signal; the signal 0 is none.
+        (Some(0), Some(signal)) if !matches!(signal.as_str(), "" | "0") => {
+            CommandExit::Signal(signal)
+        }
         (Some(code), _) => CommandExit::Code(i32::try_from(code).unwrap_or(i32::MAX)),
         (None, Some(signal)) => CommandExit::Signal(signal),
         (None, None) => CommandExit::Unknown,

@@ -59,10 +59,7 @@ fn r_perm_6_only_the_exact_form_of_an_offered_choice_counts() {
 #[test]
 fn a_client_may_have_a_word_of_its_own_for_a_rejection() {
     let rejected = |id: &str| json!({ "outcome": { "outcome": "rejected", "optionId": id } });
-    assert_eq!(
-        parsed(&rejected("reject_once")),
-        PermissionAnswer::Chosen(ChoiceKind::RejectOnce)
-    );
+    assert_eq!(parsed(&rejected("reject_once")), PermissionAnswer::Chosen(ChoiceKind::RejectOnce));
     for id in ["allow_once", "reject_always", "reject", ""] {
         assert!(matches!(parsed(&rejected(id)), PermissionAnswer::Unclear(_)), "{id}");
     }

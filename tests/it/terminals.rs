@@ -485,7 +485,11 @@ fn r_term_7_without_a_report_from_the_launcher_the_terminals_answers_count() {
         (json!({ "exitCode": 0 }), output("all\n", false), "[exit 0 · |\nall\n"),
         (json!({ "exitCode": 4, "signal": null }), output("", false), "[exit 4 · |\n"),
         (json!({ "exitCode": 0, "signal": "0" }), output("all\n", false), "[exit 0 · |\nall\n"),
-        (json!({ "exitCode": 0, "signal": "9" }), output("all\n", false), "[killed by 9 · |\nall\n"),
+        (
+            json!({ "exitCode": 0, "signal": "9" }),
+            output("all\n", false),
+            "[killed by 9 · |\nall\n",
+        ),
         (
             json!({ "exitCode": null, "signal": "SIGKILL" }),
             output("end\n", true),

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionModeRequest, SetSessionModeResponse};
-use crate::error::Error;
 use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn set_mode(

@@ -112,8 +112,7 @@ impl Default for SharedMode {
 impl SharedMode {
     /// Starts in `mode`, which can later be set to any mode that is not less strict than `max`.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
-        let shared =
-            SharedMode { index: Arc::default(), start: mode, max, chosen: Arc::default() };
+        let shared = SharedMode { index: Arc::default(), start: mode, max, chosen: Arc::default() };
         shared.set(mode);
         shared
     }

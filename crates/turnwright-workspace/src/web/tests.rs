@@ -523,8 +523,7 @@ fn a_page_of_frames_leads_to_them() {
     let page = "<html><head><title>Java</title><script>x</script></head><frameset cols='20%,80%'>\
                 <frame src='overview-frame.html' name=a><frame src=\"/b.html\"></frameset>\
                 <noframes>Frame alert</noframes></html>";
-    let expected =
-        "(This page only leads to https://a.example/docs/overview-frame.html and https://a.example/b.html)";
+    let expected = "(This page only leads to https://a.example/docs/overview-frame.html and https://a.example/b.html)";
     assert_eq!(markdown(page), expected);
     assert_eq!(markdown(&many).matches("https://a.example/docs/x").count(), 8);
     assert_eq!(markdown(&format!("<p>Words.{many}")), "Words.");

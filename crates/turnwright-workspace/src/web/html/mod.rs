@@ -220,7 +220,8 @@ impl TreeReader {
             depth: around.depth,
             lists: around.lists,
         };
-        if let Some(node) = element.node.as_ref().filter(|node| is_tex && tag_name(node) == "math") {
+        if let Some(node) = element.node.as_ref().filter(|node| is_tex && tag_name(node) == "math")
+        {
             // MathML before it says the same, but its powers and fractions would read as other numbers.
             node.children.borrow_mut().clear();
         }
@@ -517,7 +518,9 @@ impl StartTag {
     fn is_hidden(&self) -> bool {
         let hidden = self.attribute("hidden");
         let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
-            || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || self
+                .attribute("aria-hidden")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || self.is_hidden_by_style();
         is_hidden
             && self.attribute("role") != Some("tabpanel")

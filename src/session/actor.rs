@@ -237,7 +237,7 @@ impl SessionActor {
                     self.set_effort(&value).ok();
                 }
                 ConfigOptionId::Mode => {
-                    if let Some(mode) = Mode::parse(&value) {
+                    if let Some(mode) = self.conversation.mode().named(&value) {
                         self.change_mode(mode).ok();
                     }
                 }

@@ -24,6 +24,7 @@ use crate::tools::{
 };
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
+use turnwright_policy::permission::markdown_code;
 use turnwright_recording::outside::in_same_session;
 use turnwright_store::{PendingWrite, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
@@ -58,7 +59,8 @@ impl HelperRunner for Conversation {
         let conversation = self.clone();
         for entry in task.kind.tools.iter().flatten().filter(|entry| !gives_tool(entry)) {
             let kind = &task.kind.name;
-            self.notify_once(format!("Helper {kind} lacks {entry}: its pattern cannot be kept."));
+            let shown = markdown_code(entry);
+            self.notify_once(format!("Helper {kind} lacks {shown}: its pattern cannot be kept."));
         }
         // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
@@ -339,6 +341,7 @@ async fn shorten(text: &mut String, path: PathBuf) {
         Ok(Ok(())) => format!("\n[cut: {} bytes in all; read_file {}]", text.len(), path.display()),
         _ => format!("\n[cut: {} bytes in all]", text.len()),
     };
-    let room = MAX_ANSWER_BYTES.saturating_sub(rest.len());
-    *text = format!("{}{rest}", text::prefix(text, room));
+    // The last words may be the verdict.
+    let room = MAX_ANSWER_BYTES.saturating_sub(rest.len() + 64);
+    *text = format!("{}{rest}", text::clip_middle(text, room));
 }

@@ -829,7 +829,7 @@ fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
     }
     assert!(!agent.path("file").exists() && !agent.path("three").exists());
     let told = agent.thoughts();
-    assert!(told.contains("Helper reviewer lacks Bash(a * b)"), "{told}");
+    assert!(told.contains("Helper reviewer lacks `Bash(a * b)`"), "{told}");
 }
 
 #[test]

@@ -237,8 +237,9 @@ settings! {
                 r#"providers.groq.base_url = "http://localhost:8000/v1""#]
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
-             of a request (`/chat/completions`, `/v1/models` …), that part is left off, and a scheme that is missing \
-             is added, here, in variables and in `turnwright login`";
+             of a request (`/chat/completions`, `/v1/models` …), that part is left off, and a missing scheme is \
+             added to a host with a port (`localhost:8080`) or a path (`example.com/v1`), here, in variables and in \
+             `turnwright login`";
         pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
             wrong [r#"providers.x.api = "completions""#]
             "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",

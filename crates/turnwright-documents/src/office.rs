@@ -395,7 +395,10 @@ impl TextWriter {
     fn end_term(&mut self, name: &[u8]) {
         let Some(first) = opening(name) else { return };
         let bracket = self.text.rfind('(');
-        match bracket.filter(|at| self.text[at + 1..].chars().all(char::is_alphanumeric)) {
+        let is_one = |term: &str| {
+            term.chars().all(char::is_numeric) || term.chars().all(char::is_alphabetic)
+        };
+        match bracket.filter(|at| is_one(&self.text[at + 1..])) {
             _ if self.text.ends_with(first) => self.text.truncate(self.text.len() - first.len()),
             Some(at) if name != b"d" => self.text.replace_range(at..=at, ""),
             _ => self.text.push(')'),

@@ -477,6 +477,10 @@ fn powers_and_fractions_in_a_document_do_not_read_as_other_numbers() {
         (format!("<w:pPr>{raised}</w:pPr><w:r><w:t>10</w:t></w:r>"), "10"),
         ("<m:sSup><m:e><m:t>x</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup>".to_owned(), "x^2"),
         (
+            "<m:sSup><m:e><m:t>e</m:t></m:e><m:sup><m:t>2n</m:t></m:sup></m:sSup>".to_owned(),
+            "e^(2n)",
+        ),
+        (
             "<m:f><m:num><m:t>a+b</m:t></m:num><m:den><m:sSub><m:e><m:t>c</m:t></m:e><m:sub><m:t>1</m:t></m:sub>\
              </m:sSub></m:den></m:f>"
                 .to_owned(),

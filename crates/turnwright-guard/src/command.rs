@@ -423,7 +423,9 @@ fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
         "install" | "sed" => &[],
         _ => return Vec::new(),
     };
-    let is_kept = command.argv().any(|word| keeping.contains(&word));
+    // Of `-n` and `-f`, the last counts.
+    let is_forced = command.argv().any(|word| matches!(word, "-f" | "--force" | "--"));
+    let is_kept = !is_forced && command.argv().any(|word| keeping.contains(&word));
     let Some(used) = shell::file_use(command).filter(|_| !is_kept) else { return Vec::new() };
     let sources = used.sources.iter().map(|word| PathBuf::from(&word.text));
     let Some(into) = used.destination.map(|word| PathBuf::from(word.text)) else {
@@ -560,6 +562,7 @@ mod tests {
             ("install -m 600 note .env", "program"),
             ("cat note | tee .env", "program"),
             ("cat note | tee -a .env", ""),
+            ("mv -n -f note .env", "program"),
             ("sed -i s/x/y/ .env note", "program"),
             ("sed s/x/y/ .env", ""),
             ("chmod 600 .env", ""),

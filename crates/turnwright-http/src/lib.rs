@@ -48,7 +48,7 @@ pub fn install_tls_provider() {
     CryptoProvider::install_default(ring::default_provider()).ok();
 }
 
-/// Returns true if a URL leads to the machine, or to the private network, in which it is opened.
+/// Returns true if a URL leads to the machine itself: in a network namespace, to that namespace.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.');
     let address = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());

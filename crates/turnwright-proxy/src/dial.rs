@@ -1,6 +1,7 @@
 //! Connects to hosts. A name is looked up once, its addresses are checked, and one of those is connected to. If the
 //! environment names a proxy for a host, that proxy looks the name up and opens a tunnel. Each plain request is sent to
-//! it over a connection of its own, because many proxies open tunnels to port 443 only.
+//! it over a connection of its own, because many proxies open tunnels to port 443 only. One that wants a login gets
+//! tunnels alone.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -139,7 +140,8 @@ async fn connect_after(delay: Duration, address: SocketAddr) -> io::Result<TcpSt
 pub(crate) fn plain_proxy(target: &Target) -> Option<Url> {
     let url = Url::parse(&format!("http://{}:{}/", target.host, target.port)).ok()?;
     let proxy = parse_proxy(&turnwright_http::proxy_url(&url)?).ok()?;
-    (proxy.scheme() == "http").then_some(proxy)
+    // Many proxies quote the whole request, with the login, in their error pages, which the program reads.
+    (proxy.scheme() == "http" && login(&proxy).is_none()).then_some(proxy)
 }
 
 fn parse_proxy(proxy: &str) -> Result<Url, DialError> {
@@ -207,9 +209,11 @@ fn login(proxy: &Url) -> Option<(String, String)> {
 }
 
 /// Returns the login for a proxy as its header has it.
-pub(crate) fn basic_login(proxy: &Url) -> Option<String> {
-    let (name, password) = login(proxy)?;
-    Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{name}:{password}"))))
+fn basic_login(proxy: &Url) -> Option<String> {
+    login(proxy)?;
+    let plain = format!("{}:{}", proxy.username(), proxy.password().unwrap_or_default());
+    let decoded = text::percent_decoded(plain.as_bytes());
+    Some(format!("Basic {}", BASE64_STANDARD.encode(decoded)))
 }
 
 /// Reads the head of a proxy's answer and nothing beyond it.
@@ -259,8 +263,8 @@ mod tests {
 
     #[test]
     fn the_password_of_a_proxy_is_decoded() {
-        let url = Url::parse("http://me:a%40b%25@proxy.example:3128").unwrap();
-        let expected = BASE64_STANDARD.encode("me:a@b%");
+        let url = Url::parse("http://me:a%40b%25%E4@proxy.example:3128").unwrap();
+        let expected = BASE64_STANDARD.encode(b"me:a@b%\xe4");
         assert_eq!(basic_login(&url), Some(format!("Basic {expected}")));
         assert_eq!(basic_login(&Url::parse("http://proxy.example").unwrap()), None);
     }

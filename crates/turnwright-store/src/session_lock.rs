@@ -132,7 +132,7 @@ impl SessionLock {
             let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session, &client));
             let acquired = acquiring.await.unwrap_or(Err(StoreError::Closed));
             let Err(StoreError::SessionLocked(holder)) = &acquired else { return acquired };
-            // In another container, another process may have the same number.
+            // Not for ever: a process of another container may have the same number.
             let is_ours = holder.pid == Some(std::process::id());
             let patience = if is_ours { CLOSING } else { HANDOVER };
             if start.elapsed() > patience {

@@ -458,6 +458,9 @@ async fn old_sessions_are_deleted_with_their_blobs() {
     // The deletion of a session makes another cleanup due.
     connection.execute("DELETE FROM sessions WHERE id = 'new'", []).unwrap();
     run_cleanup(&connection, folder.path(), limits);
+    assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 3));
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (1, 2));
     let free: i64 =
         connection.pragma_query_value(None, "freelist_count", |row| row.get(0)).unwrap();

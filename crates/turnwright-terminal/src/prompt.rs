@@ -71,7 +71,8 @@ fn next_line(input: impl BufRead) -> io::Result<String> {
         0 => Err(io::Error::other("the input ended")),
         // The rest must not become the next answer.
         MAX_ANSWER if !text.ends_with('\n') => Err(io::Error::other("a line is too long")),
-        _ => Ok(text.trim().to_owned()),
+        // As in `hidden_line`. The end of a key that was pasted with its line end comes here, too.
+        _ => Ok(text.replace("\x1b[200~", "").replace("\x1b[201~", "").trim().to_owned()),
     }
 }
 
@@ -208,6 +209,7 @@ mod tests {
         assert_eq!(line(65_535).unwrap().len(), 65_535);
         assert_eq!(line(65_536).unwrap_err().to_string(), "a line is too long");
         assert_eq!(next_line(&b" last"[..]).unwrap(), "last");
+        assert_eq!(next_line(&b"\x1b[201~\x1b[200~2\x1b[201~\n"[..]).unwrap(), "2");
         assert_eq!(next_line(&b""[..]).unwrap_err().to_string(), "the input ended");
     }
 

@@ -33,7 +33,7 @@ const MAX_LINE_LENGTH: usize = 100;
 const GONE: &str = "the folder in which this was started is gone; change to one that exists";
 
 /// The session that `last` names does not exist.
-const NOT_HERE: &str = "no session was held in this folder";
+const NOT_HERE: &str = "no session was held in this folder, or it is archived";
 
 /// The current folder.
 pub fn current_folder() -> CliResult<PathBuf> {
@@ -136,10 +136,12 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
         }
         let gone = own.clone().next().filter(|session| !session.row.cwd.exists());
         return Err(match gone {
-            None => format!("{NOT_HERE}; `turnwright sessions list --all` lists all").into(),
+            None => {
+                format!("{NOT_HERE}; `turnwright sessions list --all --archived` lists all").into()
+            }
             Some(SessionSummary { row, .. }) => {
                 let place = escape_hidden_line(&row.cwd.to_string_lossy());
-                format!("{NOT_HERE}. If this is {place}, which is gone: --session {}", row.id)
+                format!("{NOT_HERE}. If this is {place}, which is gone, the session is {}", row.id)
                     .into()
             }
         });

@@ -52,7 +52,7 @@ impl HelperType {
 /// The tools that a map turns on are on anyway, unless it turns off `*`: then they are the only ones. A pattern belongs
 /// to its name, `Bash(git *)`, and one for everything is left out.
 fn tool_names(list: &str) -> (Vec<String>, Vec<String>) {
-    let plain = list.replace(['"', '\''], "");
+    let plain = list.replace(['"', '\''], "").replace(" (", "(");
     let mut depth = 0_usize;
     let mut words = plain
         .split(|c: char| {
@@ -111,6 +111,7 @@ mod tests {
             ),
             ("tools: Read, Bash(git * main)", names(&["Read", "Bash(git * main)"]), None),
             ("tools: Read(*), Bash(git log *)", names(&["Read", "Bash(git log *)"]), None),
+            ("tools: Read, Bash (git log *)", names(&["Read", "Bash(git log *)"]), None),
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),

@@ -17,6 +17,8 @@ const MAX_ENTRIES: usize = 1000;
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 64 * 1024;
 
+/// The most names that are looked for because of one script or target. Most words are none.
+const MAX_OTHERS: usize = 50;
 /// The most scripts or targets that are looked at for one of them.
 const MAX_NEEDED: usize = 16;
 
@@ -193,7 +195,7 @@ fn only_looks(name: &str, find: &dyn Fn(&str) -> Option<Recipe>, seen: &mut Vec<
             others.extend(words.into_iter().map(str::to_owned));
         }
     }
-    others.iter().all(|other| only_looks(other, find, seen))
+    others.iter().take(MAX_OTHERS).all(|other| only_looks(other, find, seen))
 }
 
 /// The words of a command, each without a folder before it.

@@ -45,7 +45,8 @@ struct JudgeAnswer {
     evidence: Value,
     #[serde(default)]
     missing: Value,
-    blocker: Option<String>,
+    #[serde(default)]
+    blocker: Value,
 }
 
 impl Turn {
@@ -174,7 +175,7 @@ fn verdict_of(answer: &JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
             missing.push(format!("{number}. {}: nothing proves it", requirement.text));
         }
     }
-    ControlFlow::Break(match answer.blocker.as_deref() {
+    ControlFlow::Break(match answer.blocker.as_str() {
         _ if answer.met && missing.is_empty() => GoalStatus::Met,
         Some("needs_user") => paused(format!("you are needed: {reason}")),
         Some("impossible") => GoalStatus::Ended(format!("because it cannot be reached ({reason})")),

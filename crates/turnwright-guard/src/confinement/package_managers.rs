@@ -76,10 +76,16 @@ impl ConfinementBuilder<'_> {
         let environment = &self.site.environment;
         let Some(home) = environment.get("HOME").map(Path::new) else { return };
         let with_programs = DEFAULT_CACHES.iter().filter(|cache| cache.has_programs);
-        let folders: Vec<_> = with_programs
-            .filter_map(|cache| self.real_paths.get(&home.join(cache.folder)))
-            .collect();
-        profile.caches.retain(|layer| !folders.contains(&layer.path));
+        let listed = with_programs.map(|cache| home.join(cache.folder));
+        // A variable may have moved a cache to where the user's own programs are.
+        let searched = std::env::split_paths(environment.get("PATH").unwrap_or_default());
+        let folders: Vec<_> =
+            listed.chain(searched).filter_map(|folder| self.real_paths.get(&folder)).collect();
+        profile.caches.retain(|layer| {
+            !folders
+                .iter()
+                .any(|folder| *folder == layer.path || folder.parent() == Some(&layer.path))
+        });
     }
 }
 
@@ -104,7 +110,11 @@ pub(super) fn redirected_caches(
     let home = environment.get("HOME").map(|home| Path::new(home).join(".cache"));
     let cache = environment.get("XDG_CACHE_HOME").map(PathBuf::from).or(home).unwrap_or_default();
     let kept = KEPT_IN_CACHE.into_iter().map(|(name, place)| (name, cache.join(place)));
-    let unset = kept.filter(|(name, path)| environment.get(name).is_none() && path.is_dir());
+    let unset = kept.filter(|(name, path)| {
+        let is_set = environment.get(name).is_some()
+            || *name == "HF_HUB_CACHE" && environment.get("HF_HOME").is_some();
+        !is_set && path.is_dir()
+    });
     let redirected = CACHE_VARIABLES.map(|name| (name, folder.to_path_buf()));
     unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
 }

@@ -361,7 +361,11 @@ fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
     if writable.iter().any(|place| path.starts_with(place)) {
         return None;
     }
-    if path.to_string_lossy().contains("/containers/storage") {
+    let text = path.to_string_lossy();
+    if ["/lib/", "/share/"]
+        .iter()
+        .any(|folder| text.contains(&format!("{folder}containers/storage")))
+    {
         let what = "Podman and Buildah make namespaces, which commands may not";
         return Some(ReachedLimit::denied(what, "full"));
     }

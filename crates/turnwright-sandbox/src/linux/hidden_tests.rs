@@ -52,6 +52,20 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
+/// Users link a history to it, or set `KUBECONFIG` to it, to switch something off.
+#[test]
+fn nothing_that_leads_to_the_null_device_hides_it() {
+    let folders = TestFolders::new();
+    let link = folders.home.join("history");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let hidden = vec![link, "/dev/null".into()];
+    let profile = SandboxProfile { hidden, ..folders.profile() };
+    for namespaces in variants() {
+        let (text, _) = folders.run(&profile, namespaces, "echo x > /dev/null && echo written");
+        assert_eq!(text.trim(), "written", "{namespaces:?}");
+    }
+}
+
 /// As `/run/current-system`, where `PATH` leads on NixOS.
 #[test]
 fn an_open_link_below_a_hidden_folder_stays_a_link() {

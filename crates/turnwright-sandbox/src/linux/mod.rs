@@ -36,7 +36,7 @@ mod tests;
 use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, pause, poll};
@@ -120,8 +120,12 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let mut hidden: Vec<_> =
-            profile.hidden.iter().filter_map(|path| real_path::real_path(path)).collect();
+        let mut hidden: Vec<_> = profile
+            .hidden
+            .iter()
+            .filter_map(|path| real_path::real_path(path))
+            .filter(|path| path != Path::new("/dev/null"))
+            .collect();
         if !namespaces.mounts || !raw_devices::are_private(profile) {
             hidden.extend(raw_devices::find(profile));
         }

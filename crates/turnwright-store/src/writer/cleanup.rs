@@ -158,6 +158,10 @@ fn claim_run(connection: &Connection) -> Result<CleanupStage> {
     in_transaction(connection, || {
         let Some(last) = last_run_if_due(connection, now)? else { return Ok(CleanupStage::Idle) };
         connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
+        // A session was deleted since then, and only its blobs are left.
+        if (now - DAY_MILLIS..=now).contains(&last) {
+            return Ok(CleanupStage::DeleteBlobs(0));
+        }
         connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
         // To a clock that is wrong, or was until now, all sessions seem old: only a day counts since the last cleanup.
         let today = now.min(last.saturating_add(DAY_MILLIS));

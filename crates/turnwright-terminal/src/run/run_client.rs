@@ -178,17 +178,17 @@ impl RunClient {
     /// Waits for the next message or signal while the user types a prompt. Returns an end if the program
     /// has to end.
     pub(super) async fn wait_while_editing(&mut self) -> Result<Option<RpcMessage>, TurnEnd> {
-        let line = tokio::select! {
+        let received = tokio::select! {
             end = self.signals.next() => match end {
                 TurnEnd::Cancelled => return Ok(None),
-                end => {
-                    // Nothing ends the line editor, which has set the terminal to mark what is pasted.
-                    self.screen.write_output("\x1b[?2004l\r\n");
-                    return Err(end);
-                }
+                end => Err(end),
             },
-            line = self.link.incoming.next() => line.ok_or(TurnEnd::Failed)?,
+            line = self.link.incoming.next() => line.ok_or(TurnEnd::Failed),
         };
+        let line = received.inspect_err(|_| {
+            // Nothing ends the line editor, which has set the terminal to mark what is pasted.
+            self.screen.write_output("\x1b[?2004l\r\n");
+        })?;
         Ok(match line {
             ParsedLine::Message(message) => Some(message),
             ParsedLine::Rejected { .. } | ParsedLine::Ignored => None,

@@ -135,7 +135,11 @@ pub(crate) async fn status_error(response: Response) -> HttpError {
     let scope = challenge.and_then(required_scope);
     let location = response.headers().get(LOCATION).filter(|_| status.is_redirection());
     let is_json = content_type(&response).is_some_and(|kind| kind.starts_with(JSON));
-    let body = if let Some(target) = location.and_then(|value| value.to_str().ok()) {
+    // Behind a proxy, some servers believe that they are reached without encryption.
+    let target = location
+        .and_then(|value| response.url().join(value.to_str().ok()?).ok())
+        .filter(|target| target.scheme() == response.url().scheme() || target.scheme() == "https");
+    let body = if let Some(target) = target {
         format!("it redirects to {target}. If you trust that, set it as the server's address")
     } else if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
         String::new()

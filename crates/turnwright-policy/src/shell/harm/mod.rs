@@ -602,6 +602,7 @@ mod tests {
             "psql -c '--a\ndrop table x; --b=1'",
             "mysql -e'drop database x'",
             "mongosh x --eval 'db.dropDatabase()'",
+            "mongosh x --eval 'db.users.deleteMany({})'",
             "prisma db push --force-reset",
             "npx prisma db push --accept-data-loss",
             "gh api -X DELETE x",

@@ -121,7 +121,7 @@ fn has_deleting_statement(word: &Word) -> bool {
     let text = format!("{} {value}", word.text).to_ascii_lowercase();
     let parts = text.split(|char: char| !char.is_ascii_alphabetic());
     let names: Vec<&str> = parts.filter(|name| !name.is_empty()).collect();
-    names.iter().any(|name| is_in("drop dropdatabase truncate", name))
+    names.iter().any(|name| is_in("deletemany drop dropdatabase truncate", name))
         || names.windows(2).any(|pair| pair == ["delete", "from"])
 }
 

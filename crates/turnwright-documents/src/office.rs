@@ -394,11 +394,11 @@ impl TextWriter {
     /// Ends a part of a formula, if this is one. A single number or word needs no brackets.
     fn end_term(&mut self, name: &[u8]) {
         let Some(first) = opening(name) else { return };
-        let bracket = self.text.rfind('(');
-        let is_one = |term: &str| {
+        let bracket = self.text.rfind('(').filter(|at| {
+            let term = &self.text[at + 1..];
             term.chars().all(char::is_numeric) || term.chars().all(char::is_alphabetic)
-        };
-        match bracket.filter(|at| is_one(&self.text[at + 1..])) {
+        });
+        match bracket {
             _ if self.text.ends_with(first) => self.text.truncate(self.text.len() - first.len()),
             Some(at) if name != b"d" => self.text.replace_range(at..=at, ""),
             _ => self.text.push(')'),

@@ -337,8 +337,11 @@ pub fn run() -> ExitCode {
     {
         turnwright_workspace::exec::ignore_file_size_signal();
         turnwright_workspace::exec::raise_file_limit();
-        turnwright_rpc::end_first_process_by_signals();
-        turnwright_rpc::make_stdio_blocking();
+        // The agent listens for signals, and its connection makes its streams wait.
+        if !matches!(arguments.command, None | Some(CliCommand::Acp)) {
+            turnwright_rpc::end_first_process_by_signals();
+            turnwright_rpc::make_stdio_blocking();
+        }
     }
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);

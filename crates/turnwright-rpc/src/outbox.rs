@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::message::{self, RequestId, RpcError};
-use super::stdio::{LineDirection, LineObserver};
+use super::stdio::{LineDirection, LineObserver, make_blocking};
 
 /// Unwritten bytes above which senders of bulk output must wait. Up to twice as much can be in
 /// memory: one buffer is being filled while the other is written.
@@ -90,7 +90,7 @@ impl Drop for Batch {
 impl Outbox {
     /// Starts the writer thread.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
-        Outbox::start_writer(output, |_, _| None, None, None)
+        Outbox::start_writer(output, |_| (), |_, _| None, None, None)
     }
 
     /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
@@ -101,20 +101,24 @@ impl Outbox {
         observer: Option<Arc<LineObserver>>,
     ) -> std::io::Result<Outbox> {
         let direct = direct_output(&output);
-        Outbox::start_writer(output, filter, observer, direct)
+        Outbox::start_writer(output, |output| make_blocking(output), filter, observer, direct)
     }
 
-    fn start_writer(
-        output: impl Write + Send + 'static,
+    /// Starts the writer thread, which first prepares the output.
+    fn start_writer<Output: Write + Send + 'static>(
+        output: Output,
+        prepare: fn(&Output),
         filter: OutgoingFilter,
         observer: Option<Arc<LineObserver>>,
         direct: Option<File>,
     ) -> std::io::Result<Outbox> {
         let (outbox, shared) = Outbox::create(filter, observer, direct);
-        std::thread::Builder::new()
-            .name("stdout".into())
-            .stack_size(128 * 1024)
-            .spawn(move || run_writer(&shared, output))?;
+        std::thread::Builder::new().name("stdout".into()).stack_size(128 * 1024).spawn(
+            move || {
+                prepare(&output);
+                run_writer(&shared, output);
+            },
+        )?;
         Ok(outbox)
     }
 

@@ -120,6 +120,7 @@ impl LineReader {
         let ended = input_ended.clone();
         thread::Builder::new().name("stdin".into()).spawn(move || {
             let _ended_on_drop = ended.clone().drop_guard();
+            make_blocking(&input);
             let queued_bytes = Arc::<AtomicUsize>::default();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
@@ -222,19 +223,29 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
-/// Makes reads and writes of the standard streams wait, for all processes that share them. Another program, such as one
-/// of Node.js or Go, may have set them to return at once (`O_NONBLOCK`).
+/// Makes reads and writes of the standard streams wait; see [`make_blocking`].
 #[cfg(unix)]
 pub fn make_stdio_blocking() {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
-        if let Ok(flags) = fcntl_getfl(stream)
-            && flags.contains(OFlags::NONBLOCK)
-        {
-            fcntl_setfl(stream, flags.difference(OFlags::NONBLOCK)).ok();
-        }
+        make_blocking(stream);
     }
 }
+
+/// Makes reads and writes of a stream wait, for all processes that share it. Another program, such as one of Node.js or
+/// Go, may have set it to return at once (`O_NONBLOCK`).
+#[cfg(unix)]
+pub(crate) fn make_blocking(stream: impl std::os::fd::AsFd) {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    if let Ok(flags) = fcntl_getfl(&stream)
+        && flags.contains(OFlags::NONBLOCK)
+    {
+        fcntl_setfl(&stream, flags.difference(OFlags::NONBLOCK)).ok();
+    }
+}
+
+/// Handles of Windows always wait.
+#[cfg(windows)]
+pub(crate) fn make_blocking(_: &File) {}
 
 /// Returns true if the program was started with SIGHUP ignored, as `nohup` does. It then keeps running when
 /// its terminal is closed.

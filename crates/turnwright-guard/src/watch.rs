@@ -161,7 +161,7 @@ struct CommandWatch {
     writable: Vec<PathBuf>,
     /// Files in the session's folders that are hidden from it.
     hidden: BTreeSet<PathBuf>,
-    /// Those of them that no earlier command of the session may have come across.
+    /// The hidden files that no earlier command of the session may have come across.
     newly_hidden: BTreeSet<PathBuf>,
     has_snapshot: bool,
     changes: AllowedChanges,

@@ -25,12 +25,12 @@ const MAX_ID_LENGTH: usize = 128;
 const MAX_LOCK_BYTES: u64 = 400;
 /// The most characters of a client's name.
 const MAX_NAME_CHARS: usize = 60;
-/// How long a lock of another process is waited for: a client that starts its agent again may load a session before
-/// the old process has ended.
+/// The longest wait for a lock of another process: a client that restarts its agent may load a session before the old
+/// process has ended.
 const HANDOVER: Duration = Duration::from_secs(2);
-/// How long this process may take to close a session.
+/// The longest wait for this process to close a session.
 const CLOSING: Duration = Duration::from_secs(60);
-/// How often a lock is tried again.
+/// The pause before a lock is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Notified whenever this process releases a session lock.
 static RELEASED: Notify = Notify::const_new();

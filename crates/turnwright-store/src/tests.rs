@@ -413,7 +413,8 @@ async fn a_clock_that_was_set_ahead_deletes_no_sessions() {
              UPDATE sessions SET updated_at = updated_at - 6 * 86400000 WHERE id = 'old'",
         )
         .unwrap();
-    // What was old without it is deleted: a program that is rarely used has no other cleanups.
+    // Sessions that were old by the time of the last cleanup are deleted even so, since a program that is rarely used
+    // has no other cleanups.
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!(notes(&store, "new").await.unwrap(), "");
     assert_eq!(count(&connection, "sessions"), 1);

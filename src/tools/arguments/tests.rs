@@ -203,6 +203,6 @@ fn numbers_of_lines_are_repaired_only_where_there_are_lines() {
     let lines = json!({ "type": "object", "properties": { "start_line": { "type": "integer" } } });
     let repaired = repair_arguments(sent.clone(), &lines);
     assert_eq!(repaired, json!({ "offset": 2, "other": "3" }));
-    // What other servers want is not known.
+    // Tools of other servers may expect any type.
     assert_eq!(repair_arguments(sent.clone(), &json!({ "type": "object" })), sent);
 }

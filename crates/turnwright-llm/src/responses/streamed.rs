@@ -30,7 +30,7 @@ pub(super) struct StreamedItem {
     pub(super) phase: String,
     /// Reasoning that must be sent back.
     pub(super) reasoning: Option<Value>,
-    /// How reasoning comes: as a summary, or in full. The other is ignored.
+    /// The form in which reasoning comes, as a summary or in full. The other form is ignored.
     thought_kind: Option<PieceKind>,
     /// The index of the call among the calls.
     pub(super) slot: usize,

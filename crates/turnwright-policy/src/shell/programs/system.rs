@@ -180,7 +180,7 @@ fn test(words: &[Word]) -> FilesRead {
         let is_file = is_in(FILE_OPERATORS, before)
             || beside.iter().any(|word| is_in(FILE_COMPARISONS, word));
         if is_file && !is_operator {
-            // That a file is there, a listing of its folder tells, too.
+            // A listing of its folder shows as well that a file exists.
             let path = Path::new(text);
             let is_looked_for = is_in("-d -e -f -h -L", before) && !path.has_root();
             let folder = path.parent().filter(|_| is_looked_for && is_secret_path(path));

@@ -284,6 +284,13 @@ impl ProviderSources<'_> {
         variable.and_then(|name| self.variable_key(name)).or_else(|| self.login_key(known))
     }
 
+    /// The key of a well-known provider for its own server. `None` if the settings name another server for its models.
+    pub(crate) fn key_at_home(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let endpoint = self.named_endpoint(known.name, "").ok()?;
+        let server = endpoint.base_url.trim_end_matches('/');
+        endpoint.key.filter(|_| known.base_url == Some(server))
+    }
+
     fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
         let secret = self.keys.get(&*variable_name(variable))?.clone();
         Some(ProviderKey { secret, origin: KeyOrigin::Variable(variable.to_owned()) })

@@ -327,7 +327,7 @@ impl ProviderSection {
     }
 
     /// The variables that the section refers to.
-    fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let headers = self.headers.values().filter_map(|value| referenced_variable(value));
         self.key_env.as_deref().into_iter().chain(headers)
     }

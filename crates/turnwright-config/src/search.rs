@@ -98,6 +98,20 @@ mod tests {
                  base_url = 'https://a.example/v1'\nkey_env = 'OPENROUTER_API_KEY'",
                 "no key for openrouter.ai",
             ),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\n\
+                 base_url = 'https://a.example/v1'\nkey_env = 'MINE_KEY'",
+                "router-key for openrouter.ai",
+            ),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\n\
+                 base_url = 'https://openrouter.ai/other/v1'\nkey_env = 'MINE_KEY'",
+                "mine-key for openrouter.ai",
+            ),
+            (
+                "search = 'deepseek'\n[providers.deepseek]\nbase_url = 'https://api.deepseek.com'",
+                "model-login for api.deepseek.com",
+            ),
             // OPENAI_API_KEY is for the server in OPENAI_BASE_URL.
             ("search = 'openai'", "no key for api.openai.com"),
         ] {

@@ -255,7 +255,7 @@ fn a_model_that_has_not_searched_is_an_error() {
         (
             "404 Not Found",
             json!({}),
-            "openrouter refuses the query or the model; `web.search_model` names another model (status 404).",
+            "openrouter refuses the query or the model; `web.search_model` can name another model (status 404).",
         ),
         (
             "429 Too Many Requests",

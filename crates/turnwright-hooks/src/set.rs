@@ -81,6 +81,8 @@ impl Handler {
             && self.matcher.fits(&occasion.subjects)
             && self.condition.as_ref().is_none_or(|rule| rule.holds(&occasion.subjects, input))
             && !self.only_run.is_closed()
+            // A run in the background decides nothing, so no call needs to wait for it.
+            && !(self.in_background && self.only_run.available_permits() == 0)
     }
 
     fn is_same(&self, other: &Handler) -> bool {
@@ -99,7 +101,7 @@ impl Handler {
         self.run_now(input, site, cancel).await
     }
 
-    /// A failure refuses only if the handler says so; but a project cannot switch off a guard of the
+    /// Runs the handler. A failure refuses only if the handler says so; but a project cannot switch off a guard of the
     /// user by a file that its command then names.
     async fn run_now(
         &self,
@@ -276,5 +278,17 @@ mod tests {
         let written = std::fs::read_to_string(base.path().join("runs")).unwrap();
         assert_eq!(written, "ran\n");
         assert!(set.choose(&occasion).is_empty());
+    }
+
+    #[test]
+    fn a_call_does_not_wait_for_a_run_in_the_background() {
+        let set = set(&json!({ "PreToolUse": [{ "hooks": [
+            { "command": "x", "once": true, "async": true },
+        ] }] }));
+        let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
+        let run = set.0[0].only_run.try_acquire().unwrap();
+        assert!(set.choose(&occasion).is_empty());
+        drop(run);
+        assert_eq!(set.choose(&occasion).len(), 1);
     }
 }

@@ -253,7 +253,8 @@ impl SearchService {
             format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
         // OpenRouter reports what fails once it has begun to answer in the body only.
-        let failed = answer["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+        let code = answer["error"]["code"].as_u64().filter(|_| is_model);
+        let failed = code.and_then(|code| u16::try_from(code).ok());
         failed.map_or_else(|| self.backend.results(&answer), |code| Err(self.refusal(code)))
     }
 
@@ -277,7 +278,7 @@ impl SearchService {
             }
             401 | 403 => "refuses the key",
             400 | 404 if self.backend.model.is_some() => {
-                "refuses the query or the model; `web.search_model` names another model"
+                "refuses the query or the model; `web.search_model` can name another model"
             }
             TOO_MANY if self.backend.model.is_some() => {
                 "has had too many requests, or no credit is left for this key"

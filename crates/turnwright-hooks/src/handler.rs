@@ -56,8 +56,8 @@ pub struct Handler {
     /// True if a failure counts as a refusal.
     pub(crate) blocks_on_failure: bool,
     pub(crate) runs_once: bool,
-    /// Held by the run of a handler that runs once, and closed when it counts. A run that was withheld, or whose failure
-    /// refuses, does not count.
+    /// Held by the run of a handler that runs once, and closed when it counts. A run that was withheld, or whose
+    /// failure refuses, does not count.
     pub(crate) only_run: Semaphore,
     /// True if the session does not wait for the handler.
     pub in_background: bool,

@@ -20,11 +20,11 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::dial::{self, DialError};
@@ -55,7 +55,25 @@ const UNREACHABLE: u8 = 4;
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// The tunnels, and the connections to the hosts of plain requests. They end when this is dropped.
-type Tasks = Mutex<JoinSet<()>>;
+#[derive(Default)]
+struct Tasks {
+    /// Remembers none that has ended: a program may send any number of requests over one connection.
+    running: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.running.spawn(stop.run_until_cancelled_owned(task));
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
@@ -77,8 +95,8 @@ pub(crate) async fn serve(
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades();
     serving.await.map_err(io::Error::other)?;
-    let mut tunnels = tasks.into_inner();
-    while tunnels.join_next().await.is_some() {}
+    tasks.running.close();
+    tasks.running.wait().await;
     Ok(())
 }
 
@@ -133,7 +151,7 @@ async fn answer(
     };
     if is_tunnel {
         let upgrade = hyper::upgrade::on(request);
-        spawn(tasks, async move {
+        tasks.spawn(async move {
             if let Ok(client) = upgrade.await {
                 // If a side fails, the programs notice that themselves.
                 copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
@@ -145,14 +163,6 @@ async fn answer(
         Ok(response) => response.map(BodyExt::boxed_unsync),
         Err(error) => failure(&target, &DialError::Failed(error.to_string())),
     })
-}
-
-/// Starts a task. Those that have ended are forgotten, because a program may send any number of requests over one
-/// connection.
-fn spawn(tasks: &Tasks, task: impl Future<Output = ()> + Send + 'static) {
-    let mut tasks = tasks.lock();
-    while tasks.try_join_next().is_some() {}
-    tasks.spawn(task);
 }
 
 /// Returns the host for which a request is; `None` if the proxy does not take such requests.
@@ -175,7 +185,7 @@ async fn forward(
     tasks: &Tasks,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(host)).await?;
-    spawn(tasks, async move {
+    tasks.spawn(async move {
         connection.await.ok();
     });
     let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
@@ -302,6 +312,7 @@ mod tests {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::{HostList, HostVerdict};
@@ -459,10 +470,10 @@ mod tests {
     async fn requests_that_have_ended_are_forgotten() {
         let tasks = Tasks::default();
         for _ in 0..100 {
-            spawn(&tasks, async {});
+            tasks.spawn(async {});
             tokio::task::yield_now().await;
         }
-        assert!(tasks.lock().len() < 10);
+        assert!(tasks.running.len() < 10);
     }
 
     #[tokio::test]

@@ -106,8 +106,7 @@ impl CommandHosts {
 
     /// Stores the user's answer about hosts, which holds for this command only.
     pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
-        let answers = hosts.into_iter().map(|host| (host, is_allowed));
-        self.decisions.lock().answers.extend(answers);
+        self.decisions.lock().answers.extend(hosts.into_iter().map(|host| (host, is_allowed)));
     }
 
     /// Returns how the command may reach a host, or the reason and the remedy if it may not. Waits for the user's answer

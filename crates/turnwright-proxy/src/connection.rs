@@ -54,24 +54,18 @@ const UNREACHABLE: u8 = 4;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// The tunnels, and the connections to the hosts of plain requests. They end when this is dropped.
+/// The tunnels, and the connections to the hosts of plain requests.
 #[derive(Default)]
 struct Tasks {
-    /// Remembers none that has ended: a program may send any number of requests over one connection.
+    /// Keeps nothing of one that has ended: a program may send any number of requests over one connection.
     running: TaskTracker,
+    /// Ends all of them.
     stop: CancellationToken,
 }
 
 impl Tasks {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        self.running.spawn(stop.run_until_cancelled_owned(task));
-    }
-}
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        self.stop.cancel();
+        self.running.spawn(self.stop.clone().run_until_cancelled_owned(task));
     }
 }
 
@@ -87,6 +81,7 @@ pub(crate) async fn serve(
         return serve_socks(client, proxy, hosts).await;
     }
     let tasks = Tasks::default();
+    let _ended_on_drop = tasks.stop.drop_guard_ref();
     let service = service_fn(|request| answer(request, proxy, hosts, &tasks));
     let serving = server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

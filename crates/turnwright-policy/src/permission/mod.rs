@@ -505,6 +505,39 @@ impl Grants {
     pub fn is_rejected(&self, effect: &Effect) -> bool {
         self.rejected.contains(&without_claims(effect))
     }
+
+    /// Returns true if the user has allowed a command all this access for the session. A part of the line that only
+    /// reads needs no grant of its own beside others that have one.
+    pub(crate) fn gives_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
+        if self.access().is_empty() {
+            return needed.is_none();
+        }
+        let left = self.left_of(needed, |grant| {
+            grant.commands == GrantedCommands::All || grant.is_for_line(command)
+        });
+        left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
+    }
+
+    /// Returns true if the user has allowed all this access to exactly this line.
+    pub(crate) fn gives_line_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
+        self.left_of(needed, |grant| grant.is_for_line(command)).is_none()
+    }
+
+    /// The part of some access that these grants do not give.
+    fn left_of(
+        &self,
+        needed: &ExtraAccess,
+        is_meant: impl Fn(&AccessGrant) -> bool,
+    ) -> ExtraAccess {
+        let grants = self.access().iter().filter(|grant| is_meant(grant));
+        grants.fold(needed.clone(), |left, grant| left.beyond(&grant.access))
+    }
+
+    fn gives_each_command(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
+        commands_with_access(command)
+            .into_iter()
+            .all(|simple| self.left_of(needed, |grant| grant.is_about(simple)).is_none())
+    }
 }
 
 /// The effect without what the tool says about itself. A rejected tool stays rejected when its
@@ -556,41 +589,6 @@ impl AccessGrant {
     fn is_about(&self, simple: &SimpleCommand) -> bool {
         let GrantedCommands::Matching(pattern) = &self.commands else { return false };
         Rule::new(RuleAction::Allow, pattern.clone(), Scope::Session).matches_command(simple)
-    }
-}
-
-impl Grants {
-    /// Returns true if the user has allowed a command all this access for the session. A part of the line that only
-    /// reads needs no grant of its own beside others that have one.
-    pub(crate) fn gives_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
-        if self.access().is_empty() {
-            return needed.is_none();
-        }
-        let left = self.left_of(needed, |grant| {
-            grant.commands == GrantedCommands::All || grant.is_for_line(command)
-        });
-        left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
-    }
-
-    /// Returns true if the user has allowed all this access to exactly this line.
-    pub(crate) fn gives_line_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
-        self.left_of(needed, |grant| grant.is_for_line(command)).is_none()
-    }
-
-    /// The part of some access that these grants do not give.
-    fn left_of(
-        &self,
-        needed: &ExtraAccess,
-        is_meant: impl Fn(&AccessGrant) -> bool,
-    ) -> ExtraAccess {
-        let grants = self.access().iter().filter(|grant| is_meant(grant));
-        grants.fold(needed.clone(), |left, grant| left.beyond(&grant.access))
-    }
-
-    fn gives_each_command(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
-        commands_with_access(command)
-            .into_iter()
-            .all(|simple| self.left_of(needed, |grant| grant.is_about(simple)).is_none())
     }
 }
 

@@ -173,10 +173,10 @@ impl ProgramActivity {
             return None;
         }
         let mut sample = ActivitySample::default();
-        let roots = match self.0.borrow().clone() {
-            None => return Some(sample),
-            Some(ProgramRoots::Namespace(roots)) => roots,
-            Some(ProgramRoots::Everything) => descendants::of(rustix::process::getpid()),
+        let Some(known) = self.0.borrow().clone() else { return Some(sample) };
+        let roots = match known {
+            ProgramRoots::Namespace(roots) => roots,
+            ProgramRoots::Everything => descendants::of(rustix::process::getpid()),
         };
         for process in descendants::with_descendants(roots) {
             let threads = std::fs::read_dir(format!("/proc/{process}/task"));

@@ -360,14 +360,12 @@ impl SessionRow {
 
 /// The approximate number of bytes that an entry holds in memory.
 pub(super) fn entry_size(entry: &Entry) -> usize {
-    let calls = match entry {
-        Entry::Message { message, .. } => match message.as_ref() {
-            Message::Assistant(answer) => &answer.calls[..],
-            _ => &[],
-        },
-        _ => &[],
+    let answer = match entry {
+        Entry::Message { message, .. } => message.as_assistant(),
+        _ => None,
     };
-    json_size(entry) + calls.iter().map(|call| json_size(&call.arguments)).sum::<usize>()
+    let calls = answer.into_iter().flat_map(|answer| &answer.calls);
+    json_size(entry) + calls.map(|call| json_size(&call.arguments)).sum::<usize>()
 }
 
 /// The approximate number of bytes that a call's outcome holds in memory.

@@ -8,20 +8,8 @@ use turnwright_types::redact;
 /// Stands for what was removed.
 const REMOVED: &str = "[…]";
 /// The ends of names whose value is a secret.
-const SECRET_NAMES: &[&str] = &[
-    "key",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "pwd",
-    "authorization",
-    "auth",
-    "credential",
-    "credentials",
-    "cookie",
-    "signature",
-];
+const SECRET_NAMES: &str = "key token secret password passwd pwd authorization auth credential credentials \
+    cookie signature";
 /// The words before a key in a header.
 const SCHEMES: &[&str] = &["bearer", "basic"];
 /// The beginnings of the keys of well-known services.
@@ -108,7 +96,7 @@ fn without_values(line: &str) -> String {
         let name = name.to_ascii_lowercase();
         let gap = if SCHEMES.contains(&name.as_str()) {
             after.len() - after.trim_start_matches(' ').len()
-        } else if SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
+        } else if SECRET_NAMES.split_whitespace().any(|ending| name.ends_with(ending)) {
             assignment(after).unwrap_or(0)
         } else {
             0

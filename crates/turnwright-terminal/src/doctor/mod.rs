@@ -70,7 +70,9 @@ impl DoctorReport {
         }
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
-        FIELDS.split_whitespace().for_each(|name| report.set(name, Value::Null));
+        for name in FIELDS.split_whitespace() {
+            report.set(name, Value::Null);
+        }
         report
     }
 

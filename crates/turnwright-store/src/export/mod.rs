@@ -127,13 +127,8 @@ impl DocumentWriter<'_> {
             | Entry::IncompleteCall { .. }
             | Entry::Cleared
             | Entry::Compacted { .. } => true,
-            Entry::Refused
-            | Entry::Pruned { .. }
-            | Entry::ImagesLeftOut
-            | Entry::SomeImagesLeftOut { .. }
-            | Entry::Rewound { .. }
-            | Entry::RewindUndone { .. }
-            | Entry::Unknown => false,
+            // The others change only what the model sees.
+            _ => false,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
 //! does not know, such as an old one in the log. Too much is removed rather than too little.
 
-use std::io::{self, Write, stdout};
+use std::io;
 
+use crate::write_stdout;
 use turnwright_types::redact;
 
 /// Stands for what was removed.
@@ -45,9 +46,8 @@ fn without_certain_keys(text: &str) -> String {
 }
 
 /// Writes a text to stdout, without keys and without words that certainly are keys.
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 pub(crate) fn write_without_keys(text: &str) -> io::Result<()> {
-    stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
+    write_stdout(&without_certain_keys(&redact::text(text)))
 }
 
 /// Removes user info and queries of URLs.

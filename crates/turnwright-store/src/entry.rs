@@ -394,3 +394,32 @@ impl Write for WrittenBytes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use turnwright_types::message::AssistantMessage;
+
+    use super::*;
+
+    #[test]
+    fn what_is_stored_elsewhere_counts_too() {
+        let long = "x".repeat(10_000);
+        let call = ToolCall::new("call-1", "p", "write_file", json!({ "content": long }));
+        let answer = AssistantMessage::new("msg-1", "done", vec![call]);
+        let entry = Entry::Message {
+            id: "msg-1".into(),
+            message: Arc::new(Message::Assistant(answer)),
+            audience: Audience::Both,
+        };
+        let outcome = CallOutcome {
+            text: long.clone(),
+            file_contents: vec![long.into_bytes().into()],
+            ..CallOutcome::default()
+        };
+        for (size, least) in [(entry_size(&entry), 10_000), (outcome_size(&outcome), 20_000)] {
+            assert!((least..least + 1_000).contains(&size), "{size}");
+        }
+        assert_eq!(entry_size(&Entry::Unknown), 0);
+    }
+}

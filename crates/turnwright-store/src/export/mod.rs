@@ -127,7 +127,7 @@ impl DocumentWriter<'_> {
             | Entry::IncompleteCall { .. }
             | Entry::Cleared
             | Entry::Compacted { .. } => true,
-            // The others change only what the model sees.
+            // The others change only what the model sees, or are of a newer version.
             _ => false,
         }
     }

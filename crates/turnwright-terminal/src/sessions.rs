@@ -309,9 +309,11 @@ fn write(
 
 /// Returns true if both paths name the same folder, symbolic links resolved.
 pub fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let [real, other_real] =
-        [one, other].map(|path| real_path(path).unwrap_or_else(|_| path.to_path_buf()));
-    real == other_real
+    one == other || real_path_or_same(one) == real_path_or_same(other)
+}
+
+fn real_path_or_same(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// The first characters of an id, which are enough to name it.

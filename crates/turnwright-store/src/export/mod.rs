@@ -127,8 +127,13 @@ impl DocumentWriter<'_> {
             | Entry::IncompleteCall { .. }
             | Entry::Cleared
             | Entry::Compacted { .. } => true,
-            // The others change only what the model sees, or are of a newer version.
-            _ => false,
+            Entry::Refused
+            | Entry::Pruned { .. }
+            | Entry::ImagesLeftOut
+            | Entry::SomeImagesLeftOut { .. }
+            | Entry::Rewound { .. }
+            | Entry::RewindUndone { .. }
+            | Entry::Unknown => false,
         }
     }
 

@@ -3,7 +3,7 @@
 mod agent_attempts;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
@@ -277,7 +277,8 @@ fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
     let files =
         [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET), (&cache, "file", UNTOUCHED)];
     for (folder, name, text) in files {
-        private_file::write(&folder.join(name), text.as_bytes())?;
+        fs::create_dir(folder)?;
+        private_file::create_new(&folder.join(name))?.write_all(text.as_bytes())?;
     }
     Ok([inside, outside, hidden, cache])
 }

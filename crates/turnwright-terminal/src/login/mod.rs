@@ -328,8 +328,8 @@ fn models_note(count: usize) -> String {
 
 /// The list of providers with a note on each, and the entry for another server.
 fn provider_list(shown: &[(&'static ProviderPreset, String)]) -> String {
-    let entries = shown.iter().map(|(provider, note)| format!("{:14}  {note}", provider.name));
-    let entries: Vec<_> = entries.chain([ANOTHER_SERVER.to_owned()]).collect();
+    let providers = shown.iter().map(|(provider, note)| format!("{:14}  {note}", provider.name));
+    let entries: Vec<_> = providers.chain([ANOTHER_SERVER.to_owned()]).collect();
     numbered(&entries) + "\n"
 }
 

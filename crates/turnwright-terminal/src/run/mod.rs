@@ -160,7 +160,7 @@ impl TerminalRun {
 }
 
 /// Until it is dropped, GitHub Actions obeys no line that a model, a file or a command has written.
-/// It has the word that ends that, which nobody can guess.
+/// The word that ends this cannot be guessed.
 struct StoppedCommands(SessionId);
 
 impl StoppedCommands {

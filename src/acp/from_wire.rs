@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
-use turnwright_workspace::files::{blob_text, read_picture, usual_base64};
+use turnwright_workspace::files::{blob_text, read_pdf, read_picture, usual_base64};
 
 /// The variable with the name of the WSL distribution in which this program runs.
 #[cfg(target_os = "linux")]
@@ -119,8 +119,10 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
 const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
 /// The text of an attached document, which the model gets as the path of a file.
-const DOCUMENT: &str =
-    "[a document, not shown; if it is a file on the disk, read_file reads its text]";
+const DOCUMENT: &str = "[a document; unless it is shown here, read_file reads its text if it is a file on the disk]";
+
+/// The most PDF files of a prompt that are shown as such.
+const MAX_FILES: usize = 4;
 
 /// The most bytes of base64 that are searched for a text. A handler must not take long.
 const MAX_TEXT_BLOB_BYTES: usize = 1024 * 1024;
@@ -131,7 +133,7 @@ fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
-        return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
+        return add_document(parts, uri, data);
     }
     if size <= MAX_TEXT_BLOB_BYTES
         && let Some(text) = blob_text(&data)
@@ -145,6 +147,19 @@ fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let mime = mime_type.as_deref().unwrap_or("unknown type");
     let text = format!("[binary content, {mime}, {size} bytes in base64, not shown]");
     parts.push(PromptPart::Resource { uri, text });
+}
+
+/// Adds a document by its path, and a PDF file also as such. The session decides whether it accepts that.
+fn add_document(parts: &mut Vec<PromptPart>, uri: String, data: String) {
+    let files = parts.iter().filter(|part| part.is_pdf()).count();
+    let is_pdf = data.starts_with(DOCUMENT_STARTS[0]);
+    let file = if is_pdf && files < MAX_FILES { read_pdf(data) } else { None };
+    let mut text = DOCUMENT.to_owned();
+    if is_pdf && file.is_none() {
+        text.push_str(&format!(" [not shown: only the first {MAX_FILES} PDFs of at most 5 MiB are]"));
+    }
+    parts.push(PromptPart::Resource { uri, text });
+    parts.extend(file.map(PromptPart::Image));
 }
 
 /// Reads an image. Its label does not matter.

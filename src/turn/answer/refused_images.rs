@@ -1,12 +1,12 @@
-//! Finds out which images of a conversation its server refuses, and leaves them out. Otherwise one unusable
-//! image would make every later request fail.
+//! Finds out which images and PDF files of a conversation its server refuses, and leaves them out. Otherwise one
+//! unusable image would make every later request fail. A PDF file counts as an image here.
 
 use std::sync::Arc;
 
 use crate::turn::Turn;
-use turnwright_llm::LlmError;
+use turnwright_llm::{ErrorKind, LlmError};
 use turnwright_store::Entry;
-use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::message::{Media, Message, PromptPart};
 
 /// How many images are left out one at a time before all new images are left out.
 const MAX_TRIALS: usize = 4;
@@ -18,8 +18,8 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
     let old: usize =
-        messages[..answered.unwrap_or(0)].iter().map(|message| image_count(message)).sum();
-    let all: usize = messages.iter().map(|message| image_count(message)).sum();
+        messages[..answered.unwrap_or(0)].iter().map(|message| message.images().count()).sum();
+    let all: usize = messages.iter().map(|message| message.images().count()).sum();
     if let Some(most) = error.most_images() {
         return vec![(0..all.saturating_sub(most)).collect()];
     }
@@ -40,8 +40,19 @@ impl Turn {
         }
     }
 
-    /// Leaves out all images if the server accepts none, and returns the text for the user.
+    /// Leaves out all images if the server accepts none, and returns the text for the user. PDF files, which few
+    /// servers accept, are left out first, for any request that was invalid.
     pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
+        let messages = &mut self.history.messages;
+        if error.is_about_files() || error.kind() == ErrorKind::BadRequest {
+            let images = messages.iter().flat_map(|message| message.images()).enumerate();
+            let files: Vec<_> =
+                images.filter(|(_, image)| image.is_pdf()).map(|(place, _)| place).collect();
+            if !files.is_empty() && leave_out_images(messages, Some(&files)) {
+                self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images: files });
+                return Some(left_out_notice(error, "all PDF files so far were"));
+            }
+        }
         if !error.is_about_images() || !leave_out_images(&mut self.history.messages, None) {
             return None;
         }
@@ -53,19 +64,12 @@ impl Turn {
 fn left_out_notice(error: &LlmError, what: &str) -> String {
     let host = error.host().unwrap_or_default();
     let why = error.message().unwrap_or("no explanation");
-    format!("{host} could not use an image, so {what} left out. ({why})")
+    format!("{host} could not use an image or PDF file, so {what} left out. ({why})")
 }
 
-fn image_count(message: &Message) -> usize {
-    match message {
-        Message::User(user) => user.parts.iter().filter(|part| is_image(part)).count(),
-        Message::Tool(tool) => tool.images.len(),
-        Message::Assistant(_) => 0,
-    }
-}
-
-fn is_image(part: &PromptPart) -> bool {
-    matches!(part, PromptPart::Image(_))
+/// The text that takes the place of an image or a PDF file.
+fn left_out_note(media: &Media) -> String {
+    format!("[{} left out: the server could not use it]", media.kind())
 }
 
 /// Replaces images by a note, or only those at these places among the images of the conversation. Returns
@@ -86,7 +90,6 @@ pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usi
 
 /// Returns true if an image of the message, whose first has this place, was replaced.
 fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize]>) -> bool {
-    const NOTE: &str = "[image left out: the server could not use it]";
     let mut is_left_out = || {
         *place += 1;
         only.is_none_or(|places| places.contains(&(*place - 1)))
@@ -94,22 +97,20 @@ fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize
     match message {
         Message::User(user) => {
             let mut is_changed = false;
-            for part in user.parts.iter_mut().filter(|part| is_image(part)) {
-                if is_left_out() {
-                    *part = PromptPart::Text(NOTE.to_owned());
+            for part in &mut user.parts {
+                if let PromptPart::Image(image) = part
+                    && is_left_out()
+                {
+                    *part = PromptPart::Text(left_out_note(image));
                     is_changed = true;
                 }
             }
             is_changed
         }
         Message::Tool(tool) => {
-            let count = tool.images.len();
-            tool.images.retain(|_| !is_left_out());
-            let is_changed = tool.images.len() < count;
-            if is_changed {
-                tool.text.push_str(NOTE);
-            }
-            is_changed
+            let left_out: Vec<_> = tool.images.extract_if(.., |_| is_left_out()).collect();
+            tool.text.extend(left_out.iter().map(left_out_note));
+            !left_out.is_empty()
         }
         Message::Assistant(_) => false,
     }

@@ -119,7 +119,8 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
 const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
 /// The text of an attached document, which the model gets as the path of a file.
-const DOCUMENT: &str = "[a document; unless it is shown here, read_file reads its text if it is a file on the disk]";
+const DOCUMENT: &str =
+    "[a document; if it is not shown here but is a file on the disk, read_file reads its text]";
 
 /// The most PDF files of a prompt that are shown as such.
 const MAX_FILES: usize = 4;
@@ -127,13 +128,17 @@ const MAX_FILES: usize = 4;
 /// The most bytes of base64 that are searched for a text. A handler must not take long.
 const MAX_TEXT_BLOB_BYTES: usize = 1024 * 1024;
 
-/// Adds an attached file in base64: a text or picture as such, anything else by a description.
+/// Adds an attached file in base64: a text, picture or PDF as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
     let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
-        return add_document(parts, uri, data);
+        let may_be_shown = parts.iter().filter(|part| part.is_pdf()).count() < MAX_FILES;
+        parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
+        // The session decides whether the model gets it.
+        let file = if may_be_shown { read_pdf(data) } else { None };
+        return parts.extend(file.map(PromptPart::Image));
     }
     if size <= MAX_TEXT_BLOB_BYTES
         && let Some(text) = blob_text(&data)
@@ -147,19 +152,6 @@ fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let mime = mime_type.as_deref().unwrap_or("unknown type");
     let text = format!("[binary content, {mime}, {size} bytes in base64, not shown]");
     parts.push(PromptPart::Resource { uri, text });
-}
-
-/// Adds a document by its path, and a PDF file also as such. The session decides whether it accepts that.
-fn add_document(parts: &mut Vec<PromptPart>, uri: String, data: String) {
-    let files = parts.iter().filter(|part| part.is_pdf()).count();
-    let is_pdf = data.starts_with(DOCUMENT_STARTS[0]);
-    let file = if is_pdf && files < MAX_FILES { read_pdf(data) } else { None };
-    let mut text = DOCUMENT.to_owned();
-    if is_pdf && file.is_none() {
-        text.push_str(&format!(" [not shown: only the first {MAX_FILES} PDFs of at most 5 MiB are]"));
-    }
-    parts.push(PromptPart::Resource { uri, text });
-    parts.extend(file.map(PromptPart::Image));
 }
 
 /// Reads an image. Its label does not matter.

@@ -308,15 +308,13 @@ impl ReadReport {
 
     /// Adds a PDF file as such, or says why not.
     fn attach(&mut self, pdf: &[u8]) {
-        match pdf_part(pdf) {
-            Some(_) if self.images.len() == MAX_PICTURES => self.text.push_str(&format!(
-                "[not shown as a file: a call shows {MAX_PICTURES}, ask for it in another]\n"
-            )),
-            Some(part) => {
-                self.images.push(part);
-                self.text.push_str("[shown as a file, too]\n");
-            }
-            None => self.text.push_str("[not shown as a file: it is larger than 5 MiB]\n"),
+        if self.images.len() == MAX_PICTURES {
+            self.text.push_str("[not shown as a file: ask for it in another call]\n");
+        } else if let Some(part) = pdf_part(pdf) {
+            self.images.push(part);
+            self.text.push_str("[the file itself is shown too: you need no images of its pages]\n");
+        } else {
+            self.text.push_str("[not shown as a file: it is larger than 5 MiB]\n");
         }
     }
 

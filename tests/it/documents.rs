@@ -92,7 +92,7 @@ fn a_scan_is_shown_as_a_file_to_a_model_that_takes_files() {
         let files = body.matches("\"file_data\":\"data:application/pdf;base64,").count();
         assert_eq!(files, expected, "{body}");
         assert!(body.contains("this page is a picture") && body.contains("Hello"), "{body}");
-        assert_eq!(body.contains("[shown as a file, too]"), takes_files, "{body}");
+        assert_eq!(body.contains("[the file itself is shown too: "), takes_files, "{body}");
         assert!(!cards::card(&agent, 0).to_string().contains("application/pdf"));
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::turn::Turn;
-use turnwright_llm::{ErrorKind, LlmError};
+use turnwright_llm::LlmError;
 use turnwright_store::Entry;
 use turnwright_types::message::{Media, Message, PromptPart};
 
@@ -13,18 +13,27 @@ const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
-/// request that was answered.
+/// request that was answered. Of a request that was refused in other words, only the PDF files are suspected: few
+/// servers accept them.
 pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
     let old: usize =
         messages[..answered.unwrap_or(0)].iter().map(|message| message.images().count()).sum();
-    let all: usize = messages.iter().map(|message| message.images().count()).sum();
-    if let Some(most) = error.most_images() {
+    let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
+    let all = images.len();
+    let is_about_one = error.is_about_one_image();
+    if is_about_one && let Some(most) = error.most_images() {
         return vec![(0..all.saturating_sub(most)).collect()];
     }
     let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
-    sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    if is_about_one {
+        sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    } else {
+        for set in &mut sets {
+            set.retain(|place| images[*place].is_pdf());
+        }
+    }
     sets.dedup();
     sets.retain(|set| !set.is_empty());
     sets
@@ -34,25 +43,14 @@ impl Turn {
     /// Leaves these images out of the conversation, and tells the user why.
     pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
         if leave_out_images(&mut self.history.messages, Some(&images)) {
-            let what = if images.len() == 1 { "it was" } else { "some images were" };
+            let what = if images.len() == 1 { "it was" } else { "some were" };
             self.conversation.notify(left_out_notice(error, what));
             self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images });
         }
     }
 
-    /// Leaves out all images if the server accepts none, and returns the text for the user. PDF files, which few
-    /// servers accept, are left out first, for any request that was invalid.
+    /// Leaves out all images if the server accepts none, and returns the text for the user.
     pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
-        let messages = &mut self.history.messages;
-        if error.is_about_files() || error.kind() == ErrorKind::BadRequest {
-            let images = messages.iter().flat_map(|message| message.images()).enumerate();
-            let files: Vec<_> =
-                images.filter(|(_, image)| image.is_pdf()).map(|(place, _)| place).collect();
-            if !files.is_empty() && leave_out_images(messages, Some(&files)) {
-                self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images: files });
-                return Some(left_out_notice(error, "all PDF files so far were"));
-            }
-        }
         if !error.is_about_images() || !leave_out_images(&mut self.history.messages, None) {
             return None;
         }

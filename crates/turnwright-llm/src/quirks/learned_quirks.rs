@@ -140,15 +140,13 @@ impl LearnedQuirks {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
-        // A refusal in unknown words. Otherwise the file, the image or the cache markers would fail every later request
-        // too.
-        let is_bad = matches!(status, 400 | 415 | 422) && error.kind() == ErrorKind::BadRequest;
-        let is_unexplained = patches.is_empty() && is_bad;
         if media.files && error.is_about_files() {
             patches.insert(0, NONE.files(false));
-        } else if media.files && is_bad {
-            patches.push(NONE.files(false));
         }
+        // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
+        let is_unexplained = patches.is_empty()
+            && matches!(status, 400 | 415 | 422)
+            && error.kind() == ErrorKind::BadRequest;
         if is_unexplained && media.images && self.are_images_assumed() {
             patches.push(NONE.images(false));
         } else if is_unexplained

@@ -180,11 +180,13 @@ pub fn pdf_part(bytes: &[u8]) -> Option<Media> {
     is_small.then(|| Media { mime: Media::PDF.to_owned(), data: BASE64.encode(bytes) })
 }
 
-/// Returns a PDF file in base64 as a part of a request; `None` if it is too large, or no base64.
+/// Reads a PDF file in base64; `None` if it is another file, or too large.
 pub fn read_pdf(data: String) -> Option<Media> {
-    let is_small = data.len() as u64 <= MAX_IMAGE_BYTES / 3 * 4;
-    let data = usual_base64(data).filter(|_| is_small)?;
-    Some(Media { mime: Media::PDF.to_owned(), data })
+    let is_pdf = data.starts_with("JVBERi0");
+    if !is_pdf || data.len() as u64 > MAX_IMAGE_BYTES / 3 * 4 {
+        return None;
+    }
+    Some(Media { mime: Media::PDF.to_owned(), data: usual_base64(data)? })
 }
 
 /// Reads the text of a file in base64; `None` if the file is not text.
@@ -228,6 +230,7 @@ mod tests {
         assert_eq!((part.mime.as_str(), part.data.as_str()), ("application/pdf", "JVBERi0xLjcK"));
         assert_eq!(read_pdf("JVBERi0x\nLjcK".to_owned()), Some(part));
         assert_eq!(read_pdf("JVBERi0x?".to_owned()), None);
+        assert_eq!(read_pdf("UEsDBAoA".to_owned()), None);
         assert_eq!(read_pdf("JVBERi0x".repeat(1_000_000)), None);
         assert_eq!(pdf_part(&vec![b'x'; 6 * 1024 * 1024]), None);
     }

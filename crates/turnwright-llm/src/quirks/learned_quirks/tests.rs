@@ -109,15 +109,15 @@ fn a_refusal_in_unknown_words_is_blamed_on_an_image_only_if_images_are_assumed()
 }
 
 #[test]
-fn a_refused_request_with_a_file_is_tried_without_it_unless_the_user_wants_files() {
+fn a_refusal_of_files_teaches_that_the_model_takes_none_unless_the_user_wants_them() {
     let files = Modalities { files: true, ..Modalities::default() };
     let dropped = NONE.files(false);
     let refused_parts = "Invalid value: file. Supported values are: 'text','image_url' and 'video'.";
     let strings = "'messages.1.content' : value must be a string";
     for (overrides, media, message, expected) in [
         (NONE, files, refused_parts, vec![dropped]),
-        (NONE, files, "the template could not be applied", vec![dropped]),
-        (NONE, files, strings, vec![NONE.wordless(EmptyContent::Empty), dropped]),
+        (NONE, files, "the template could not be applied", Vec::new()),
+        (NONE, files, strings, vec![NONE.wordless(EmptyContent::Empty)]),
         (NONE, files, "Could not process PDF", Vec::new()),
         (NONE, Modalities::default(), refused_parts, Vec::new()),
         (NONE.files(true), files, refused_parts, Vec::new()),

@@ -560,3 +560,18 @@ fn of_several_files_only_the_refused_one_is_left_out() {
     let last = provider.chat_requests().pop().unwrap().to_string();
     assert!(last.contains("LjcKGOOD") && !last.contains("LjcKBROK"), "{last}");
 }
+
+#[test]
+fn a_refusal_for_another_reason_leaves_no_file_out() {
+    let provider = Provider::answering(|body| {
+        let is_refused = body.to_string().contains("Provoke");
+        if is_refused { refuses("the request could not be understood") } else { says("Yes.") }
+    });
+    let mut agent = with_quirks(&provider, "quirks = { files = true }");
+    send(&mut agent, &[text("Read"), pdf("AAAA")]);
+    send(&mut agent, &[text("Provoke")]);
+    let requests = provider.chat_requests();
+    let sent: Vec<_> = requests.iter().map(files).collect();
+    assert_eq!(sent, [1, 1, 0], "it was tried without the file");
+    assert!(!notices(&agent).contains("left out"), "{}", notices(&agent));
+}

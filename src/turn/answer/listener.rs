@@ -67,13 +67,13 @@ impl StreamedAnswer {
         }
     }
 
-    /// The error of a server that has refused one image and takes others, or may have refused PDF files.
-    pub(super) fn refused_image(&self) -> Option<&LlmError> {
+    /// The error of a server that has refused one image and takes others, or may have refused PDF files, if it gets
+    /// any.
+    pub(super) fn refused_image(&self, takes_files: bool) -> Option<&LlmError> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         let is_first = self.shown() == ShownSoFar::Nothing && !self.omits_media;
-        let is_suspect = error.kind() == ErrorKind::BadRequest
-            || error.is_about_one_image()
-            || error.is_about_files();
+        let may_be_file = error.kind() == ErrorKind::BadRequest || error.is_about_files();
+        let is_suspect = error.is_about_one_image() || takes_files && may_be_file;
         (is_first && is_suspect).then_some(error)
     }
 }

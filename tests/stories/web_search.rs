@@ -247,11 +247,7 @@ fn a_model_that_has_not_searched_is_an_error() {
     let late = json!({ "error": { "code": 402, "message": "no credit" }, "choices": [] });
     for (head, body, expected) in [
         ("200 OK", unfounded, "openrouter has cited no page."),
-        (
-            "200 OK",
-            late,
-            "openrouter has no searches left for this key or its plan (status 402).",
-        ),
+        ("200 OK", late, "openrouter has no searches left for this key or its plan (status 402)."),
         (
             "404 Not Found",
             json!({}),

@@ -228,10 +228,7 @@ impl Supervision<'_> {
             },
             _ => Err(self.refuse(&notification.data)),
         };
-        let (value, error) = match done {
-            Ok(value) => (value, 0),
-            Err(error) => (0, error_number(&error)),
-        };
+        let (value, error) = done.map_or_else(|why| (0, error_number(&why)), |value| (value, 0));
         syscalls::answer_notification(self.listener, id, value, error);
         None
     }
@@ -379,10 +376,7 @@ impl Supervision<'_> {
         if !syscalls::is_waiting(self.listener, connection.call.id) {
             return None;
         }
-        let number = match connection.attempt() {
-            Ok(()) => 0,
-            Err(error) => error_number(&error),
-        };
+        let number = connection.attempt().map_or_else(|error| error_number(&error), |()| 0);
         if number != libc::EINTR {
             self.note(&connection.call, number);
             self.answer(connection, number);
@@ -396,14 +390,10 @@ impl Supervision<'_> {
             }
             connection.is_replacement = false;
         }
-        let socket = connection.call.socket.as_fd();
-        let deadline = match connection.deadline {
-            Some(deadline) => Some(deadline),
-            None => {
-                let timeout = connect_timeout(socket).unwrap_or(Duration::MAX);
-                Instant::now().checked_add(timeout)
-            }
-        };
+        let deadline = connection.deadline.or_else(|| {
+            let timeout = connect_timeout(connection.call.socket.as_fd());
+            Instant::now().checked_add(timeout.unwrap_or(Duration::MAX))
+        });
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             let is_unix = connection.call.address.is_unix();
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
@@ -496,16 +486,11 @@ impl SuspendedCall {
 
     /// Puts the socket in the place of the program's.
     fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = close_on_exec_flag(self.call.thread, self.descriptor)?;
-        // The program may register itself what cannot be transferred.
         let thread = self.call.thread;
-        epoll_transfer::transfer(
-            thread,
-            self.process.as_fd(),
-            self.descriptor,
-            self.socket.as_fd(),
-        )
-        .ok();
+        let flags = close_on_exec_flag(thread, self.descriptor)?;
+        let process = self.process.as_fd();
+        // The program may register itself what cannot be transferred.
+        epoll_transfer::transfer(thread, process, self.descriptor, self.socket.as_fd()).ok();
         let place = (self.descriptor, flags);
         syscalls::replace_descriptor(listener, self.id, place, self.socket.as_fd())?;
         self.call.socket = rustix::fs::fstat(&self.socket)?.st_ino;

@@ -361,15 +361,9 @@ impl ServerTask {
         failures: &mut u32,
         stop: &CancellationToken,
     ) -> bool {
-        let pause = async {
-            match delay {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = stop.cancelled() => return false,
-            () = pause => {}
+            () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => {}
             () = self.restart_requested.notified() => {
                 *failures = 0;
                 self.publish_end(&ConnectionEnd::Restart, false);
@@ -517,19 +511,15 @@ impl ServerTask {
     /// Lists tools and prompts again whenever they change. Returns how the connection ended.
     async fn serve(&self, connection: &mut Connection) -> String {
         let peer = connection.peer().clone();
+        let server = &self.spec.name;
         let needs_subscription = connection.needs_subscription();
-        let mut subscription = std::pin::pin!(async {
-            if needs_subscription {
-                subscribe_to_changes(&peer).await;
-            }
-            std::future::pending::<()>().await;
-        });
+        let mut subscription = std::pin::pin!(subscribe_to_changes(&peer));
         let mut next = Instant::now();
         loop {
             tokio::select! {
                 why = connection.ended() => return why,
                 () = self.changed.notified() => {}
-                () = &mut subscription => {}
+                () = &mut subscription, if needs_subscription => {}
             }
             tokio::select! {
                 why = connection.ended() => return why,
@@ -551,15 +541,8 @@ impl ServerTask {
                     state.late = lists.late;
                     state.tools_version += 1;
                 }),
-                Ok(Err(why)) => tracing::warn!(
-                    server = self.spec.name,
-                    why,
-                    "the tools could not be listed again"
-                ),
-                Err(_) => tracing::warn!(
-                    server = self.spec.name,
-                    "the tools were not listed again in time"
-                ),
+                Ok(Err(why)) => tracing::warn!(server, why, "the tools could not be listed again"),
+                Err(_) => tracing::warn!(server, "the tools were not listed again in time"),
             }
         }
     }
@@ -582,10 +565,11 @@ async fn unless_late<T>(
 }
 
 /// Subscribes to change notifications, which come like those to everyone. If the server refuses or ends the
-/// subscription, its lists are used as they are.
+/// subscription, its lists are used as they are. Never returns.
 async fn subscribe_to_changes(peer: &Peer) {
     let changes = json!({ "toolsListChanged": true, "promptsListChanged": true });
     let params = JsonObject::from_iter([("notifications".to_owned(), changes)]);
     let ended = peer.request::<Value>("subscriptions/listen", params).await;
     tracing::debug!(?ended, "the subscription to changes has ended");
+    std::future::pending().await
 }

@@ -124,10 +124,7 @@ impl RulesetBuilder {
         if (rights & self.known).is_empty() {
             return Ok(());
         }
-        match if_accessible(open(path))? {
-            Some(place) => self.allow(&place, rights),
-            None => Ok(()),
-        }
+        if_accessible(open(path))?.map_or(Ok(()), |place| self.allow(&place, rights))
     }
 
     fn allow_reading(&mut self, profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<()> {

@@ -154,7 +154,8 @@ impl TmpMounts {
             let mut top = way.as_ref();
             for place in &entry.places {
                 let clone = if place.is_writable {
-                    clone_of(&place.path, writable, clones)
+                    let mut copies = writable.iter().zip(clones);
+                    copies.find(|copy| *copy.0 == place.path).and_then(|copy| copy.1.as_ref())
                 } else {
                     shown.next().and_then(Option::as_ref)
                 };
@@ -352,14 +353,4 @@ fn link_to_itself(folder: OwnedFd, name: &Path) -> io::Result<()> {
     }
     let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::fs::symlinkat(&target, &above, last)?)
-}
-
-/// The copy of the mounts of a path.
-fn clone_of<'a>(
-    path: &CStr,
-    writable: &[CString],
-    clones: &'a [Option<OwnedFd>],
-) -> Option<&'a OwnedFd> {
-    let mut copies = writable.iter().zip(clones).filter(|copy| copy.0.as_c_str() == path);
-    copies.next()?.1.as_ref()
 }

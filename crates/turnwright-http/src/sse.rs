@@ -80,15 +80,13 @@ impl Decoder {
         mut bytes: &[u8],
         mut on_event: impl FnMut(Event<'_>),
     ) -> Result<(), EventTooLarge> {
-        if self.after_cr && !bytes.is_empty() {
-            self.after_cr = false;
-            if bytes[0] == b'\n' {
-                bytes = &bytes[1..];
+        loop {
+            if self.after_cr && !bytes.is_empty() {
+                self.after_cr = false;
+                bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
             }
-        }
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n' || *byte == b'\r') {
+            let Some(end) = bytes.iter().position(|byte| b"\n\r".contains(byte)) else { break };
             let (line, rest) = bytes.split_at(end);
-            let is_cr = rest[0] == b'\r';
             if self.partial.is_empty() {
                 self.push_line(line, &mut on_event);
             } else {
@@ -99,13 +97,7 @@ impl Decoder {
                 self.partial = whole;
             }
             bytes = &rest[1..];
-            if is_cr {
-                match bytes.first() {
-                    Some(b'\n') => bytes = &bytes[1..],
-                    Some(_) => {}
-                    None => self.after_cr = true,
-                }
-            }
+            self.after_cr = rest[0] == b'\r';
             self.check_size()?;
         }
         self.partial.extend_from_slice(bytes);
@@ -123,11 +115,8 @@ impl Decoder {
     }
 
     fn check_size(&self) -> Result<(), EventTooLarge> {
-        if self.partial.len() + self.data.len() > self.max_event_bytes {
-            Err(EventTooLarge(self.max_event_bytes))
-        } else {
-            Ok(())
-        }
+        let is_too_large = self.partial.len() + self.data.len() > self.max_event_bytes;
+        if is_too_large { Err(EventTooLarge(self.max_event_bytes)) } else { Ok(()) }
     }
 
     fn push_line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {

@@ -189,11 +189,7 @@ fn describe_error(error: &AuthError) -> String {
     }
     let first = error.to_string();
     let last = last.to_string();
-    if first.contains(&last) {
-        display_line(&first)
-    } else {
-        display_line(&format!("{first}: {last}"))
-    }
+    display_line(&if first.contains(&last) { first } else { format!("{first}: {last}") })
 }
 
 /// The time limit of a renewal, including the wait for another process's.

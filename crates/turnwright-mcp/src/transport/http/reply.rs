@@ -230,10 +230,8 @@ impl EventStream {
             if self.is_broken {
                 return Err(HttpError::Unexpected("an event is longer than 16 MiB".to_owned()));
             }
-            let piece = match self.response.chunk().await {
-                Ok(piece) => piece,
-                Err(error) => return Err(HttpError::Request(error.without_url())),
-            };
+            let next = self.response.chunk().await;
+            let piece = next.map_err(|error| HttpError::Request(error.without_url()))?;
             let received = &mut self.received;
             // Other events are not of this protocol.
             let mut keep = |event: turnwright_http::sse::Event<'_>| {

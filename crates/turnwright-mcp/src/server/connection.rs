@@ -163,9 +163,7 @@ impl Connection {
     /// that fails.
     async fn over_http(connection: HttpConnection, handler: ServerMessageHandler) -> Opened {
         let channel = |version| {
-            let changed = Arc::clone(&handler.changed);
-            let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
-            let http = Arc::new(http);
+            let (http, answers) = HttpChannel::new(connection.clone(), version);
             (Peer::new(Channel::Http(Arc::clone(&http)), handler.clone()), http, answers)
         };
         let (mut peer, mut http, mut answers) = channel(None);

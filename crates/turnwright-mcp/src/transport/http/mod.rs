@@ -8,7 +8,7 @@ pub(crate) mod standard_headers;
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
 use tokio::sync::watch;
@@ -137,7 +137,6 @@ pub(crate) struct HttpConnection {
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
-    has_key: bool,
     /// The last failure, or the first that has ended the connection.
     failure: watch::Sender<Option<RequestFailure>>,
 }
@@ -176,7 +175,6 @@ impl HttpConnection {
             url: url.clone(),
             headers: header_map(headers)?,
             login,
-            has_key,
             failure: watch::Sender::new(None),
         })
     }
@@ -224,7 +222,7 @@ impl HttpConnection {
                 AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
             ) => {
                 ends_connection = true;
-                if self.has_key {
+                if self.headers.contains_key(AUTHORIZATION) {
                     let why = "it rejects the key in its `Authorization` header (HTTP 401)";
                     ConnectFailure::Lasting(why.to_owned())
                 } else {

@@ -400,16 +400,12 @@ fn is_opened_at_once(was_at_once: &mut bool, broke_off: bool, lasted: Duration) 
 
 /// True if a stream may be opened later.
 fn is_temporary(error: &HttpError) -> bool {
-    !matches!(
-        error,
-        HttpError::Auth(_)
-            | HttpError::Status {
-                status: StatusCode::METHOD_NOT_ALLOWED
-                    | StatusCode::UNAUTHORIZED
-                    | StatusCode::FORBIDDEN,
-                ..
-            }
-    )
+    let lasting = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    match error {
+        HttpError::Auth(_) => false,
+        HttpError::Status { status, .. } => !lasting.contains(status),
+        _ => true,
+    }
 }
 
 /// Returns true for the statuses with which a server says that it has not processed the request.

@@ -41,6 +41,10 @@ const COPIED_KEYWORDS: [(&str, IsFit); 14] = [
     ("default", |value| !value.is_array() && !value.is_object()),
 ];
 
+/// Keywords with schemas as their values.
+const NESTED_KEYWORDS: [&str; 7] =
+    ["properties", "items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"];
+
 /// A schema as the model is shown it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ModelSchema {
@@ -187,16 +191,7 @@ impl<'a> SchemaWalk<'a> {
         level: usize,
         fields: &mut Map<String, Value>,
     ) -> Option<()> {
-        let keys = [
-            "properties",
-            "items",
-            "prefixItems",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "additionalProperties",
-        ];
-        for key in keys {
+        for key in NESTED_KEYWORDS {
             let Some(inner) = schema.get(key) else { continue };
             self.spend(key.len() + 4)?;
             let is_list = matches!(key, "prefixItems" | "anyOf" | "oneOf" | "allOf" | "items");

@@ -174,11 +174,8 @@ impl Connection {
             }
             (peer, http, answers) = channel(Some(NEWEST_VERSION));
             if let Err(error) = handshake::discover(&peer).await {
-                let failure = connection.last_failure();
-                return Err(failure.map_or_else(
-                    || http::unexpected(&error.to_string()),
-                    |failure| failure.reason,
-                ));
+                let known = connection.last_failure().map(|failure| failure.reason);
+                return Err(known.unwrap_or_else(|| http::unexpected(&error.to_string())));
             }
         }
         let tasks = http.start_tasks(&peer, answers);
@@ -193,11 +190,8 @@ impl Connection {
         let peer = Peer::new(Channel::Link(link), request.handler());
         let why = match request.until_deadline(handshake::discover(&peer)).await {
             Ok(Ok(())) => {
-                return Ok(Connection {
-                    peer,
-                    kind: ConnectionKind::Link(reason),
-                    tasks: JoinSet::new(),
-                });
+                let kind = ConnectionKind::Link(reason);
+                return Ok(Connection { peer, kind, tasks: JoinSet::new() });
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
@@ -299,11 +293,8 @@ async fn connect(request: &ConnectRequest<'_>, has_handshake: bool) -> Opened {
     let failure = match request.until_deadline(within_memory).await {
         Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
             None => {
-                return Ok(Connection {
-                    peer,
-                    kind: ConnectionKind::Process(Box::new(process)),
-                    tasks,
-                });
+                let kind = ConnectionKind::Process(Box::new(process));
+                return Ok(Connection { peer, kind, tasks });
             }
             Some(info) => {
                 ConnectFailure::Refused(unsupported_version(std::slice::from_ref(&info.version)))

@@ -19,7 +19,7 @@ use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
 use login::{LoginStore, ServerLogin};
 use reply::{
-    Attempt, EVENT_STREAM, EventStream, JSON, ReplyBody, content_type, is_trouble, read_reply,
+    Attempt, EVENT_STREAM, EventStream, JSON, Reply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
 };
 use turnwright_http::{ConnectionFault, PROXY_LOGIN};
@@ -326,12 +326,7 @@ fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 impl HttpConnection {
     /// Posts a message with these headers. Returns the answer, and the id of the session that the server has opened.
-    pub(crate) async fn post(
-        &self,
-        message: &[u8],
-        headers: HeaderMap,
-        attempt: Attempt,
-    ) -> Result<(ReplyBody, Option<HeaderValue>), HttpError> {
+    pub(crate) async fn post(&self, message: &[u8], headers: HeaderMap, attempt: Attempt) -> Reply {
         let has_session = headers.contains_key(SESSION_HEADER);
         let request = self
             .client

@@ -119,10 +119,7 @@ struct Connection {
 }
 
 impl SocketSupervisor {
-    pub(super) fn new(
-        sockets: OpenSockets,
-        outside: OutsideConnections,
-    ) -> io::Result<SocketSupervisor> {
+    pub(super) fn new(sockets: OpenSockets, outside: OutsideConnections) -> io::Result<Self> {
         let refusals = io::pipe()?;
         rustix::io::ioctl_fionbio(&refusals.0, true)?;
         Ok(SocketSupervisor { sockets, outside, refusals, channel: UnixStream::pair()? })

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::super::{PrivateTmp, SandboxProfile};
 use super::mount_namespace::c_string;
@@ -320,21 +321,13 @@ fn id_of(file: BorrowedFd<'_>) -> io::Result<FileId> {
 }
 
 /// Makes an empty file. Follows no link.
-fn make_file(
-    folder: BorrowedFd<'_>,
-    name: impl rustix::path::Arg,
-    mode: Mode,
-) -> rustix::io::Result<()> {
+fn make_file(folder: BorrowedFd<'_>, name: impl Arg, mode: Mode) -> rustix::io::Result<()> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     rustix::fs::openat(folder, name, create, mode).map(drop)
 }
 
 /// Makes a folder, unless something is there.
-fn make_folder(
-    folder: BorrowedFd<'_>,
-    name: impl rustix::path::Arg,
-    mode: Mode,
-) -> rustix::io::Result<()> {
+fn make_folder(folder: BorrowedFd<'_>, name: impl Arg, mode: Mode) -> rustix::io::Result<()> {
     match rustix::fs::mkdirat(folder, name, mode) {
         Err(Errno::EXIST) => Ok(()),
         made => made,

@@ -127,6 +127,7 @@ impl Server {
             spec: server.spec.clone(),
             env: server.env.clone(),
             environment,
+            stop,
             publisher,
             changed: Arc::default(),
             lost: watch::Sender::default(),
@@ -137,7 +138,7 @@ impl Server {
         };
         let ended_guard = server.ended.clone().drop_guard();
         tracker.spawn(async move {
-            Box::pin(task.run(stop)).await;
+            Box::pin(task.run()).await;
             drop(ended_guard);
         });
         Arc::new(server)
@@ -253,6 +254,8 @@ struct ServerTask {
     spec: ServerSpec,
     env: ServerEnv,
     environment: Environment,
+    /// Cancelled when the server is no longer used.
+    stop: CancellationToken,
     publisher: watch::Sender<Arc<ServerState>>,
     /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
@@ -282,10 +285,10 @@ enum ConnectionEnd {
 }
 
 impl ServerTask {
-    async fn run(self, stop: CancellationToken) {
+    async fn run(self) {
         let mut failures = 0;
         loop {
-            let (end, connection) = Box::pin(self.run_connection(&stop, &mut failures)).await;
+            let (end, connection) = Box::pin(self.run_connection(&mut failures)).await;
             let is_down = match &end {
                 ConnectionEnd::Failed(failure) => {
                     failures += 1;
@@ -302,7 +305,7 @@ impl ServerTask {
             let continues = match end {
                 ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     failures = 0;
-                    stop.run_until_cancelled(self.wait_for_login()).await.is_some()
+                    self.stop.run_until_cancelled(self.wait_for_login()).await.is_some()
                 }
                 ConnectionEnd::Stopped => false,
                 ConnectionEnd::Restart => {
@@ -318,7 +321,7 @@ impl ServerTask {
                         }
                         _ => None,
                     };
-                    self.wait_before_restart(delay, &mut failures, &stop).await
+                    self.wait_before_restart(delay, &mut failures).await
                 }
             };
             if !continues {
@@ -355,14 +358,9 @@ impl ServerTask {
 
     /// Waits for this delay before the next attempt, or until the user requests a restart. Returns false if
     /// the server is stopped meanwhile.
-    async fn wait_before_restart(
-        &self,
-        delay: Option<Duration>,
-        failures: &mut u32,
-        stop: &CancellationToken,
-    ) -> bool {
+    async fn wait_before_restart(&self, delay: Option<Duration>, failures: &mut u32) -> bool {
         tokio::select! {
-            () = stop.cancelled() => return false,
+            () = self.stop.cancelled() => return false,
             () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => {}
             () = self.restart_requested.notified() => {
                 *failures = 0;
@@ -373,12 +371,8 @@ impl ServerTask {
     }
 
     /// Opens one connection and serves it until it ends.
-    async fn run_connection(
-        &self,
-        stop: &CancellationToken,
-        failures: &mut u32,
-    ) -> (ConnectionEnd, Option<Connection>) {
-        let attempt = stop.child_token();
+    async fn run_connection(&self, failures: &mut u32) -> (ConnectionEnd, Option<Connection>) {
+        let attempt = self.stop.child_token();
         let opening = self.open(&attempt);
         tokio::pin!(opening);
         let opened = tokio::select! {
@@ -391,14 +385,14 @@ impl ServerTask {
         };
         let mut connection = match opened {
             Ok(connection) => connection,
-            Err(_) if stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
+            Err(_) if self.stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
             Err(failure) => return (ConnectionEnd::Failed(failure), None),
         };
         let started = Instant::now();
         let end = tokio::select! {
             why = self.serve(&mut connection) => ConnectionEnd::Failed(why.into()),
             () = self.restart_requested.notified() => ConnectionEnd::Restart,
-            () = stop.cancelled() => ConnectionEnd::Stopped,
+            () = self.stop.cancelled() => ConnectionEnd::Stopped,
         };
         if started.elapsed() > STABLE_AFTER {
             *failures = 0;

@@ -152,7 +152,7 @@ struct CommandWatch {
     limits: Option<String>,
     has_network: bool,
     /// The hosts that its proxy refuses.
-    refused_hosts: Option<Arc<RefusedHosts>>,
+    refused_hosts: Option<RefusedHosts>,
     /// An error if nothing signs for it although it may sign; `None` if it may not.
     signing: Option<io::Result<()>>,
     /// The user's variables, some of which it lacks.

@@ -20,11 +20,11 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::dial::{self, DialError, Dialed};
@@ -54,8 +54,20 @@ const UNREACHABLE: u8 = 4;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// The tunnels, and the connections to the hosts of plain requests. They end when this is dropped.
-type Tasks = Mutex<JoinSet<()>>;
+/// The tunnels, and the connections to the hosts of plain requests.
+#[derive(Default)]
+struct Tasks {
+    /// Keeps nothing of one that has ended: a program may send any number of requests over one connection.
+    running: TaskTracker,
+    /// Ends all of them.
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(self.stop.clone().run_until_cancelled_owned(task));
+    }
+}
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
@@ -69,6 +81,7 @@ pub(crate) async fn serve(
     if first == [SOCKS5] {
         return connection.serve_socks(client).await;
     }
+    let _ended_on_drop = connection.tasks.stop.drop_guard_ref();
     let service = service_fn(|request| connection.answer(request));
     let serving = server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -77,8 +90,8 @@ pub(crate) async fn serve(
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades();
     serving.await.map_err(io::Error::other)?;
-    let mut tunnels = connection.tasks.into_inner();
-    while tunnels.join_next().await.is_some() {}
+    connection.tasks.running.close();
+    connection.tasks.running.wait().await;
     Ok(())
 }
 
@@ -131,7 +144,7 @@ impl ClientConnection<'_> {
         };
         if is_tunnel {
             let upgrade = hyper::upgrade::on(request);
-            spawn(&self.tasks, async move {
+            self.tasks.spawn(async move {
                 if let Ok(client) = upgrade.await {
                     // If a side fails, the programs notice that themselves.
                     copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
@@ -202,14 +215,6 @@ impl ClientConnection<'_> {
     }
 }
 
-/// Starts a task. Those that have ended are forgotten, because a program may send any number of requests over one
-/// connection.
-fn spawn(tasks: &Tasks, task: impl Future<Output = ()> + Send + 'static) {
-    let mut tasks = tasks.lock();
-    while tasks.try_join_next().is_some() {}
-    tasks.spawn(task);
-}
-
 /// Returns the host for which a request is; `None` if the proxy does not take such requests.
 fn target_of(request: &Request<Incoming>) -> Option<Target> {
     let uri = request.uri();
@@ -230,7 +235,7 @@ async fn forward(
     tasks: &Tasks,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(host)).await?;
-    spawn(tasks, async move {
+    tasks.spawn(async move {
         connection.await.ok();
     });
     let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
@@ -296,6 +301,7 @@ mod tests {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::{HostList, HostVerdict};
@@ -453,10 +459,10 @@ mod tests {
     async fn requests_that_have_ended_are_forgotten() {
         let tasks = Tasks::default();
         for _ in 0..100 {
-            spawn(&tasks, async {});
+            tasks.spawn(async {});
             tokio::task::yield_now().await;
         }
-        assert!(tasks.lock().len() < 10);
+        assert!(tasks.running.len() < 10);
     }
 
     #[tokio::test]

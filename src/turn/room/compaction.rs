@@ -521,7 +521,9 @@ fn shortened(message: &Message, longest: usize) -> Message {
                     PromptPart::Text(text)
                     | PromptPart::Context(text)
                     | PromptPart::Resource { text, .. } => *text = text::clip_middle(text, longest),
-                    PromptPart::Image(_) => *part = PromptPart::Text("[image]".to_owned()),
+                    PromptPart::Image(media) => {
+                        *part = PromptPart::Text(format!("[{}]", media.kind()));
+                    }
                     PromptPart::Audio(_) => *part = PromptPart::Text("[recording]".to_owned()),
                     PromptPart::Link { .. } | PromptPart::Skill(_) => {}
                 }

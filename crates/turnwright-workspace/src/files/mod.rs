@@ -24,8 +24,8 @@ use buffers::UnsavedFiles;
 pub use disk::{BinaryFile, FileHead, read_head};
 pub use entries::EntryInfo;
 pub use file_kind::{
-    FileKind, PictureFault, blob_text, is_pdf, may_be_document, picture_mime, read_picture,
-    usual_base64,
+    FileKind, PictureFault, blob_text, is_pdf, may_be_document, pdf_part, picture_mime, read_pdf,
+    read_picture, usual_base64,
 };
 pub use roots::Roots;
 pub use save::remove_left_files;

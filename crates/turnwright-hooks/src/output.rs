@@ -241,16 +241,13 @@ fn unreadable(error: &serde_json::Error) -> String {
 impl HookVerdict {
     /// Refuses what the event is about, or adds a problem if nothing can be refused.
     pub(crate) fn refuse(&mut self, event: HookEvent, reason: String) {
+        use HookEvent::{Notification, PostCompact, SessionEnd, SessionStart, SubagentStart};
         match event {
             HookEvent::PreToolUse | HookEvent::PermissionRequest => {
                 self.decision = Some(HookDecision::Deny);
                 self.reason = reason;
             }
-            HookEvent::SessionStart
-            | HookEvent::SessionEnd
-            | HookEvent::SubagentStart
-            | HookEvent::PostCompact
-            | HookEvent::Notification => {
+            SessionStart | SessionEnd | SubagentStart | PostCompact | Notification => {
                 self.problems.push(format!("nothing can be refused here: {reason}"));
             }
             _ => self.block = Some(reason),

@@ -371,10 +371,7 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
 
 /// Replaces the characters that a function name cannot have.
 pub(crate) fn sanitized(name: &str) -> String {
-    name.replace(
-        |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
-        "_",
-    )
+    name.replace(|char: char| !char.is_ascii_alphanumeric() && !matches!(char, '_' | '-'), "_")
 }
 
 #[cfg(test)]

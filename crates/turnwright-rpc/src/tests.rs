@@ -1,6 +1,7 @@
 //! Tests of the parser's answers to odd lines, of the outgoing queue's back pressure, and of
 //! withdrawn requests.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -94,6 +95,19 @@ fn each_line_gets_what_json_rpc_prescribes() {
     for (line, expected) in table {
         assert_eq!(describe(line), expected, "{line}");
     }
+}
+
+#[test]
+fn half_a_character_does_not_spoil_a_message() {
+    let line = r#"{"jsonrpc":"2.0","method":"a","params":{"text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
+    let ParsedLine::Message(RpcMessage::Notification { params, .. }) = parse_line(line.as_bytes())
+    else {
+        panic!("it is a notification");
+    };
+    let fields: BTreeMap<String, String> = params.read().unwrap();
+    assert_eq!(fields["text"], "a \u{fffd} b 😀 \\ud83d");
+    let response = r#"{"jsonrpc":"2.0","id":3,"result":"cut \uD83D"}"#;
+    assert_eq!(describe(response), r#"response 3 "cut \ufffd""#);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too, and percent-encoding is decoded.
+//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is made readable.
 
 use crate::redact;
 
@@ -237,6 +237,37 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
         rest = &tail[if code.is_some() { 2 } else { 0 }..];
     }
     bytes
+}
+
+/// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
+/// They come from programs that cut text in UTF-16 units (quirk C.4 #24).
+pub fn repair_surrogates(json: &str) -> String {
+    let mut result = String::with_capacity(json.len());
+    let mut rest = 0;
+    while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
+        result.push_str(&json[rest..at]);
+        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xE000), _) => {
+                result.push_str("\\ufffd");
+                rest = at + 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // A one-character escape, perhaps `\\\\`: the next escape starts after it.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        result.push_str(&json[at..at + length]);
+        rest = at + length;
+    }
+    result.push_str(&json[rest..]);
+    result
+}
+
+/// The UTF-16 unit that is escaped at this place.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
 }
 
 #[cfg(test)]

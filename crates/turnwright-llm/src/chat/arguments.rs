@@ -16,9 +16,9 @@ use std::ops::ControlFlow;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::wire::repair_surrogates;
 use crate::reply::has_too_many_values;
 use turnwright_types::message::Arguments;
+use turnwright_types::text::repair_surrogates;
 
 /// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the
 /// next one.

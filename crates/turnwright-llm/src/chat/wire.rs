@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::errors::error_body::number;
 use crate::exchange::{cost_beside_usage, cost_in_usage};
+use turnwright_types::text::repair_surrogates;
 
 /// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
 const MAX_LIST_ITEMS: usize = 1024;
@@ -224,37 +225,6 @@ pub(crate) fn holds_error(value: &Value) -> bool {
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
     }
-}
-
-/// Replaces unpaired surrogates such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
-/// They come from servers that cut text in UTF-16 units (quirk C.4 #24).
-pub(crate) fn repair_surrogates(json: &str) -> String {
-    let mut result = String::with_capacity(json.len());
-    let mut rest = 0;
-    while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
-        result.push_str(&json[rest..at]);
-        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
-            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
-            (Some(0xD800..0xE000), _) => {
-                result.push_str("\\ufffd");
-                rest = at + 6;
-                continue;
-            }
-            (Some(_), _) => 6,
-            // A one-character escape, perhaps `\\\\`: the next escape starts after it.
-            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
-        };
-        result.push_str(&json[at..at + length]);
-        rest = at + length;
-    }
-    result.push_str(&json[rest..]);
-    result
-}
-
-/// The UTF-16 unit that is escaped at this place.
-fn escaped_unit(json: &str, at: usize) -> Option<u16> {
-    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-    u16::from_str_radix(digits, 16).ok()
 }
 
 /// Deserialises the first item of a list or null and ignores the others.

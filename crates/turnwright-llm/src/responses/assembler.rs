@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use super::streamed::{self, PieceKind, StreamedCall, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponsesEvent};
 use crate::chat::arguments::MAX_CALLS;
-use crate::chat::wire::repair_surrogates;
 use crate::errors::error_body;
 use crate::exchange::ReplyContext;
 use crate::reply::ReplyAssembler;
@@ -18,6 +17,7 @@ use crate::reply::text_pipeline::TextPipeline;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::{ProviderState, TokenUsage};
+use turnwright_types::text::repair_surrogates;
 
 /// A reply with more output items than this is a malfunction of the model.
 const MAX_ITEMS: usize = 1024;

@@ -8,10 +8,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::chat::wire::{
-    TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates, without_list,
+    TolerantText, bounded_list, holds_error, raw_arguments_text, without_list,
 };
 use crate::errors::error_body::number;
 use crate::exchange::{cost_beside_usage, cost_in_usage};
+use turnwright_types::text::repair_surrogates;
 
 /// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]

@@ -4,7 +4,7 @@
 use std::str::Utf8Chunk;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{Encoding, GB18030, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::FileError;
 use turnwright_types::hash::sha256;
@@ -304,12 +304,15 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     if is_binary(bytes) || mostly_utf8(bytes, 10) {
         return None;
     }
-    let encoding = guess_charset(bytes);
-    let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
+    let guessed = guess_charset(bytes);
+    let text = guessed.decode_without_bom_handling_and_without_replacement(bytes)?;
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
     let has_odd = text.contains(|c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c));
-    let is_text = !has_odd && encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
-    is_text.then(|| (text.into_owned(), TextEncoding { charset: encoding, has_bom: false }))
+    // GBK is decoded as GB18030, whose longer characters it cannot encode.
+    let mut charsets = [guessed, GB18030].into_iter().filter(|_| !has_odd);
+    let charset = charsets
+        .find(|&charset| encode_legacy(charset, &text).is_ok_and(|encoded| encoded == bytes))?;
+    Some((text.into_owned(), TextEncoding { charset, has_bom: false }))
 }
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
@@ -452,6 +455,7 @@ mod tests {
             ("Le café est fermé à Noël.\n", WINDOWS_1252),
             (russian, WINDOWS_1251),
             (japanese, SHIFT_JIS),
+            ("中文𠀀😀内容\n第二\n", GB18030),
         ];
         for (text, encoding) in table {
             let text_encoding = TextEncoding { charset: encoding, has_bom: false };

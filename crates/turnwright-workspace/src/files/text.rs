@@ -1,8 +1,6 @@
 //! A text file with everything that must be preserved when a part of it is changed, and its encoding. Bytes count as
 //! text only if encoding the text gives the same bytes again, so that a change of one line never changes another.
 
-use std::str::Utf8Chunk;
-
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, GB18030, UTF_8, UTF_16BE, UTF_16LE};
 
@@ -258,9 +256,12 @@ impl Charset {
 pub(crate) struct LineDecoder(Option<Box<EncodingDetector>>);
 
 impl LineDecoder {
-    /// Decodes a line, or the end of one. Bytes that are not text become replacement characters.
-    pub(crate) fn decode(&mut self, line: &[u8]) -> String {
-        let wide = line.utf8_chunks().filter(has_wide_char).count();
+    /// Decodes a line, or the end of one that begins with this text. Bytes that are not text become replacement
+    /// characters.
+    pub(crate) fn decode(&mut self, beginning: &str, line: &[u8]) -> String {
+        let parts = line.utf8_chunks().map(|chunk| chunk.valid());
+        let wide =
+            std::iter::once(beginning).chain(parts).filter(|part| has_wide_char(part)).count();
         let wrong = line.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
         // After one line in another encoding, the others probably have it as well.
         let most_wrong = if self.0.is_some() { wide } else { wide * MAX_WRONG_FOR_WIDE };
@@ -278,8 +279,8 @@ impl LineDecoder {
     }
 }
 
-fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
-    chunk.valid().chars().any(|char| char.len_utf8() > 2)
+fn has_wide_char(text: &str) -> bool {
+    text.chars().any(|char| char.len_utf8() > 2)
 }
 
 /// Returns true if bytes are UTF-8. With `is_cut`, the last character may be cut off.

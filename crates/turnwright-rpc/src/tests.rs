@@ -198,6 +198,15 @@ fn a_batch_is_one_write() {
     assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), b"4\n");
 }
 
+#[test]
+fn no_character_of_a_text_ends_a_line() {
+    let (sender, receiver) = mpsc::sync_channel(16);
+    let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
+    outbox.send(&"a\u{2028}b\u{2029}“c”\n\\u2028");
+    let line = receiver.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert_eq!(line, "\"a\\u2028b\\u2029“c”\\n\\\\u2028\"\n".as_bytes());
+}
+
 #[tokio::test]
 async fn a_client_that_has_hung_up_blocks_no_sender() {
     let (sender, receiver) = mpsc::sync_channel(0);

@@ -270,7 +270,7 @@ impl HookVerdict {
     /// # Errors
     /// Returns the reason, as a phrase, if a part of it cannot be used.
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
-        let readable = text::repair_surrogates(printed);
+        let readable = text::repair_surrogates(printed, &mut None);
         let whole = serde_json::from_str::<Value>(&readable);
         let mut is_ignored = false;
         if whole.is_err() {

@@ -187,7 +187,7 @@ pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
 pub fn parse_line(line: &[u8]) -> ParsedLine {
     match std::str::from_utf8(line) {
         // Half a character in one of its texts would spoil the whole message, and is noticed only when that is read.
-        Ok(text) if text.contains("\\u") => parse_text(&repair_surrogates(text)),
+        Ok(text) if text.contains("\\u") => parse_text(&repair_surrogates(text, &mut None)),
         Ok(text) => parse_text(text),
         Err(_) => rejected_line(None, RpcError::parse_error("it is not UTF-8")),
     }

@@ -240,14 +240,26 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
-/// They come from programs that cut text in UTF-16 units (quirk C.4 #24).
-pub fn repair_surrogates(json: &str) -> String {
+/// They come from programs that cut text in UTF-16 units (quirk C.4 #24). If texts go on in later JSON, `half` holds the
+/// end of one, which belongs to the beginning of the next; otherwise it is `None`.
+pub fn repair_surrogates(json: &str, half: &mut Option<String>) -> String {
     let mut result = String::with_capacity(json.len());
     let mut rest = 0;
     while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
         result.push_str(&json[rest..at]);
         let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
             (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xDC00), _) if half.is_some() && json[at + 6..].starts_with('"') => {
+                *half = Some(json[at..at + 6].to_owned());
+                rest = at + 6;
+                continue;
+            }
+            (Some(0xDC00..0xE000), _)
+                if result.ends_with('"') && half.as_ref().is_some_and(|high| !high.is_empty()) =>
+            {
+                result.push_str(&half.replace(String::new()).unwrap_or_default());
+                6
+            }
             (Some(0xD800..0xE000), _) => {
                 result.push_str("\\ufffd");
                 rest = at + 6;
@@ -280,6 +292,19 @@ mod tests {
             [0, 1, 2].map(|number| counted(number, "rule")),
             ["0 rules", "1 rule", "2 rules"]
         );
+    }
+
+    #[test]
+    fn halves_of_a_character_are_joined_across_events() {
+        let mut half = Some(String::new());
+        for (json, expected) in [
+            (r#"{"a":"x\ud83d","b":""}"#, r#"{"a":"x","b":""}"#),
+            (r#"{"a":"\uDE00y\ude00"}"#, r#"{"a":"\ud83d\uDE00y\ufffd"}"#),
+            (r#"{"a":"\ude00","b":"\\ud83d"}"#, r#"{"a":"\ufffd","b":"\\ud83d"}"#),
+        ] {
+            assert_eq!(repair_surrogates(json, &mut half), expected);
+        }
+        assert_eq!(repair_surrogates(r#""x\ud83d""#, &mut None), r#""x\ufffd""#);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 
 use crate::errors::error_body::number;
 use crate::exchange::{cost_beside_usage, cost_in_usage};
-use turnwright_types::text::repair_surrogates;
 
 /// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
 const MAX_LIST_ITEMS: usize = 1024;
@@ -208,11 +207,7 @@ pub(crate) fn raw_arguments_text(raw: &RawValue) -> Cow<'_, str> {
     if !raw.starts_with('"') {
         return Cow::Borrowed(raw);
     }
-    match serde_json::from_str::<TolerantText<'_>>(raw) {
-        Ok(text_parts) => text_parts.text,
-        // Parsing a `RawValue` only finds its end, so an unpaired surrogate is noticed only here.
-        Err(_) => Cow::Owned(serde_json::from_str(&repair_surrogates(raw)).unwrap_or_default()),
-    }
+    serde_json::from_str::<TolerantText<'_>>(raw).unwrap_or_default().text
 }
 
 /// True if an error field holds an error: some servers send an empty one with each chunk.
@@ -429,21 +424,5 @@ pub(crate) fn without_list(json: &str) -> &str {
     match list {
         Some(Ok([only])) => only.get(),
         _ => json,
-    }
-}
-
-/// Parses a chunk and passes it on with its JSON.
-pub(super) fn with_chunk<T>(
-    json: &str,
-    then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T,
-) -> T {
-    let json = without_list(json);
-    match serde_json::from_str(json) {
-        Ok(chunk) => then(Ok(chunk), json),
-        Err(error) => {
-            let mended = repair_surrogates(json);
-            let chunk = serde_json::from_str(&mended);
-            then(chunk.map_err(|_| error), &mended)
-        }
     }
 }

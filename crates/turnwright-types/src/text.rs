@@ -240,8 +240,8 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
-/// They come from programs that cut text in UTF-16 units (quirk C.4 #24). If texts go on in later JSON, `half` holds the
-/// end of one, which belongs to the beginning of the next; otherwise it is `None`.
+/// They come from programs that cut text in UTF-16 units (quirk C.4 #24). If texts go on in later JSON, `half` keeps
+/// the end of one for the beginning of the next; otherwise it is `None`.
 pub fn repair_surrogates(json: &str, half: &mut Option<String>) -> String {
     let mut result = String::with_capacity(json.len());
     let mut rest = 0;

@@ -198,7 +198,7 @@ fn is_data(document: &Value) -> bool {
 
 /// Returns the reason that a refusing handler has printed to stdout instead of stderr.
 fn printed_reason(printed: &str) -> String {
-    match documents(printed).find(is_answer) {
+    match documents(&text::repair_surrogates(printed, &mut None)).find(is_answer) {
         Some(output) => reason_of(&output).unwrap_or_default(),
         None => printed.to_owned(),
     }

@@ -185,17 +185,13 @@ pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 pub fn parse_line(line: &[u8]) -> ParsedLine {
-    match std::str::from_utf8(line) {
-        // Half a character in one of its texts would spoil the whole message, and is noticed only when that is read.
-        Ok(text) if text.contains("\\u") => parse_text(&repair_surrogates(text, &mut None)),
-        Ok(text) => parse_text(text),
-        Err(_) => rejected_line(None, RpcError::parse_error("it is not UTF-8")),
-    }
-}
-
-fn parse_text(text: &str) -> ParsedLine {
+    let Ok(json) = std::str::from_utf8(line) else {
+        return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
+    };
+    // Half a character in one of its texts would spoil the whole message, and is noticed only when that is read.
+    let repaired = repair_surrogates(json, &mut None);
     // Some runtimes write a byte order mark before their first output.
-    let text = text.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
+    let text = repaired.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
     let error = match text.as_bytes().first() {
         None => return ParsedLine::Ignored,
         Some(b'{') => match serde_json::from_str::<RawMessage<'_>>(text) {

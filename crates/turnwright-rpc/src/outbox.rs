@@ -321,7 +321,8 @@ impl OutboxInner {
     }
 }
 
-/// Escapes the characters at which Node's `readline` ends a line, too. JSON has them only in texts.
+/// Escapes U+2028 and U+2029, at which Node's `readline` ends a line, too. JSON has them only in texts. Returns `None`
+/// for a message without them, which nearly always lacks even their first byte.
 fn escape_separators(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line.contains(&0xe2).then_some(line)?).ok()?;
     text.contains(['\u{2028}', '\u{2029}']).then(|| {

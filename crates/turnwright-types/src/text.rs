@@ -2,6 +2,8 @@
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
 //! Sizes are put into words here, too, percent-encoding is decoded, and JSON is made readable.
 
+use std::borrow::Cow;
+
 use crate::redact;
 
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
@@ -241,17 +243,20 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
 
 /// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
 /// They come from programs that cut text in UTF-16 units (quirk C.4 #24). If texts go on in later JSON, `half` keeps
-/// the end of one for the beginning of the next; otherwise it is `None`.
-pub fn repair_surrogates(json: &str, half: &mut Option<String>) -> String {
+/// the end of one for the beginning of the next; otherwise it is `None`. JSON without surrogates is not copied.
+pub fn repair_surrogates<'a>(json: &'a str, half: &mut Option<String>) -> Cow<'a, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return Cow::Borrowed(json);
+    }
     let mut result = String::with_capacity(json.len());
     let mut rest = 0;
     while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
         result.push_str(&json[rest..at]);
-        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
+        rest = at + 6;
+        let length = match (escaped_unit(json, at), escaped_unit(json, rest)) {
             (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
-            (Some(0xD800..0xDC00), _) if half.is_some() && json[at + 6..].starts_with('"') => {
-                *half = Some(json[at..at + 6].to_owned());
-                rest = at + 6;
+            (Some(0xD800..0xDC00), _) if half.is_some() && json[rest..].starts_with('"') => {
+                *half = Some(json[at..rest].to_owned());
                 continue;
             }
             (Some(0xDC00..0xE000), _)
@@ -262,7 +267,6 @@ pub fn repair_surrogates(json: &str, half: &mut Option<String>) -> String {
             }
             (Some(0xD800..0xE000), _) => {
                 result.push_str("\\ufffd");
-                rest = at + 6;
                 continue;
             }
             (Some(_), _) => 6,
@@ -273,7 +277,7 @@ pub fn repair_surrogates(json: &str, half: &mut Option<String>) -> String {
         rest = at + length;
     }
     result.push_str(&json[rest..]);
-    result
+    Cow::Owned(result)
 }
 
 /// The UTF-16 unit that is escaped at this place.
@@ -305,6 +309,7 @@ mod tests {
             assert_eq!(repair_surrogates(json, &mut half), expected);
         }
         assert_eq!(repair_surrogates(r#""x\ud83d""#, &mut None), r#""x\ufffd""#);
+        assert!(matches!(repair_surrogates(r#""\u4f60""#, &mut half), Cow::Borrowed(_)));
     }
 
     #[test]

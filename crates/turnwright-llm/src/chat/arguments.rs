@@ -181,7 +181,7 @@ fn may_be_one_value(text: &str) -> bool {
 
 fn parse_leniently(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
-        let mended = repair_surrogates(&escape_controls(text), &mut None);
+        let mended = repair_surrogates(&escape_controls(text), &mut None).into_owned();
         let whole = first_value(&mended).or_else(|| first_value(&without_trailing_comma(&mended)?));
         whole.ok_or(error)
     })

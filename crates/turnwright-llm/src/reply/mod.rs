@@ -131,7 +131,8 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Unknown => {}
             Framing::Document(document) => {
                 let document = std::mem::take(document);
-                let text = repair_surrogates(&String::from_utf8_lossy(&document), &mut None);
+                let lossy = String::from_utf8_lossy(&document);
+                let text = repair_surrogates(&lossy, &mut None);
                 if has_too_many_values(&text) {
                     return Err(self.malformed_error(TOO_MANY_VALUES));
                 }
@@ -161,8 +162,7 @@ fn push_event<A: ReplyAssembler>(
         return Err(assembler.context().malformed_error(TOO_MANY_VALUES));
     }
     // Parsing a `RawValue` only finds its end, so half a character in it would be noticed too late.
-    let repaired = event.data.contains("\\u").then(|| repair_surrogates(event.data, half));
-    let data = repaired.as_deref().unwrap_or(event.data);
+    let data = &*repair_surrogates(event.data, half);
     assembler.push_event(&sse::Event { name: event.name, data }, batch)
 }
 

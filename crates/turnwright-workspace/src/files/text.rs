@@ -310,9 +310,9 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
     let has_odd = text.contains(|c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c));
     // GBK is decoded as GB18030, whose longer characters it cannot encode.
-    let mut charsets = [guessed, GB18030].into_iter().filter(|_| !has_odd);
-    let charset = charsets
-        .find(|&charset| encode_legacy(charset, &text).is_ok_and(|encoded| encoded == bytes))?;
+    let charset = [guessed, GB18030].into_iter().find(|&charset| {
+        !has_odd && encode_legacy(charset, &text).is_ok_and(|encoded| encoded == bytes)
+    })?;
     Some((text.into_owned(), TextEncoding { charset, has_bom: false }))
 }
 

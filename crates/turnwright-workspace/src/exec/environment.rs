@@ -44,7 +44,7 @@ const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
 /// have git show names as they are and not as octal numbers, and tidy up before it ends, because what a command leaves
-/// running is stopped. `LANGUAGE` has errors told in English, in which denials by the sandbox are recognised, and
+/// running is stopped. `LANGUAGE` has errors reported in English, so that denials by the sandbox are recognised, and
 /// changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[

@@ -548,6 +548,15 @@ mod tests {
     use turnwright_types::message::{Arguments, ProviderState, ToolMessage, UserMessage};
 
     #[test]
+    fn a_summary_is_asked_for_in_the_language_of_the_user() {
+        for words in [MIN_WORDS_WITH_HEADINGS - 1, MIN_WORDS_WITH_HEADINGS] {
+            let request = summary_request(CompactionReason::NearlyFull, false, words);
+            let asked = format!("At most {words} words, in the user's language");
+            assert!(format!("{request:?}").contains(&asked), "{request:?}");
+        }
+    }
+
+    #[test]
     fn a_refusal_and_a_few_words_before_a_call_are_no_summary() {
         let call = ReplyCall {
             slot: 0,

@@ -8,8 +8,10 @@ mod entries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::repository::{self, only_changes_tracking};
+use crate::watch::server_watch::changed_at;
 use turnwright_policy::permission::ProtectedPaths;
 
 use entries::{FileStamp, ProtectedScan, SnapshotEntry, read};
@@ -71,6 +73,24 @@ impl ProtectedSnapshot {
             ..ProtectedSnapshot::default()
         }
         .with_places([], Vec::new())
+    }
+
+    /// Takes a snapshot of repositories that were judged later than `since`. For what has changed after that, too late
+    /// for the judgement perhaps, it has what `earlier` has, so that the next comparison finds the change. Blocks.
+    pub(crate) fn take_settled(
+        repositories: BTreeSet<PathBuf>,
+        earlier: Option<&ProtectedSnapshot>,
+        since: SystemTime,
+    ) -> ProtectedSnapshot {
+        let mut taken = Self::take(&ProtectedPaths::default(), Arc::new(repositories), earlier);
+        // A file may have come with a folder, and then only the folder has changed. If nothing is known from before,
+        // that is no reason to take all that is in a folder for new.
+        let levels = if earlier.is_some() { usize::MAX } else { 1 };
+        taken.entries.retain(|path, _| !has_changed(path, levels, since));
+        let known = earlier.into_iter().flat_map(|earlier| &earlier.entries);
+        let kept = known.filter(|(path, _)| has_changed(path, levels, since));
+        taken.entries.extend(kept.map(|(path, entry)| (path.clone(), entry.clone())));
+        taken
     }
 
     /// The same snapshot, with the places where commands can write besides the protected folders, and the folders with
@@ -200,20 +220,19 @@ impl ProtectedSnapshot {
         let mut all: Vec<_> = self.entries.keys().chain(now.keys()).collect();
         all.sort();
         all.dedup();
-        let changed = all.into_iter().filter(|path| {
+        all.retain(|path| {
             !is_allowed(path)
                 && !self.is_unknown(path)
                 && self.is_changed(path, now.get(*path))
                 && is_suspect(path)
         });
-        let paths: Vec<_> = changed.collect();
-        if paths.is_empty() {
+        if all.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
         let mut quarantined = quarantine.map(entries::Quarantine::new);
-        self.restore(&paths, &now, quarantined.as_mut(), &mut changes);
+        self.restore(&all, &now, quarantined.as_mut(), &mut changes);
         changes.quarantine = quarantined.and_then(entries::Quarantine::into_folder);
-        changes.paths = paths.into_iter().cloned().collect();
+        changes.paths = all.into_iter().cloned().collect();
         Some(changes)
     }
 
@@ -408,6 +427,12 @@ impl ProtectedSnapshot {
         let hooks = path.parent().filter(|folder| folder.ends_with("hooks"));
         hooks.and_then(Path::parent).is_some_and(|git| self.is_repository(git))
     }
+}
+
+/// Returns true if a path, or a folder above it, has changed since a moment. Looks at so many `levels`, from the path
+/// up, of those that are there.
+fn has_changed(path: &Path, levels: usize, since: SystemTime) -> bool {
+    path.ancestors().filter_map(changed_at).take(levels).any(|time| time >= since)
 }
 
 /// Returns true for the folders of a repository with its submodules and linked working trees.

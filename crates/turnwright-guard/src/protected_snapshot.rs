@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::repository::{self, only_changes_tracking};
+use crate::watch::CLOCK_LAG;
 use crate::watch::server_watch::changed_at;
 use turnwright_policy::permission::ProtectedPaths;
 
@@ -34,6 +35,8 @@ pub(crate) struct ProtectedSnapshot {
     overfull: Vec<PathBuf>,
     /// An earlier snapshot: what it knows may have been moved.
     reference: Option<Arc<ProtectedSnapshot>>,
+    /// When this was taken, or the first of the snapshots of commands that were running then.
+    since: Option<SystemTime>,
     judge: Arc<EnvironmentJudge>,
 }
 
@@ -62,6 +65,7 @@ impl ProtectedSnapshot {
         repositories: Arc<BTreeSet<PathBuf>>,
         previous: Option<&ProtectedSnapshot>,
     ) -> ProtectedSnapshot {
+        let since = Some(SystemTime::now() - CLOCK_LAG);
         let mut scan =
             ProtectedScan { copies_contents: true, previous, ..ProtectedScan::default() };
         scan.scan_all(protected, &repositories);
@@ -70,6 +74,7 @@ impl ProtectedSnapshot {
             repositories,
             entries: scan.entries,
             overfull: scan.overfull,
+            since,
             ..ProtectedSnapshot::default()
         }
         .with_places([], Vec::new())
@@ -86,11 +91,36 @@ impl ProtectedSnapshot {
         // A file may have come with a folder, and then only the folder has changed. If nothing is known from before,
         // that is no reason to take all that is in a folder for new.
         let levels = if earlier.is_some() { usize::MAX } else { 1 };
-        taken.entries.retain(|path, _| !has_changed(path, levels, since));
+        taken.entries.retain(|path, _| !has_changed(path, levels, Some(since)));
         let known = earlier.into_iter().flat_map(|earlier| &earlier.entries);
-        let kept = known.filter(|(path, _)| has_changed(path, levels, since));
+        let kept = known.filter(|(path, _)| has_changed(path, levels, Some(since)));
         taken.entries.extend(kept.map(|(path, entry)| (path.clone(), entry.clone())));
         taken
+    }
+
+    /// The same snapshot for a command that starts while others run. What they have made or changed since an earlier
+    /// snapshot, and `is_undone` says is taken away, it has as it was: it would be put back otherwise.
+    pub(crate) fn beside_commands(
+        mut self,
+        earlier: &Self,
+        is_undone: &dyn Fn(&Path) -> bool,
+    ) -> Self {
+        self.since = earlier.since;
+        self.entries.retain(|path, entry| {
+            let is_known = path.ancestors().any(|folder| earlier.repositories.contains(folder));
+            let levels = if is_known { usize::MAX } else { 1 };
+            let is_moved = !is_known
+                && matches!(&*entry, SnapshotEntry::File(new, _) if earlier.was_moved(path, new));
+            if is_moved || !has_changed(path, levels, earlier.since) || !is_undone(path) {
+                return true;
+            }
+            let before = earlier.entries.get(path);
+            if let Some(before) = before {
+                entry.clone_from(before);
+            }
+            before.is_some()
+        });
+        self
     }
 
     /// The same snapshot, with the places where commands can write besides the protected folders, and the folders with
@@ -211,8 +241,7 @@ impl ProtectedSnapshot {
         let mut changes = ProtectedChanges { is_undone, ..ProtectedChanges::default() };
         for place in overfull.iter().filter(|place| !is_allowed(place)) {
             // Folders of repositories are reported each time, because new repositories are not looked at.
-            let is_told = self.overfull.contains(place) && !holds_git_folders(place);
-            if !is_told {
+            if !self.overfull.contains(place) || holds_git_folders(place) {
                 let why = std::io::Error::other("too many entries to check");
                 changes.record(place, "filled", Err(why));
             }
@@ -431,8 +460,8 @@ impl ProtectedSnapshot {
 
 /// Returns true if a path, or a folder above it, has changed since a moment. Looks at so many `levels`, from the path
 /// up, of those that are there.
-fn has_changed(path: &Path, levels: usize, since: SystemTime) -> bool {
-    path.ancestors().filter_map(changed_at).take(levels).any(|time| time >= since)
+fn has_changed(path: &Path, levels: usize, since: Option<SystemTime>) -> bool {
+    path.ancestors().filter_map(changed_at).take(levels).any(|time| Some(time) >= since)
 }
 
 /// Returns true for the folders of a repository with its submodules and linked working trees.

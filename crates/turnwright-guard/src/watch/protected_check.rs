@@ -341,6 +341,12 @@ impl ConfinementGuard {
         !self.is_of_unknown(path) && !self.is_of_call(path)
     }
 
+    /// Returns true if the same holds, and no command was allowed to make that change.
+    pub(super) fn is_undone(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.is_own(path) && !self.state.lock().changes.are_known(path, time)
+    }
+
     /// Returns true if a command without a sandbox was running at the last change of a path.
     fn is_of_unknown(&self, path: &Path) -> bool {
         let time = changed_near(path);

@@ -201,8 +201,7 @@ impl ProtectedCheck {
         guard.state.lock().changes.end_allowed(&self.watch.changes.paths);
         let allowed = [self.allowed_now(), installed].concat();
         self.undo_own(&self.snapshot, &allowed);
-        let is_any_unknown = guard.state.lock().changes.have_been_unknown();
-        if is_any_unknown {
+        if guard.state.lock().changes.have_been_unknown() {
             self.tell(&self.snapshot.check_if(&allowed, None, &|path| {
                 guard.is_of_unknown(path) && !guard.is_of_call(path)
             }));
@@ -217,9 +216,13 @@ impl ProtectedCheck {
 
     /// Undoes the changes that can only be the command's.
     fn undo_own(&self, snapshot: &ProtectedSnapshot, allowed: &[PathBuf]) {
-        let guard = &self.site.guard;
-        let quarantine = &self.site.quarantine;
-        self.tell(&snapshot.check_if(allowed, Some(quarantine), &|path| guard.is_own(path)));
+        let CheckSite { guard, quarantine, .. } = &self.site;
+        let undo = || snapshot.check_if(allowed, Some(quarantine), &|path| guard.is_own(path));
+        let own = undo();
+        let mut paths = own.iter().flat_map(|changes| &changes.paths);
+        // The place to which a `.git` led before is seen once that is put back.
+        let more = paths.any(|path| path.ends_with(".git")).then(undo).flatten();
+        self.tell(own.iter().chain(&more));
     }
 
     /// Checks the repositories that have appeared since the command began.

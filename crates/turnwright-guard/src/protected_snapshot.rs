@@ -106,15 +106,31 @@ impl ProtectedSnapshot {
         is_undone: &dyn Fn(&Path) -> bool,
     ) -> Self {
         self.since = earlier.since;
+        let found = self.repositories.difference(&earlier.repositories);
+        let new: BTreeSet<&Path> = found
+            .map(|path| {
+                let folder = path.parent().filter(|_| ProtectedPaths::is_environment_file(path));
+                folder.unwrap_or(path)
+            })
+            .collect();
         self.entries.retain(|path, entry| {
-            let is_known = path.ancestors().any(|folder| earlier.repositories.contains(folder));
-            let levels = if is_known { usize::MAX } else { 1 };
-            let is_moved = !is_known
-                && matches!(&*entry, SnapshotEntry::File(new, _) if earlier.was_moved(path, new));
-            if is_moved || !has_changed(path, levels, earlier.since) || !is_undone(path) {
+            let before = earlier.entries.get(path);
+            let is_kept = match (before, &*entry) {
+                (Some(SnapshotEntry::File(old, _)), SnapshotEntry::File(now, _)) => old == now,
+                // Only a file in a subfolder says the same after a move.
+                (None, SnapshotEntry::File(now, _))
+                    if self.repositories.contains(path) && !path.ends_with(".git") =>
+                {
+                    earlier.was_moved(path, now)
+                }
+                _ => earlier.is_unknown(path),
+            };
+            // A repository may have been there unfound: the folders above it tell nothing of it.
+            let tops = path.ancestors().enumerate().filter(|(_, folder)| new.contains(folder));
+            let levels = tops.last().map_or(usize::MAX, |(above, _)| above + 1);
+            if is_kept || !has_changed(path, levels, earlier.since) || !is_undone(path) {
                 return true;
             }
-            let before = earlier.entries.get(path);
             if let Some(before) = before {
                 entry.clone_from(before);
             }
@@ -230,12 +246,11 @@ impl ProtectedSnapshot {
         scan.scan_all(&self.protected, &self.repositories);
         let ProtectedScan { entries: now, overfull, .. } = scan;
         let is_allowed = |path: &Path| {
+            let is_folder = matches!(now.get(path), Some(SnapshotEntry::Folder));
+            // A folder above an allowed path may have been created on the way to it.
             allowed
                 .iter()
-                // A folder above an allowed path may have been created on the way to it.
-                .any(|place| {
-                    path.starts_with(place) || place.starts_with(path) && is_folder(&now, path)
-                })
+                .any(|place| path.starts_with(place) || is_folder && place.starts_with(path))
         };
         let is_undone = quarantine.is_some();
         let mut changes = ProtectedChanges { is_undone, ..ProtectedChanges::default() };
@@ -302,8 +317,7 @@ impl ProtectedSnapshot {
             if now.contains_key(path) && before.has_no_copy() && !self.may_be_missing(path) {
                 continue;
             }
-            let restores = quarantine.is_some();
-            let done = if restores { entries::put_back(path, before) } else { Ok(()) };
+            let done = if quarantine.is_some() { entries::put_back(path, before) } else { Ok(()) };
             if !now.contains_key(path) || done.is_err() {
                 changes.record(path, "removed", done);
             }
@@ -552,10 +566,6 @@ impl ProtectedChanges {
         text.push_str(&format!(". {hint}]"));
         text
     }
-}
-
-fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {
-    matches!(entries.get(path), Some(SnapshotEntry::Folder))
 }
 
 #[cfg(unix)]

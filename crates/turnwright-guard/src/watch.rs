@@ -388,17 +388,16 @@ impl CommandSite {
         &self,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
-        let confinement = &self.settings;
+        let settings = &self.settings;
         let programs = self.environment.get("PATH").map(std::env::split_paths);
         let state = self.guard.state.lock();
         let previous = state.last_snapshot.clone();
         let is_alone = !state.watches.values().any(|watch| !watch.is_call && watch.is_checking());
         drop(state);
-        let protected = &confinement.protected;
         let tmp = self.roots.session_tmp().and_then(SessionTmp::known_folder);
         let temp = self.guard.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
-        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
-        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+        let writable = settings.writable.iter().chain([&settings.private_caches]);
+        let taken = ProtectedSnapshot::take(&settings.protected, repositories, previous.as_deref())
             .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
         let snapshot = Arc::new(match previous.filter(|_| !is_alone) {
             Some(earlier) => taken.beside_commands(&earlier, &|path| self.guard.is_undone(path)),
@@ -459,11 +458,8 @@ impl CommandSite {
         let command = pass.effects().iter().find_map(Effect::command);
         let script = command.map(|command| Arc::clone(&command.script)).unwrap_or_default();
         let hidden = CommandWatch::hidden_in(&self.roots, profile);
-        let newly_hidden = {
-            let mut state = guard.state.lock();
-            state.changes.allow(allowed, LONGEST_COMMAND);
-            state.newly_hidden(&script, &hidden)
-        };
+        guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
+        let newly_hidden = guard.state.lock().newly_hidden(&script, &hidden);
         if let Some(shown) = confinement.shown {
             guard.keep_while_running(Arc::clone(job), shown);
         }

@@ -541,3 +541,27 @@ fn a_trap_that_comes_after_a_judgement_is_no_part_of_the_snapshot_that_follows()
     disk.file(".git/config", &own);
     assert!(!after.check(&[], None).unwrap().paths.contains(&git.join("config")));
 }
+
+#[test]
+fn what_a_running_command_moved_to_a_place_is_no_part_of_the_snapshot_of_another() {
+    let disk = TestProject::new();
+    disk.repository();
+    disk.file("away/hooks/post-merge", "x");
+    disk.file("husky/pre-commit", "x");
+    disk.file("old/.git/hooks/post-merge", "x");
+    let known = disk.file(".git/hooks/pre-push", "./check");
+    fs::create_dir(disk.ws.join("lib")).unwrap();
+    let mut earlier = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+    earlier.since = Some(disk.later());
+    let moved = [".husky/pre-commit", "lib/.git/hooks/post-merge", "lib/.git/hooks/pre-push"]
+        .map(|path| disk.ws.join(path));
+    // The files in a folder do not change with it.
+    fs::rename(disk.ws.join("husky"), disk.ws.join(".husky")).unwrap();
+    fs::rename(disk.ws.join("away"), disk.ws.join("lib/.git")).unwrap();
+    fs::rename(known, &moved[2]).unwrap();
+    let repositories = BTreeSet::from(["lib/.git", "old/.git"].map(|git| disk.ws.join(git)));
+    let beside = ProtectedSnapshot::take(&disk.protected(), Arc::new(repositories), None)
+        .beside_commands(&earlier, &|_| true);
+    // The hook of a repository that was not found before is not among them.
+    assert_eq!(beside.check(&[], None).unwrap().paths, moved);
+}

@@ -579,7 +579,8 @@ mod tests {
             format!("{deny}\ndone in 3 ms\n"),
             format!("{{\"suppressOutput\":true}}\n{deny}"),
             format!("{allow}\n{deny}"),
-            r#"{"hookSpecificOutput":{"permissionDecision":"deny"},"reason":"half a \ud83d"}"#.to_owned(),
+            r#"{"hookSpecificOutput":{"permissionDecision":"deny"},"reason":"half a \ud83d"}"#
+                .to_owned(),
         ] {
             let (reply, _) = exits(HookEvent::PreToolUse, 0, &printed, "");
             assert_eq!(reply.decision, Some(HookDecision::Deny), "{printed}");

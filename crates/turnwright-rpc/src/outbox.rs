@@ -325,9 +325,8 @@ impl OutboxInner {
 /// for a message without them, which nearly always lacks even their first byte.
 fn escape_separators(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line.contains(&0xe2).then_some(line)?).ok()?;
-    text.contains(['\u{2028}', '\u{2029}']).then(|| {
-        text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").into_bytes()
-    })
+    text.contains(['\u{2028}', '\u{2029}'])
+        .then(|| text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").into_bytes())
 }
 
 fn run_writer(shared: &OutboxInner, mut output: impl Write) {

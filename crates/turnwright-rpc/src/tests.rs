@@ -99,7 +99,8 @@ fn each_line_gets_what_json_rpc_prescribes() {
 
 #[test]
 fn half_a_character_does_not_spoil_a_message() {
-    let line = r#"{"jsonrpc":"2.0","method":"a","params":{"text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
+    let line =
+        r#"{"jsonrpc":"2.0","method":"a","params":{"text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
     let ParsedLine::Message(RpcMessage::Notification { params, .. }) = parse_line(line.as_bytes())
     else {
         panic!("it is a notification");

@@ -58,7 +58,8 @@ fn parse_arguments(text: String) -> Arguments {
              executed. Send the whole call again.",
             text.len()
         ),
-        Err(error) => match repeated_object(&repair_surrogates(&escape_controls(&text), &mut None)) {
+        Err(error) => match repeated_object(&repair_surrogates(&escape_controls(&text), &mut None))
+        {
             Some(object) => return Arguments::Object(object),
             None => format!("The arguments are not valid JSON ({error}). Nothing was executed."),
         },

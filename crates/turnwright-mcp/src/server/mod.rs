@@ -565,5 +565,5 @@ async fn subscribe_to_changes(peer: &Peer) {
     let params = JsonObject::from_iter([("notifications".to_owned(), changes)]);
     let ended = peer.request::<Value>("subscriptions/listen", params).await;
     tracing::debug!(?ended, "the subscription to changes has ended");
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

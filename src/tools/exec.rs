@@ -393,7 +393,8 @@ async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
-    let slot = ctx.env.jobs.admit(&spec.command)?;
+    let mut slot = ctx.env.jobs.admit(&spec.command)?;
+    slot.is_background = spec.accepts_input;
     let (started, live) = ctx.until_cancelled(live_output::start(spec, ctx)).await??;
     // The memory of a command that may run without the sandbox is the user's own affair.
     let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
@@ -449,7 +450,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         }
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
-            format!("stopped after {minutes} min, the longest that a command may run")
+            format!("stopped after {minutes} min, the longest without background=true")
         }
         EndReason::TempFolderFull(bytes) => format!(
             "stopped: $TMPDIR holds {}, more than it may, so that the disk is not filled; delete \

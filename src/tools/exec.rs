@@ -472,7 +472,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         end.had_leftovers && matches!(end.reason, EndReason::Exited(_)) && !cancelled;
     if leaves_processes {
         notes.push(
-            "[left running in the background and stopped; use background=true for servers]"
+            "[left running in the background and stopped; use background=true without &]"
                 .to_owned(),
         );
     }

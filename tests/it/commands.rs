@@ -80,7 +80,7 @@ fn commands_run_after_the_watcher_process_was_killed() {
 
 /// The note in the result of a command whose background processes were stopped.
 const STOPPED_NOTE: &str =
-    "[left running in the background and stopped; use background=true for servers]";
+    "[left running in the background and stopped; use background=true without &]";
 
 #[test]
 fn background_processes_of_a_command_are_stopped_when_it_ends() {

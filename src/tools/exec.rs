@@ -57,6 +57,10 @@ const SHELL_CHANGES: [&str; 5] = ["cd", "pushd", "export", "source", "."];
 const FORGOTTEN: &str =
     "[The next command has a shell of its own, in the working folder: use workdir, or one line.]";
 
+/// Programs that look for processes and see none of jobs, and words of a command that has met or missed a job.
+const PROCESS_SEEKERS: [&str; 6] = ["fuser", "killall", "lsof", "pgrep", "pkill", "ps"];
+const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such process"];
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -283,6 +287,7 @@ impl Tool for Exec {
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
+        add_job_note(self.script(), &mut outcome, &ctx.env);
         add_unsaved_note(&mut outcome, &ctx.env);
         Ok(outcome)
     }
@@ -312,6 +317,18 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     if let Some(limit) = limit {
         outcome.add_line(&limit.for_model);
         outcome.content.push(CallContent::Text(limit.for_user));
+    }
+}
+
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead.
+fn add_job_note(script: &Script, outcome: &mut ToolOutcome, env: &ToolEnv) {
+    let seeks = script.commands.iter().any(|one| PROCESS_SEEKERS.contains(&one.program()));
+    let is_lost = seeks || MISSED_JOB.iter().any(|words| outcome.text.contains(words));
+    if is_lost && (outcome.raw["exitCode"].is_null() || !env.jobs.running().ids().is_empty()) {
+        outcome.add_line(&format!(
+            "[exec_output with signal stops a job; pkill -f also finds the line's own shell. {}]",
+            env.jobs.describe()
+        ));
     }
 }
 

@@ -133,6 +133,13 @@ fn add_homebrew(path: &mut OsString) {
     }
 }
 
+/// The path without the folder that `uvx` puts first, whose Python has none of the user's packages.
+fn without_uv_cache(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path)
+        .filter(|folder| !folder.iter().any(|part| part == "archive-v0"));
+    std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
+}
+
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
 fn holds_password(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {
@@ -200,8 +207,9 @@ impl Environment {
                 && !(is_started_by_npm && is_set_by_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
-        if cfg!(target_os = "macos") {
-            for (_, path) in kept.iter_mut().filter(|(name, _)| name == "PATH") {
+        for (_, path) in kept.iter_mut().filter(|(name, _)| is_same_name(name, "PATH")) {
+            *path = without_uv_cache(path);
+            if cfg!(target_os = "macos") {
                 add_homebrew(path);
             }
         }
@@ -323,6 +331,20 @@ mod tests {
             let mut path = OsString::from(before);
             add_homebrew(&mut path);
             assert_eq!(path, after);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_python_of_uvx_is_not_that_of_commands() {
+        for (before, after) in [
+            ("/home/a/.cache/uv/archive-v0/Zx9/bin:/usr/bin::/bin", "/usr/bin::/bin"),
+            ("/home/a/.venv/bin:/usr/bin:", "/home/a/.venv/bin:/usr/bin:"),
+        ] {
+            let all = Environment::scrubbed([("PATH".into(), before.into())], &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            assert!(path.starts_with(after), "{path}");
         }
     }
 

@@ -133,6 +133,14 @@ fn add_homebrew(path: &mut OsString) {
     }
 }
 
+/// Adds the encoding of macOS. Editors on the desktop have no locale, so programs would take each text for ASCII.
+fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
+    let named = ["LANG", "LC_ALL", "LC_CTYPE"];
+    if !variables.iter().any(|(name, _)| named.iter().any(|known| name == known)) {
+        variables.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
+    }
+}
+
 /// The path without the folder that `uvx` puts first, whose Python has none of the user's packages.
 fn without_uv_cache(path: &OsStr) -> OsString {
     let folders = std::env::split_paths(path)
@@ -212,6 +220,9 @@ impl Environment {
             if cfg!(target_os = "macos") {
                 add_homebrew(path);
             }
+        }
+        if cfg!(target_os = "macos") {
+            add_encoding(&mut kept);
         }
         kept.extend(
             NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
@@ -331,6 +342,17 @@ mod tests {
             let mut path = OsString::from(before);
             add_homebrew(&mut path);
             assert_eq!(path, after);
+        }
+    }
+
+    #[test]
+    fn commands_of_an_editor_on_the_desktop_of_macos_know_the_encoding() {
+        for (name, is_added) in [("HOME", true), ("LANG", false), ("LC_ALL", false)] {
+            let mut variables = vec![(name.into(), "C".into())];
+            add_encoding(&mut variables);
+            let added = variables.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
+            let expected = (Some("LC_CTYPE"), Some("en_US.UTF-8"));
+            assert_eq!(added, is_added.then_some(expected), "{name}");
         }
     }
 

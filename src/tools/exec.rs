@@ -61,6 +61,10 @@ const FORGOTTEN: &str =
 const PROCESS_SEEKERS: [&str; 6] = ["fuser", "killall", "lsof", "pgrep", "pkill", "ps"];
 const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such process"];
 
+/// For lines that the bash of macOS cannot read: it pairs the quotes in the text.
+const PAIRED_QUOTES: &str =
+    "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -287,7 +291,7 @@ impl Tool for Exec {
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
-        add_job_note(self.script(), &mut outcome, &ctx.env);
+        add_advice(&self, &mut outcome, &ctx.env);
         add_unsaved_note(&mut outcome, &ctx.env);
         Ok(outcome)
     }
@@ -320,9 +324,14 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     }
 }
 
-/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead.
-fn add_job_note(script: &Script, outcome: &mut ToolOutcome, env: &ToolEnv) {
-    let seeks = script.commands.iter().any(|one| PROCESS_SEEKERS.contains(&one.program()));
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and how to pass a
+/// text on whose quotes it has failed.
+fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
+    if args.command.contains("$(cat <<") && outcome.text.contains("looking for matching") {
+        outcome.add_line(PAIRED_QUOTES);
+    }
+    let mut commands = args.script().commands.iter();
+    let seeks = commands.any(|one| PROCESS_SEEKERS.contains(&one.program()));
     let is_lost = seeks || MISSED_JOB.iter().any(|words| outcome.text.contains(words));
     if is_lost && (outcome.raw["exitCode"].is_null() || !env.jobs.running().ids().is_empty()) {
         outcome.add_line(&format!(

@@ -216,6 +216,14 @@ fn a_line_that_changes_only_its_own_shell_is_said_to_be_forgotten() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn a_text_whose_quotes_break_a_line_is_to_be_passed_in_another_way() {
+    // The bash of macOS fails in the same way if the text has an apostrophe.
+    let (_, result) = run(TestAgent::builder(), "echo \"$(cat <<'EOF'\nit's done\nEOF\n)");
+    assert!(result.ends_with("use git commit -F - <<'EOF', or a file.]"), "{result}");
+}
+
+#[test]
 fn a_command_does_not_inherit_secrets() {
     let secrets = [
         ("GITHUB_TOKEN", "value-1-of-a-secret"),

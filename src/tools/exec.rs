@@ -302,10 +302,9 @@ fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
         "" => Exec::PENDING_TITLE.to_owned(),
         _ => escape_hidden(&args.command),
     };
-    let mut locations = Vec::new();
-    if roots.display_path(workdir) != "." {
-        locations.push(Location { path: roots.client_path(workdir), line: None });
-    }
+    let is_elsewhere = roots.display_path(workdir) != ".";
+    let place = is_elsewhere.then(|| Location { path: roots.client_path(workdir), line: None });
+    let locations = place.into_iter().collect();
     CallView { title, kind: Exec::KIND, locations }
 }
 

@@ -102,10 +102,8 @@ pub async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
             Err(error) if lacks_ipv6(host, &error) => {}
             Err(error) => {
                 let why = turnwright_types::error_text::io_error_text(&error);
-                return (
-                    Vec::new(),
-                    format!("[port {port} could not be opened to the user: {why}]"),
-                );
+                let note = format!("[port {port} could not be opened to the user: {why}]");
+                return (Vec::new(), note);
             }
         }
     }

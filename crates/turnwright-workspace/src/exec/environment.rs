@@ -19,7 +19,8 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
 /// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
-/// some editors set for their own terminals, and how editors run themselves and attach their debuggers.
+/// some editors set for their own terminals, how editors run themselves and attach their debuggers, and the user's
+/// terminal, where a question for a passphrase would not be seen.
 /// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
@@ -37,9 +38,6 @@ const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SS
 pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY \
                                 DOCKER_HOST GPG_AGENT_INFO CONTAINER_HOST NVIM TMUX VSCODE_GIT_IPC_HANDLE \
                                 VSCODE_IPC_HOOK_CLI WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR";
-
-/// Variables that name the user's terminal, where a question for a passphrase would not be seen.
-const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
@@ -168,14 +166,12 @@ pub fn is_secret_name(name: &str) -> bool {
 fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let name = name.to_string_lossy().to_uppercase();
     let value = value.to_string_lossy();
-    let named_secret = is_secret_name(&name);
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
     let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
-    let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
-    !is_secret && !changes_meaning && !is_terminal
+    let is_secret = is_secret_name(&name) || is_ours || holds_secret || holds_password(&value);
+    !is_secret && !changes_meaning
 }
 
 fn is_set_by_npm(name: &OsStr) -> bool {
@@ -224,9 +220,8 @@ impl Environment {
         if cfg!(target_os = "macos") {
             add_encoding(&mut kept);
         }
-        kept.extend(
-            NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
-        );
+        let quiet = NONINTERACTIVE_VARIABLES.iter();
+        kept.extend(quiet.map(|(name, value)| (name.into(), value.into())));
         Environment(kept)
     }
 

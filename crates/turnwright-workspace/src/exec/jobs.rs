@@ -286,9 +286,7 @@ fn delete_old_outputs_once(folder: &Path) {
     static DELETED: Once = Once::new();
     DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(spawn_blocking(move || {
-                delete_old_outputs(&all, SystemTime::now());
-            }));
+            drop(spawn_blocking(move || delete_old_outputs(&all, SystemTime::now())));
         }
     });
 }

@@ -214,7 +214,7 @@ impl Tool for Exec {
         if let Some(refusal) = &self.escalate.refusal {
             return Err(refusal.clone());
         }
-        if let Some(editor) = interactive_editor(&self.command) {
+        if let Some(editor) = interactive_editor(self) {
             return Err(format!(
                 "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
                  file tools, or {editor} with commands (-es -c …)."
@@ -428,14 +428,14 @@ async fn begin<'a>(
     Ok((job, live))
 }
 
-/// The editor that a command would start interactively and that would wait forever. Other editors
-/// exit at once without a terminal. With options it may be a batch run.
-fn interactive_editor(command: &str) -> Option<&str> {
-    let mut words = command.split_whitespace();
-    let program = words.next()?;
-    let name = program.rsplit('/').next()?;
-    let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
-    (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
+/// The editor that a line would start interactively and that would wait forever. Other editors exit at once without a
+/// terminal. With options or input it may be a batch run.
+fn interactive_editor(args: &Exec) -> Option<&str> {
+    let commands = args.script().commands.iter();
+    let plain = commands.filter(|one| !one.argv().any(|word| word.starts_with(['-', '+'])));
+    let mut names = plain.filter_map(|one| one.program().rsplit('/').next());
+    let waits = names.find(|name| ["vi", "vim", "nvim", "view", "vimdiff"].contains(name));
+    waits.filter(|_| !args.command.contains('<'))
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
@@ -558,15 +558,22 @@ pub(super) fn command_outcome(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {
-        for command in ["vim", "vi a.txt", "/usr/bin/vim a b"] {
-            assert!(interactive_editor(command).is_some(), "{command}");
+        let waits = |command: &str| {
+            let mut args: Exec = serde_json::from_value(json!({ "command": command })).unwrap();
+            args.script = OnceLock::from(Arc::new(shell::parse(command, ShellDialect::Bash)));
+            interactive_editor(&args).is_some()
+        };
+        for command in ["vim", "vi a.txt", "/usr/bin/vim a b", "cd src && vim a", "git pull; vi b"] {
+            assert!(waits(command), "{command}");
         }
         for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
-            assert!(interactive_editor(command).is_none(), "{command}");
+            assert!(!waits(command), "{command}");
         }
+        assert!(!waits("command -v vim") && !waits("vim a <<EOF\n:q\nEOF"));
     }
 
     #[test]

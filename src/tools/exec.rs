@@ -105,18 +105,13 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
-        let sent = command::parse_line(&self.command, folder, roots);
+        let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()
-            && sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
-        let plain = without_entities(&self.command).filter(|_| is_coded);
-        let script = match plain {
-            Some(line) => {
-                let script = command::parse_line(&line, folder, roots);
-                self.command = line;
-                script
-            }
-            None => sent,
-        };
+            && script.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+        if let Some(line) = without_entities(&self.command).filter(|_| is_coded) {
+            script = command::parse_line(&line, folder, roots);
+            self.command = line;
+        }
         self.script = OnceLock::from(Arc::new(script));
     }
 
@@ -488,19 +483,11 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         ),
         EndReason::Lost(why) => format!("lost: {why}"),
     };
-    let code = match &end.reason {
-        EndReason::Exited(exit) => exit.code(),
-        _ => None,
-    };
-    let mut notes = Vec::new();
+    let code = if let EndReason::Exited(exit) = &end.reason { exit.code() } else { None };
     let leaves_processes =
         end.had_leftovers && matches!(end.reason, EndReason::Exited(_)) && !cancelled;
-    if leaves_processes {
-        notes.push(
-            "[left running in the background and stopped; use background=true without &]"
-                .to_owned(),
-        );
-    }
+    let left = "[left running in the background and stopped; use background=true without &]";
+    let notes = leaves_processes.then(|| left.to_owned()).into_iter().collect();
     let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
     let mut outcome = command_outcome(job, (ok, code), &how, &head, notes);
     if leaves_processes {
@@ -534,10 +521,8 @@ pub(super) fn command_outcome(
     for note in notes {
         text::add_line(&mut text, &note);
     }
-    let (shown, message) = match output.as_str() {
-        "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
-        output => (fenced(output), None),
-    };
+    let is_silent = output.is_empty();
+    let shown = if is_silent { NO_OUTPUT.to_owned() } else { fenced(&output) };
     let mut raw = json!({
         "exitCode": code,
         "ended": how,
@@ -547,9 +532,9 @@ pub(super) fn command_outcome(
         "job": job.id(),
         "output": Value::String(output),
     });
-    if let Some(message) = message {
+    if is_silent {
         // A client that finds no text in these fields shows all of them.
-        raw["message"] = message.into();
+        raw["message"] = NO_OUTPUT.into();
     }
     let content = vec![CallContent::Text(shown)];
     ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }

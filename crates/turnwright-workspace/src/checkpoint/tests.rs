@@ -379,6 +379,31 @@ fn new_repositories_are_found() {
     assert!(tracker.changes_since(&next, false).new_repositories.is_empty());
 }
 
+/// Such a folder is followed twice: as one of the project, and for what git runs from it.
+#[test]
+fn changes_in_a_folder_with_the_layout_of_a_repository_are_known() {
+    let fixture = TrackerFixture::new(&[("made/f", "")]);
+    for part in ["HEAD", "objects", "refs"] {
+        fs::create_dir_all(fixture.path(part)).unwrap();
+        fs::create_dir_all(fixture.path("made/inner").join(part)).unwrap();
+    }
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    let known = tracker.repositories();
+    assert_eq!(*known, ["", "made/inner"].map(|path| fixture.path(path)).into());
+    let mut live = tracker.live_folders().unwrap();
+    assert!(live.find_new(&known).is_empty());
+    for folder in ["sub", "made/inner/sub"] {
+        fs::create_dir(fixture.path(folder)).unwrap();
+        fs::write(fixture.path(folder).join(".settings"), "").unwrap();
+    }
+    let new = ["made/inner/sub/.settings", "sub/.settings"].map(|path| fixture.path(path));
+    assert_eq!(live.find_new(&known), new);
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, new);
+    assert_eq!(names(&changes), [".settings", ".settings"]);
+}
+
 #[test]
 fn every_form_of_a_repository_is_found_wherever_it_is() {
     let fixture = TrackerFixture::new(&[(".gitignore", "out\n"), ("hidden/f", "")]);

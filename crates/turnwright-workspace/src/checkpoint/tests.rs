@@ -186,6 +186,26 @@ fn a_file_that_was_ignored_is_not_new() {
     assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", old]);
 }
 
+/// As a working tree of git that is kept in the project, if both are opened.
+#[test]
+fn changes_in_a_folder_of_the_session_that_another_one_ignores_are_known() {
+    let ignored = ("trees/x/.gitignore", "out\n");
+    let fixture = TrackerFixture::new(&[(".gitignore", "/trees\n"), ("trees/x/f", "1"), ignored]);
+    let roots = fixture.roots().with_folder(&fixture.path("trees/x")).unwrap();
+    let tracker = ChangeTracker::default();
+    let obeyed = super::ObeyedFiles::default();
+    tracker.watch(&roots, obeyed, super::GitSettings::default(), Vec::new());
+    for expected in [["f", "new"], ["f", "newer"]] {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        for name in expected {
+            fs::write(fixture.path("trees/x").join(name), expected[1]).unwrap();
+        }
+        fs::create_dir_all(fixture.path("trees/x/out")).unwrap();
+        fs::write(fixture.path("trees/x/out/f"), expected[1]).unwrap();
+        assert_eq!(names(&tracker.changes_since(&before, false)), expected);
+    }
+}
+
 #[test]
 fn a_command_cannot_hide_a_new_file_by_ignore_rules() {
     for (rules, text, hidden) in [

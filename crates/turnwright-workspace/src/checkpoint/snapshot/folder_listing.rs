@@ -285,7 +285,7 @@ impl<'a> FolderLister<'a> {
                 remove_left_file(&path);
             } else {
                 self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
-                    rules.ignores(&path, is_folder)
+                    rules.ignores(&path, is_folder) && !self.watched.leads_to_folder(&path)
                 });
             }
             path.pop();
@@ -471,7 +471,7 @@ impl<'a> FolderLister<'a> {
             if is_link {
                 listing.links.push(name.clone());
             }
-            if rules.ignores(&path, is_folder) {
+            if rules.ignores(&path, is_folder) && !self.watched.leads_to_folder(&path) {
                 if is_folder {
                     self.add_ignored(&mut listing, &path, &relative);
                 }

@@ -14,6 +14,7 @@ use crate::repository;
 use crate::watch::server_watch::change_time;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::bounded_read::read_at_most;
+use turnwright_types::git_layout::GitLayout;
 use turnwright_types::{private_file, text};
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::{FolderNames, nofollow, real_path};
@@ -87,7 +88,11 @@ impl ProtectedScan<'_> {
         for path in workspaces {
             self.scan_existing(&path);
         }
-        let roots = protected.roots().iter().map(|root| root.join(".git"));
+        let roots = protected.roots().iter().flat_map(|root| {
+            // The folder of a repository that lies elsewhere is a root itself.
+            let own = GitLayout::of(root).is_repository().then(|| root.clone());
+            own.into_iter().chain([root.join(".git")])
+        });
         let all: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
         let repositories = ProtectedPaths::git_first(all.into_iter().collect());
         let watched = repositories.iter().take(MAX_REPOSITORIES);

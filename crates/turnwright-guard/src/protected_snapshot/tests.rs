@@ -220,6 +220,26 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
 }
 
 #[test]
+fn a_repository_around_the_sessions_folder_is_compared_with_its_submodules_and_working_trees() {
+    for git in [".git", "bare"] {
+        let disk = TestProject::new();
+        disk.repository();
+        fs::rename(disk.ws.join(".git"), disk.ws.join(git)).unwrap();
+        let file = |path: &str, text| disk.file(&format!("{git}/{path}"), text);
+        file("modules/sub/config", "[core]\n\tworktree = ../../../sub\n");
+        let roots = vec![disk.ws.join("src"), disk.ws.join(git)];
+        let protected = ProtectedPaths::new(roots, Vec::new());
+        let snapshot = ProtectedSnapshot::take(&protected, Arc::default(), None);
+        let traps = [
+            file("modules/sub/config", "[core]\n\tfsmonitor = x\n"),
+            file("modules/sub/hooks/post-checkout", "x"),
+            file("worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n"),
+        ];
+        assert_eq!(snapshot.check(&[], Some(&disk.quarantine)).unwrap().paths, traps);
+    }
+}
+
+#[test]
 fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_ones() {
     let disk = TestProject::new();
     disk.repository();

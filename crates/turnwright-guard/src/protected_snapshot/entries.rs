@@ -99,6 +99,7 @@ impl ProtectedScan<'_> {
         for git in watched.clone().filter(|path| !is_in_environment(path)) {
             self.scan_repository(git);
             self.scan_target(git, protected);
+            self.scan_named(git, protected);
         }
         self.overfull.extend(repositories.get(MAX_REPOSITORIES).cloned());
         for place in protected.leaf_paths() {
@@ -171,6 +172,23 @@ impl ProtectedScan<'_> {
                     .any(|name| self.entries.contains_key(&folder.join(name)));
             if is_known && protected.roots().iter().any(|root| folder.starts_with(root)) {
                 self.scan_git_parts(&folder);
+            }
+        }
+    }
+
+    /// Records the files in the working tree of a repository that its settings name. Those of a session's folder itself
+    /// are among the protected paths.
+    fn scan_named(&mut self, git: &Path, protected: &ProtectedPaths) {
+        let mut roots = protected.roots().iter();
+        let Some(top) = git.parent().filter(|_| git.ends_with(".git")) else { return };
+        if !roots.any(|root| top != root && top.starts_with(root)) {
+            return;
+        }
+        for path in repository::obeyed_by_git(top, &[]).1.iter().map(|name| top.join(name)) {
+            // A mere name may also be that of a program elsewhere, or an argument.
+            if path.is_dir() || path.parent() != Some(top) {
+                self.scan_path(&path);
+                self.scan_below(&path);
             }
         }
     }

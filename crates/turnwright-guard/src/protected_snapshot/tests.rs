@@ -240,6 +240,24 @@ fn a_repository_around_the_sessions_folder_is_compared_with_its_submodules_and_w
 }
 
 #[test]
+fn what_the_settings_of_a_repository_within_the_project_name_is_compared() {
+    let disk = TestProject::new();
+    disk.repository();
+    let settings = "[core]\n\thooksPath = tools/hooks\n[filter \"x\"]\n\tclean = sh tools/clean.sh build\n";
+    disk.file("app/.git/config", settings);
+    let known = disk.file("app/tools/clean.sh", "mine");
+    let repositories = Arc::new([disk.ws.join("app/.git")].into());
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+    disk.file("app/tools/other", "x");
+    disk.file("app/build", "x");
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
+    let traps =
+        [disk.file("app/tools/clean.sh", "x"), disk.file("app/tools/hooks/pre-commit", "x")];
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)).unwrap().paths, traps);
+    assert!(fs::read_to_string(known).unwrap() == "mine" && !traps[1].exists());
+}
+
+#[test]
 fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_ones() {
     let disk = TestProject::new();
     disk.repository();

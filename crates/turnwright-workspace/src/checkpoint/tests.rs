@@ -200,8 +200,11 @@ fn changes_in_a_folder_of_the_session_that_another_one_ignores_are_known() {
         for name in expected {
             fs::write(fixture.path("trees/x").join(name), expected[1]).unwrap();
         }
-        fs::create_dir_all(fixture.path("trees/x/out")).unwrap();
-        fs::write(fixture.path("trees/x/out/f"), expected[1]).unwrap();
+        // Other folders stay ignored.
+        for folder in ["trees/x/out", "trees/y"] {
+            fs::create_dir_all(fixture.path(folder)).unwrap();
+            fs::write(fixture.path(folder).join("f"), expected[1]).unwrap();
+        }
         assert_eq!(names(&tracker.changes_since(&before, false)), expected);
     }
 }

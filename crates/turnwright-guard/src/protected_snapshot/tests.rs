@@ -285,6 +285,9 @@ fn what_the_settings_of_a_repository_within_the_project_name_is_compared() {
     let allowed = disk.file("app/.git/config", "[core]\n\thooksPath = src\n");
     let changes = snapshot.check(std::slice::from_ref(&allowed), Some(&disk.quarantine));
     assert_eq!(changes, None);
+    let beside = ProtectedSnapshot::take(&disk.protected(), snapshot.repositories.clone(), None)
+        .beside_commands(&snapshot, &|path| path != allowed);
+    assert_eq!(beside.check(&[], Some(&disk.quarantine)), None, "beside another command");
     fs::remove_dir_all(disk.ws.join("app")).unwrap();
     assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None, "a removed repository");
 }

@@ -562,6 +562,11 @@ fn anything_else_is_a_bad_request() {
     let rows = [
         ("400", 400, "No."),
         (
+            "OpenAI, of too many tools",
+            400,
+            r#"{"error":{"message":"Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 217 instead.","code":"array_above_max_length"}}"#,
+        ),
+        (
             "C.1 #22",
             422,
             r#"{"detail":[{"loc":["body","x"],"msg":"Extra inputs are not permitted","input":"insufficient_quota, context_length_exceeded"}]}"#,

@@ -110,7 +110,7 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 13] = [
+const HINTS: [(&str, &str); 14] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
@@ -125,6 +125,7 @@ const HINTS: [(&str, &str); 13] = [
     ("error code: 1020", FIREWALL),
     // nginx and others answer like this for a wrong key, too.
     ("JSON (403 Forbidden", "Check the key. If it is right, a firewall is in between"),
+    ("fewer max_tokens", "Add credit, or set a smaller `max_output` for the model in the settings"),
     ("oad model", "Look into the log of the server, or choose another model"),
 ];
 

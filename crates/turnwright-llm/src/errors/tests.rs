@@ -151,6 +151,42 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
             r#"{"error":"Your team has either used all available credits or reached its monthly spending limit."}"#,
         ),
         ("a gateway", 403, r#"{"error":{"code":"insufficient_user_quota","message":"no"}}"#),
+        (
+            "OpenRouter, of the key's own limit",
+            403,
+            r#"{"error":{"message":"Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys","code":403}}"#,
+        ),
+        (
+            "xAI",
+            403,
+            r#"{"code":"The caller does not have permission to execute the specified operation","error":"Your newly created team doesn't have any credits yet. You can purchase credits on https://console.x.ai."}"#,
+        ),
+        (
+            "xAI's free plan",
+            429,
+            r#"{"code":"subscription:free-usage-exhausted","error":"You've used all the included free usage"}"#,
+        ),
+        (
+            "SiliconFlow",
+            403,
+            r#"{"code":30001,"message":"Sorry, your account balance is insufficient","data":null}"#,
+        ),
+        ("sub2api", 403, r#"{"message":"Insufficient account balance"}"#),
+        (
+            "Ark",
+            403,
+            r#"{"error":{"code":"AccountOverdueError","message":"The request failed because your account has an overdue balance.","type":"Forbidden"}}"#,
+        ),
+        (
+            "Ark's coding plan",
+            429,
+            r#"{"error":{"code":"AccountQuotaExceeded","message":"You have exceeded the 5-hour usage quota.","type":"TooManyRequests"}}"#,
+        ),
+        (
+            "Workers AI",
+            429,
+            r#"{"errors":[{"message":"AiError: you have used up your daily free allocation of 10,000 neurons, please upgrade.","code":4006}]}"#,
+        ),
         ("a gateway", 401, r#"{"error":{"type":"CreditsError","message":"Insufficient balance"}}"#),
         (
             "Gemini, per day",
@@ -658,6 +694,8 @@ fn errors_name_the_next_step() {
         (404, "404 page not found", "Check the base URL"),
         (401, "Bad key.", "Bad key. Check the key, or run `turnwright login`"),
         (402, "No.", "check the plan and the credit"),
+        (402, "This request requires more credits, or fewer max_tokens.", "a smaller `max_output`"),
+        (403, "Key limit exceeded (total limit).", "check the plan and the credit"),
         (400, "", "Run `turnwright doctor`"),
         (429, "Too many.", "Wait a minute and prompt again"),
         (500, "No.", "Prompt again later"),

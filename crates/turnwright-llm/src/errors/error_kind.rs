@@ -222,7 +222,7 @@ const INVALID: &str = include_str!("phrases/invalid.txt");
 fn mentions_missing_model(text: &str) -> bool {
     let Some(at) = text.find("model") else { return false };
     let after = text::first_chars(&text[at..], 160);
-    has_any(after, &["does not exist", "not found", "is not available"])
+    has_any(after, &["does not exist", "not found", "not_found", "is not available"])
 }
 
 /// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.

@@ -425,11 +425,36 @@ fn an_unknown_model_is_distinguished_from_an_unknown_path() {
             r#"{"error":{"code":404,"message":"No endpoints found matching your data policy"}}"#,
         ),
         ("z.ai", 400, r#"{"error":{"code":"1211","message":"Unknown"}}"#),
+        (
+            "Gemini, of a retired one",
+            404,
+            r#"[{"error":{"code":404,"message":"This model models/gemini-3-pro-preview is no longer available. Please update your code to use a newer model.","status":"NOT_FOUND"}}]"#,
+        ),
+        (
+            "Gemini, of one that the key may not use",
+            404,
+            r#"{"error":{"code":404,"message":"Requested entity was not found.","status":"NOT_FOUND"}}"#,
+        ),
+        (
+            "Anthropic",
+            404,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-sonnet-4-20250514"}}"#,
+        ),
+        (
+            "Groq",
+            400,
+            r#"{"error":{"message":"The model `qwen-2.5-32b` has been decommissioned and is no longer supported.","type":"invalid_request_error","code":"model_decommissioned"}}"#,
+        ),
     ];
     check(ErrorKind::ModelNotFound, &rows);
     let rows = [
         ("404", 404, "404 page not found"),
         ("405", 405, ""),
+        (
+            "Anthropic",
+            404,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}"#,
+        ),
         ("a redirect", 302, ""),
         ("a page", 404, "<html><title>Not Found</title>"),
     ];

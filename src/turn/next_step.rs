@@ -18,7 +18,7 @@ const MAX_RETRIES: u32 = 4;
 const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// How long to wait for a server that has answered before. Gateways restart in 9 to 18 seconds.
+/// How long to wait for a server that has answered before, or loads its model. Gateways restart in 9 to 18 seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
@@ -585,6 +585,34 @@ mod tests {
                 );
             }
             assert!(next(unreachable(fault, has_answered), &mut budget).starts_with("error"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_loads_its_model_is_waited_for_up_to_a_minute() {
+        for (said, expected) in [
+            ("Loading model", 60_000),
+            ("Model m is currently loading", 60_000),
+            ("The server is overloaded", 7_500),
+        ] {
+            let error = LlmError::Status {
+                host: "h".into(),
+                status: 503,
+                proxy: None,
+                message: said.to_owned(),
+                retry_after: None,
+                kind: ErrorKind::Unavailable,
+                key_advice: None,
+                failed_generation: None,
+            };
+            let mut budget = TurnBudget::new(100);
+            let mut waited = Duration::ZERO;
+            while let TurnStep::Wait(delay, _) =
+                after_failure(error.clone(), ShownSoFar::Nothing, &mut budget, 0.5)
+            {
+                waited += delay;
+            }
+            assert_eq!(waited, Duration::from_millis(expected), "{said}");
         }
     }
 

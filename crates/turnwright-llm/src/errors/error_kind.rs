@@ -143,9 +143,6 @@ fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind>
     if may_be(&[400, 403, 404, 422, 503]) && lacks_model(text, is_vague) {
         return Some(ErrorKind::ModelNotFound);
     }
-    if may_be(&[400, 403]) && has_any(text, &["unsupported_country"]) {
-        return Some(ErrorKind::BadRequest);
-    }
     if may_be(&[400, 422]) && has_listed(text, AUTH) {
         return Some(ErrorKind::Auth);
     }

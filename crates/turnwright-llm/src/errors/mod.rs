@@ -253,11 +253,17 @@ impl LlmError {
         self.kind().is_transient() && !is_lasting
     }
 
-    /// True if a server that has answered before cannot be reached. It may be restarting, or the network may
-    /// be down for a moment.
+    /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
+    /// restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
-        let LlmError::Connect { fault, has_answered, .. } = self else { return false };
-        *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+        match self {
+            LlmError::Connect { fault, has_answered, .. } => {
+                *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+            }
+            // llama.cpp and Hugging Face.
+            LlmError::Status { status: 503, message, .. } => message.contains("oading"),
+            _ => false,
+        }
     }
 
     /// The next step for the user after the last retry, unless the message already names one.

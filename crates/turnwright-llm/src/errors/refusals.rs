@@ -166,19 +166,15 @@ fn find_tokens(
     field: &str,
     mut phrases: impl Iterator<Item = &'static str>,
 ) -> Option<u64> {
-    let found =
-        number_field(body, field).or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
+    let error = body.get("error").unwrap_or(body);
+    let stated = error.get(field).or_else(|| body.get(field)).and_then(number);
+    let found = stated.or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
     found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
 }
 
 /// True for a limit of tokens per minute, which is not the context window.
 pub(crate) fn is_minute_limit(text: &str) -> bool {
     has_any(text, &["tokens per min", "(tpm)", "tokens/min"])
-}
-
-fn number_field(body: &Value, name: &str) -> Option<u64> {
-    let error = body.get("error").unwrap_or(body);
-    error.get(name).or_else(|| body.get(name)).and_then(number)
 }
 
 /// The number that follows a phrase.

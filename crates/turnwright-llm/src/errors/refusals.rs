@@ -64,6 +64,7 @@ const LIMIT_PHRASES: &[&str] = &[
     "configured limit of",
     "max size:",
     "n_ctx:",
+    "n_ctx (",
     "max of",
     "must be <=",
     "tokens > ",

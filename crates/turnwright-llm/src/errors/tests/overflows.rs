@@ -302,6 +302,13 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         0,
     ),
     (
+        "LM Studio, in the stream (opencode#11141)",
+        200,
+        r#"{"error":{"message":"Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}}"#,
+        7_424,
+        15_028,
+    ),
+    (
         "GitHub",
         413,
         r#"{"error":{"code":"tokens_limit_reached","message":"Request body too large for gpt-4o model. Max size: 8000 tokens."}}"#,

@@ -270,9 +270,12 @@ fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
-    if error.is_outage() {
+    // Most limits of which a server says no more are those of a minute. Each request may count.
+    let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
+    if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
-        let wait = (budget.outage + Duration::from_millis(500)).min(MAX_OUTAGE_WAIT).min(left);
+        let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
+        let wait = (budget.outage + Duration::from_millis(500)).min(longest).min(left);
         budget.outage += wait;
         return (!wait.is_zero()).then_some(wait);
     }
@@ -588,6 +591,28 @@ mod tests {
         }
     }
 
+    /// The waits until the turn ends, in milliseconds, if each answer is this one.
+    fn waits(status: u16, kind: ErrorKind, said: &str) -> Vec<u128> {
+        let error = LlmError::Status {
+            host: "h".into(),
+            status,
+            proxy: None,
+            message: said.to_owned(),
+            retry_after: None,
+            kind,
+            key_advice: None,
+            failed_generation: None,
+        };
+        let mut budget = TurnBudget::new(100);
+        let mut waits = Vec::new();
+        while let TurnStep::Wait(delay, _) =
+            after_failure(error.clone(), ShownSoFar::Nothing, &mut budget, 0.5)
+        {
+            waits.push(delay.as_millis());
+        }
+        waits
+    }
+
     #[test]
     fn a_server_that_loads_its_model_is_waited_for_up_to_a_minute() {
         for (said, expected) in [
@@ -595,25 +620,15 @@ mod tests {
             ("Model m is currently loading", 60_000),
             ("The server is overloaded", 7_500),
         ] {
-            let error = LlmError::Status {
-                host: "h".into(),
-                status: 503,
-                proxy: None,
-                message: said.to_owned(),
-                retry_after: None,
-                kind: ErrorKind::Unavailable,
-                key_advice: None,
-                failed_generation: None,
-            };
-            let mut budget = TurnBudget::new(100);
-            let mut waited = Duration::ZERO;
-            while let TurnStep::Wait(delay, _) =
-                after_failure(error.clone(), ShownSoFar::Nothing, &mut budget, 0.5)
-            {
-                waited += delay;
-            }
-            assert_eq!(waited, Duration::from_millis(expected), "{said}");
+            let waited = waits(503, ErrorKind::Unavailable, said).iter().sum::<u128>();
+            assert_eq!(waited, expected, "{said}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_minute_is_waited_for_if_a_server_does_not_say_when_its_limit_ends() {
+        let found = waits(429, ErrorKind::RateLimit, "Too Many Requests");
+        assert_eq!(found, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 28_500]);
     }
 
     #[test]

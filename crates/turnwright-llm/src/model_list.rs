@@ -70,9 +70,8 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
 /// The window from LiteLLM's older field, if it has no newer one. Elsewhere the field limits the answer.
 fn all_tokens(model: &Value) -> Option<u64> {
     let facts = model.get("model_info").unwrap_or(model);
-    let is_window = ["max_input_tokens", "max_output_tokens"]
-        .iter()
-        .all(|field| facts.get(*field).is_some_and(Value::is_null));
+    let limits = ["max_input_tokens", "max_output_tokens"];
+    let is_window = limits.iter().all(|field| facts.get(*field).is_some_and(Value::is_null));
     number(facts.get("max_tokens")?).filter(|_| is_window)
 }
 

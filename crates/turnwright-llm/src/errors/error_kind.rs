@@ -217,8 +217,7 @@ const INVALID: &str = include_str!("phrases/invalid.txt");
 
 /// True for `The model … does not exist` and similar messages.
 fn mentions_missing_model(text: &str) -> bool {
-    let Some(at) = text.find("model") else { return false };
-    let after = text::first_chars(&text[at..], 160);
+    let after = text.find("model").map_or("", |at| text::first_chars(&text[at..], 160));
     has_any(after, &["does not exist", "not found", "not_found", "is not available"])
 }
 

@@ -245,12 +245,11 @@ impl LlmError {
     /// True if the same request may succeed a little later. A silent server does not count: the user has
     /// waited long enough.
     pub fn is_transient(&self) -> bool {
-        let is_lasting = match self {
-            LlmError::Silent { .. } => true,
-            LlmError::Connect { fault, .. } => fault.is_lasting(),
-            _ => false,
-        };
-        self.kind().is_transient() && !is_lasting
+        match self {
+            LlmError::Silent { .. } => false,
+            LlmError::Connect { fault, .. } => !fault.is_lasting(),
+            _ => self.kind().is_transient(),
+        }
     }
 
     /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
@@ -268,24 +267,21 @@ impl LlmError {
 
     /// The next step for the user after the last retry, unless the message already names one.
     pub fn next_step(&self) -> Option<&'static str> {
-        if self.message().and_then(hint).is_some() {
-            return None;
-        }
-        match self.kind() {
-            ErrorKind::RateLimit
-                if self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT) =>
-            {
-                Some("Wait a minute and prompt again, or choose another model")
+        let is_short = self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT);
+        let step = match self.kind() {
+            ErrorKind::RateLimit if is_short => {
+                "Wait a minute and prompt again, or choose another model"
             }
             ErrorKind::Unavailable | ErrorKind::EmptyReply => {
-                Some("Prompt again later, or choose another model")
+                "Prompt again later, or choose another model"
             }
-            ErrorKind::BadRequest => Some(
+            ErrorKind::BadRequest => {
                 "Run `turnwright doctor`, which finds out what the server accepts, or choose \
-                 another model",
-            ),
-            _ => None,
-        }
+                 another model"
+            }
+            _ => return None,
+        };
+        self.message().and_then(hint).is_none().then_some(step)
     }
 
     /// True if a request has more tokens than may be sent in a minute.
@@ -350,10 +346,8 @@ impl LlmError {
 
     /// The size of the context window in tokens, if the error reports it.
     pub fn context_window(&self) -> Option<u64> {
-        match self.kind() {
-            ErrorKind::ContextOverflow { limit, .. } => limit,
-            _ => None,
-        }
+        let ErrorKind::ContextOverflow { limit, .. } = self.kind() else { return None };
+        limit
     }
 
     pub fn host(&self) -> Option<&str> {

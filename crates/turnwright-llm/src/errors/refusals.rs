@@ -51,7 +51,6 @@ const LIMIT_PHRASES: &[&str] = &[
     "context window of",
     "window limit (",
     "max context",
-    "max_seq_len (",
     "max_seq_len",
     "input length of",
     "prompt length is",
@@ -181,7 +180,7 @@ pub(crate) fn is_minute_limit(text: &str) -> bool {
 /// The number that follows a phrase.
 fn number_after(text: &str, phrase: &str) -> Option<u64> {
     text.match_indices(phrase).find_map(|(at, _)| {
-        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=']);
+        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=', '(']);
         let mut digits = String::new();
         let mut rest = rest.chars().peekable();
         while let Some(next) = rest.next() {

@@ -62,7 +62,7 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     let full_name = named.or(entry.as_str())?.trim();
     let name = full_name.strip_prefix("models/").unwrap_or(full_name).to_owned();
     let sizes = WINDOW_POINTERS.lines().filter_map(|pointer| number(entry.pointer(pointer)?));
-    let window = sizes.chain(all_tokens(entry)).chain(argument(entry)).find(|size| *size > 0);
+    let window = sizes.chain(all_tokens(entry)).chain(ctx_size(entry)).find(|size| *size > 0);
     let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
     Some(ListedModel { name, window, price: price(entry), server })
 }
@@ -76,7 +76,7 @@ fn all_tokens(model: &Value) -> Option<u64> {
 }
 
 /// The window with which llama.cpp, as a router, starts a model that is not loaded yet.
-fn argument(model: &Value) -> Option<u64> {
+fn ctx_size(model: &Value) -> Option<u64> {
     let mut arguments = model.pointer("/status/args")?.as_array()?.iter();
     arguments.find(|argument| **argument == "--ctx-size")?;
     number(arguments.next()?)

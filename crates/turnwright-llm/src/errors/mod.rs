@@ -312,10 +312,10 @@ impl LlmError {
     }
 
     /// True if the model requires a signed thought that the conversation lacks, for example because another
-    /// model made the calls. Without reasoning it needs none.
+    /// model made the calls, or does not recognise one that it has. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        has_any(&message, &["expected `thinking`", "invalid `signature` in `thinking`"])
+        has_any(&message, &["expected `thinking`", "`signature` in", "latest assistant message"])
     }
 
     /// The delay that the provider asks for.

@@ -340,7 +340,7 @@ fn a_server_that_takes_few_messages_is_asked_for_a_summary_of_fewer() {
     let settings = format!("model = 'p/m'\n{}", provider.section("p", model));
     let mut agent = configured(&settings).start();
     for number in 0..14 {
-        let prompt = long_prompt(&format!("Read part {number}:"), 500);
+        let prompt = long_prompt(&format!("Read part {number}:"), 5_000);
         assert_eq!(agent.turn(&prompt), "end_turn", "{number}");
     }
     assert!(!agent.thoughts().contains("could not be summarised"), "{}", agent.thoughts());

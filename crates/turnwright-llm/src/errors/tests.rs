@@ -152,6 +152,24 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
         ),
         ("a gateway", 403, r#"{"error":{"code":"insufficient_user_quota","message":"no"}}"#),
         (
+            "Gemini, per day",
+            429,
+            r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota.\nPlease retry in 58.8s.","details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"retryDelay":"58s"}]}}]"#,
+        ),
+        (
+            "Gemini, not in the plan",
+            429,
+            r#"{"error":{"code":429,"message":"You exceeded your current quota. * Quota exceeded for metric: x, limit: 0, model: m\nPlease retry in 45.5s."}}"#,
+        ),
+    ];
+    check(ErrorKind::Quota, &rows);
+}
+
+/// Some of them have status 403.
+#[test]
+fn a_spent_account_is_not_a_wrong_key() {
+    let rows = [
+        (
             "OpenRouter, of the key's own limit",
             403,
             r#"{"error":{"message":"Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys","code":403}}"#,
@@ -188,16 +206,6 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
             r#"{"errors":[{"message":"AiError: you have used up your daily free allocation of 10,000 neurons, please upgrade.","code":4006}]}"#,
         ),
         ("a gateway", 401, r#"{"error":{"type":"CreditsError","message":"Insufficient balance"}}"#),
-        (
-            "Gemini, per day",
-            429,
-            r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota.\nPlease retry in 58.8s.","details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"retryDelay":"58s"}]}}]"#,
-        ),
-        (
-            "Gemini, not in the plan",
-            429,
-            r#"{"error":{"code":429,"message":"You exceeded your current quota. * Quota exceeded for metric: x, limit: 0, model: m\nPlease retry in 45.5s."}}"#,
-        ),
     ];
     check(ErrorKind::Quota, &rows);
 }

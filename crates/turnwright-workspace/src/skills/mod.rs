@@ -19,7 +19,7 @@ use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::hash::std_hash;
 use turnwright_types::ids::is_slug;
-use turnwright_types::look_alike::without_smuggled_text;
+use turnwright_types::look_alike::{composed, is_mark, without_smuggled_text};
 use turnwright_types::text;
 
 /// The most bytes of the catalogue.
@@ -334,7 +334,7 @@ fn read_skill(
         .into_iter()
         .flatten()
         .next()
-        .ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
+        .ok_or("neither its name nor that of its folder has letters or digits")?;
     let full = head
         .description
         .or_else(|| first_paragraph(body))
@@ -351,10 +351,11 @@ fn read_skill(
     })
 }
 
-/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if no character is left.
+/// A text as a name that can be typed, in any script: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
-    let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
-    Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())
+    let text = text::cut(composed(text).to_lowercase(), MAX_NAME_CHARS);
+    let name = hyphenated(&text, |char| char.is_alphanumeric() || is_mark(char));
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Joins the words of a text with hyphens. `is_part` returns true for the characters of words.
@@ -602,7 +603,8 @@ mod tests {
         put(&ws.join("skills/my-tool"), &skill_text("My Tool", "x"));
         put(&ws.join("skills/Python_Testing"), &skill_text("Python Testing", "x"));
         put(&ws.join("skills/\u{e9}"), &skill_text("Another One", "x"));
-        put(&ws.join("skills/\u{e8}"), &skill_text("\u{e9}\u{e8}", "x"));
+        put(&ws.join("skills/e\u{300}-代码"), &skill_text("代码审查", "x"));
+        put(&ws.join("skills/\u{2026}"), &skill_text("\u{2026}", "x"));
         put(&ws.join("skills/told"), "# Title\n\nTold by\nits text.\n\nMore.\n");
         fs::create_dir_all(ws.join("skills/small")).unwrap();
         fs::write(ws.join("skills/small/skill.md"), skill_text("small", "x")).unwrap();
@@ -633,7 +635,6 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "another-one: x",
                 "deep: named by its folder",
                 "deploy: of the project",
                 "my-tool: x",
@@ -643,6 +644,8 @@ mod tests {
                 "secret: outside of the project",
                 "small: x",
                 "told: Told by its text.",
+                "\u{e8}-代码: x",
+                "\u{e9}: x",
             ]
         );
         let skipped: Vec<_> = skipped
@@ -655,7 +658,7 @@ mod tests {
                 #[cfg(unix)]
                 "linked: its file cannot be read, or leads out of the project",
                 "mute: it has neither a description nor a text",
-                "\u{e8}: neither its name nor that of its folder has letters of a-z or digits",
+                "\u{2026}: neither its name nor that of its folder has letters or digits",
                 "deploy: another skill has its name",
             ]
         );

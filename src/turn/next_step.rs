@@ -276,7 +276,8 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
     if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
         let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
-        let wait = (budget.outage + Duration::from_millis(500)).min(longest).min(left);
+        let next = (budget.outage + Duration::from_millis(500)).min(longest);
+        let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
         budget.outage += wait;
         return (!wait.is_zero()).then_some(wait);
     }
@@ -593,13 +594,13 @@ mod tests {
     }
 
     /// The waits until the turn ends, in milliseconds, if each answer is this one.
-    fn waits(status: u16, kind: ErrorKind, said: &str) -> Vec<u128> {
+    fn waits(status: u16, kind: ErrorKind, said: &str, retry_after: Option<u64>) -> Vec<u128> {
         let error = LlmError::Status {
             host: "h".into(),
             status,
             proxy: None,
             message: said.to_owned(),
-            retry_after: None,
+            retry_after: retry_after.map(Duration::from_secs),
             kind,
             key_advice: None,
             failed_generation: None,
@@ -621,14 +622,16 @@ mod tests {
             ("Model m is currently loading", 60_000),
             ("The server is overloaded", 7_500),
         ] {
-            let waited = waits(503, ErrorKind::Unavailable, said).iter().sum::<u128>();
+            let waited = waits(503, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
             assert_eq!(waited, expected, "{said}");
         }
+        let named = waits(503, ErrorKind::Unavailable, "Loading model", Some(20));
+        assert_eq!(named, [20_000, 20_000, 20_000]);
     }
 
     #[test]
     fn the_end_of_a_minute_is_waited_for_if_a_server_does_not_say_when_its_limit_ends() {
-        let found = waits(429, ErrorKind::RateLimit, "Too Many Requests");
+        let found = waits(429, ErrorKind::RateLimit, "Too Many Requests", None);
         assert_eq!(found, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 28_500]);
     }
 

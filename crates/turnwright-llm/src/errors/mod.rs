@@ -110,7 +110,7 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 14] = [
+const HINTS: [(&str, &str); 15] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
@@ -126,6 +126,7 @@ const HINTS: [(&str, &str); 14] = [
     // nginx and others answer like this for a wrong key, too.
     ("JSON (403 Forbidden", "Check the key. If it is right, a firewall is in between"),
     ("fewer max_tokens", "Add credit, or set a smaller `max_output` for the model in the settings"),
+    ("for long context", "Set `window = 200000` for the model in the settings, or choose another model"),
     ("oad model", "Look into the log of the server, or choose another model"),
 ];
 
@@ -315,7 +316,8 @@ impl LlmError {
     /// model made the calls, or does not recognise one that it has. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        has_any(&message, &["expected `thinking`", "`signature` in", "latest assistant message"])
+        let phrases = ["expected `thinking`", "invalid `signature` in", "message cannot be modified"];
+        has_any(&message, &phrases)
     }
 
     /// The delay that the provider asks for.

@@ -206,6 +206,21 @@ fn a_spent_account_is_not_a_wrong_key() {
             r#"{"errors":[{"message":"AiError: you have used up your daily free allocation of 10,000 neurons, please upgrade.","code":4006}]}"#,
         ),
         ("a gateway", 401, r#"{"error":{"type":"CreditsError","message":"Insufficient balance"}}"#),
+        (
+            "OpenRouter, without its header",
+            429,
+            r#"{"error":{"message":"Rate limit exceeded: free-models-per-day.","code":429}}"#,
+        ),
+        (
+            "Anthropic, of a plan without the whole window",
+            429,
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}"#,
+        ),
+        (
+            "the same for some keys",
+            400,
+            r#"{"error":{"type":"invalid_request_error","message":"The long context beta is not yet available for this subscription."}}"#,
+        ),
     ];
     check(ErrorKind::Quota, &rows);
 }
@@ -729,6 +744,7 @@ fn errors_name_the_next_step() {
         (402, "No.", "check the plan and the credit"),
         (402, "This request requires more credits, or fewer max_tokens.", "a smaller `max_output`"),
         (403, "Key limit exceeded (total limit).", "check the plan and the credit"),
+        (429, "Extra usage is required for long context requests.", "Set `window = 200000`"),
         (400, "", "Run `turnwright doctor`"),
         (429, "Too many.", "Wait a minute and prompt again"),
         (500, "No.", "Prompt again later"),

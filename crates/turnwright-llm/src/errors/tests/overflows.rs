@@ -316,20 +316,6 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         0,
     ),
     (
-        "Anthropic, of a plan without the whole window",
-        429,
-        r#"{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}"#,
-        0,
-        0,
-    ),
-    (
-        "Anthropic, of a plan without the whole window",
-        400,
-        r#"{"error":{"type":"invalid_request_error","message":"The long context beta is not yet available for this subscription."}}"#,
-        0,
-        0,
-    ),
-    (
         "Gemini, of the bytes",
         400,
         r#"[{"error":{"code":400,"message":"Request payload size exceeds the limit: 20971520 bytes.","status":"INVALID_ARGUMENT"}}]"#,

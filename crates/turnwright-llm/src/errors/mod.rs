@@ -316,7 +316,8 @@ impl LlmError {
     /// model made the calls, or does not recognise one that it has. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        let phrases = ["expected `thinking`", "invalid `signature` in", "message cannot be modified"];
+        let phrases =
+            ["expected `thinking`", "invalid `signature` in", "message cannot be modified"];
         has_any(&message, &phrases)
     }
 

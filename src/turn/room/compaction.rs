@@ -305,7 +305,9 @@ impl Compactor<'_> {
             if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
                 attempts += 1;
                 let limit = error.context_window();
-                room = limit.map_or(room / 2, |limit| (limit / 4 * 3).min(room / 2));
+                // Bytes or messages may be too many, far below the room for tokens.
+                let sent = self.history.meter.tokens(weight_of(&request.messages));
+                room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
             let failed = &mut self.history.failed_summaries;

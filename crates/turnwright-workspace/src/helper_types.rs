@@ -31,7 +31,7 @@ impl HelperType {
     pub fn parse(stem: &str, text: &str) -> Result<HelperType, &'static str> {
         let (head, body) = front_matter::split(text);
         let name = slug(head.name.as_deref().unwrap_or(stem))
-            .ok_or("has no letter a-z and no digit in its name")?;
+            .ok_or("has no letter and no digit in its name")?;
         let given = head.description.ok_or("has no description")?;
         let list = head.tools.unwrap_or_default();
         let (named, mut denied_tools) = tool_names(&list);
@@ -161,13 +161,14 @@ mod tests {
             ("a", "---\ndescription: x\n---\n", "a"),
             ("code_reviewer", "---\ndescription: x\n---\n", "code-reviewer"),
             ("a", "---\nname: Python Engineer\ndescription: x\n---\n", "python-engineer"),
+            ("代码审查", "---\ndescription: x\n---\n", "代码审查"),
         ] {
             assert_eq!(HelperType::parse(stem, text).unwrap().name, name);
         }
         for (stem, text) in [
             ("a", "Only text."),
             ("a", "---\nname: a\n---\nText."),
-            ("\u{e9}", "---\ndescription: x\n---\n"),
+            ("\u{3002}", "---\ndescription: x\n---\n"),
         ] {
             assert!(HelperType::parse(stem, text).is_err(), "{stem} {text}");
         }

@@ -18,8 +18,7 @@ use crate::files::{display, read_head};
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::hash::std_hash;
-use turnwright_types::ids::is_slug;
-use turnwright_types::look_alike::without_smuggled_text;
+use turnwright_types::look_alike::{composed, is_mark, without_smuggled_text};
 use turnwright_types::text;
 
 /// The most bytes of the catalogue.
@@ -329,12 +328,14 @@ fn read_skill(
     let (head, body) = front_matter::split(text);
     let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
     let given = head.name.unwrap_or_default();
-    let names = [Some(given.clone()).filter(|name| is_slug(name)), own_name, slug(&given)];
+    let given_name = slug(&given);
+    let typed = given_name.clone().filter(|name| *name == composed(&given));
+    let names = [typed, own_name, given_name];
     let name = names
         .into_iter()
         .flatten()
         .next()
-        .ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
+        .ok_or("neither its name nor that of its folder has letters or digits")?;
     let full = head
         .description
         .or_else(|| first_paragraph(body))
@@ -351,10 +352,10 @@ fn read_skill(
     })
 }
 
-/// A text as a name that can be typed: `My Tool` is `my-tool`. `None` if no character is left.
+/// A text as a name that can be typed, in any script: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
-    let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
-    Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())
+    let text = text::cut(composed(text).to_lowercase(), MAX_NAME_CHARS);
+    Some(hyphenated(&text, |c| c.is_alphanumeric() || is_mark(c))).filter(|name| !name.is_empty())
 }
 
 /// Joins the words of a text with hyphens. `is_part` returns true for the characters of words.
@@ -601,8 +602,10 @@ mod tests {
         put(&ws.join("skills/mute"), "---\nname: mute\n---\n");
         put(&ws.join("skills/my-tool"), &skill_text("My Tool", "x"));
         put(&ws.join("skills/Python_Testing"), &skill_text("Python Testing", "x"));
-        put(&ws.join("skills/\u{e9}"), &skill_text("Another One", "x"));
-        put(&ws.join("skills/\u{e8}"), &skill_text("\u{e9}\u{e8}", "x"));
+        put(&ws.join("skills/\u{3001}"), &skill_text("Another One", "x"));
+        put(&ws.join("skills/\u{3002}"), &skill_text("\u{1f680}", "x"));
+        put(&ws.join("skills/writer"), &skill_text("写作者", "x"));
+        put(&ws.join("skills/r\u{e9}dacteur"), &skill_text("R\u{e9}dacteur Fran\u{e7}ais", "x"));
         put(&ws.join("skills/told"), "# Title\n\nTold by\nits text.\n\nMore.\n");
         fs::create_dir_all(ws.join("skills/small")).unwrap();
         fs::write(ws.join("skills/small/skill.md"), skill_text("small", "x")).unwrap();
@@ -639,10 +642,12 @@ mod tests {
                 "my-tool: x",
                 "own: x",
                 "python-testing: x",
+                "r\u{e9}dacteur: x",
                 #[cfg(unix)]
                 "secret: outside of the project",
                 "small: x",
                 "told: Told by its text.",
+                "写作者: x",
             ]
         );
         let skipped: Vec<_> = skipped
@@ -655,7 +660,7 @@ mod tests {
                 #[cfg(unix)]
                 "linked: its file cannot be read, or leads out of the project",
                 "mute: it has neither a description nor a text",
-                "\u{e8}: neither its name nor that of its folder has letters of a-z or digits",
+                "\u{3002}: neither its name nor that of its folder has letters or digits",
                 "deploy: another skill has its name",
             ]
         );

@@ -257,14 +257,14 @@ fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
     folders.find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
 }
 
-/// The folders of these names in each folder of the session and in the root of its project.
+/// The folders of these names in each folder of the session and in those above it, up to the root of its project.
 fn project_places(
     projects: &[Project],
     names: &'static [&'static str],
 ) -> impl Iterator<Item = ScannedFolder> {
     let pairs = projects.iter().flat_map(|(folder, root)| {
-        let above = (root != folder).then(|| (root.clone(), root.clone()));
-        std::iter::once((folder.clone(), root.clone())).chain(above)
+        let places = folder.ancestors().take_while(move |place| place.starts_with(root));
+        places.map(move |place| (place, root))
     });
     pairs.flat_map(move |(folder, root)| {
         names.iter().map(move |name| ScannedFolder {
@@ -531,6 +531,16 @@ mod tests {
             "ws/.claude/commands",
         ];
         assert_eq!(names, expected.map(path));
+    }
+
+    #[test]
+    fn skills_and_commands_of_all_folders_up_to_the_root_count_and_the_nearest_come_first() {
+        let projects = [(PathBuf::from("/r/a/b"), PathBuf::from("/r"))];
+        let found = project_places(&projects, &["x", "y"]).map(|place| place.folder);
+        let expected = ["/r/a/b/x", "/r/a/b/y", "/r/a/x", "/r/a/y", "/r/x", "/r/y"];
+        assert_eq!(found.collect::<Vec<_>>(), expected.map(PathBuf::from));
+        let root = [(projects[0].1.clone(), projects[0].1.clone())];
+        assert_eq!(project_places(&root, &["x"]).count(), 1);
     }
 
     #[test]

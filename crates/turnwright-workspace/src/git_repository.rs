@@ -60,6 +60,13 @@ impl GitRepository {
     }
 }
 
+/// Returns true if a version control system keeps its files in this folder. An empty `.git`, such as sandboxes leave
+/// behind, is no repository. Blocks.
+pub fn is_repository_root(folder: &Path) -> bool {
+    let names = [".git/HEAD", ".jj", ".hg", ".svn"];
+    folder.join(".git").is_file() || names.iter().any(|name| folder.join(name).exists())
+}
+
 /// The `.git` of a folder, or the folder itself if git takes it for a repository. Blocks.
 pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");

@@ -20,6 +20,7 @@ use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::{Message, PromptPart, within_context};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::git_repository::is_repository_root;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
@@ -254,7 +255,7 @@ fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
 fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
     let mut folders =
         cwd.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
-    folders.find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
+    folders.find(|folder| is_repository_root(folder)).unwrap_or(cwd)
 }
 
 /// The folders of these names in each folder of the session and in those above it, up to the root of its project.
@@ -544,14 +545,22 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_in_the_home_folder_is_no_project() {
+    fn a_project_is_a_repository_below_the_home_folder_and_an_empty_git_folder_is_none() {
         let base = tempfile::tempdir().unwrap();
         let home = base.path().join("home");
-        for folder in ["home/.git", "home/loose/deep", "home/own/.git", "home/own/deep"] {
+        for folder in [
+            "home/.git/HEAD",
+            "home/loose/deep",
+            "home/own/.git/HEAD",
+            "home/own/deep/.git",
+            "home/other/.jj",
+            "home/other/deep",
+        ] {
             std::fs::create_dir_all(base.path().join(folder)).unwrap();
         }
         for (cwd, expected) in [
             ("home/own/deep", "home/own"),
+            ("home/other/deep", "home/other"),
             ("home/loose/deep", "home/loose/deep"),
             ("home", "home"),
         ] {

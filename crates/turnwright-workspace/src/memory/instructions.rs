@@ -2,7 +2,11 @@
 //! after the user's own, with the files that they import: `@docs/style.md` in a line of text stands for that file.
 //! They are untrusted data from the author of the project.
 
+use std::iter;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+
+use pulldown_cmark::{Event, Parser, Tag};
 
 use crate::files::{FileHead, read_head};
 
@@ -148,19 +152,16 @@ impl InstructionReader {
 /// The most imports of one file that are followed.
 const MAX_IMPORTS: usize = 20;
 
-/// The paths that a text imports, in their order. Code, in which `@` has other meanings, imports nothing.
+/// The paths that a text imports, in their order. Code, in which `@` has other meanings, and comments import nothing.
 fn imported_paths(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    let mut fence = None;
-    for line in text.lines() {
-        let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        match (fence, mark) {
-            (None, Some(mark)) => fence = Some(mark),
-            (Some(open), Some(mark)) if open == mark => fence = None,
-            (Some(_), _) => {}
-            (None, None) => imports_of_line(line, &mut found),
+    let mut at = 0;
+    for hidden in code_and_comments(text).chain(iter::once(text.len()..text.len())) {
+        // `None` for a range within the one before.
+        if let Some(shown) = text.get(at..hidden.start) {
+            add_imports(shown, &mut found);
         }
+        at = at.max(hidden.end);
     }
     found.extend(Some(text.trim_end()).filter(|text| is_link_text(text)));
     found.retain(|path| is_relative(path));
@@ -181,29 +182,34 @@ fn is_link_text(text: &str) -> bool {
     is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
 }
 
-fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
-    let mut is_code = true;
-    let mut was_empty = false;
-    for (index, part) in line.split('`').enumerate() {
-        // Several backticks in a row begin or end code like one.
-        is_code ^= !was_empty;
-        was_empty = part.is_empty() && index > 0;
-        if is_code {
+/// Where code and comments are in Markdown, in order.
+fn code_and_comments(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let events = Parser::new(text).into_offset_iter();
+    events.filter_map(move |(event, range)| match event {
+        Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => Some(range),
+        Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
+            let html = &text[range.clone()];
+            let length = html.find("-->").map_or(html.len(), |at| at + "-->".len());
+            let is_comment = html.trim_start().starts_with("<!--");
+            is_comment.then_some(range.start..range.start + length)
+        }
+        _ => None,
+    })
+}
+
+fn add_imports<'a>(text: &'a str, found: &mut Vec<&'a str>) {
+    for word in text.split(ends_word) {
+        let word = word.trim_start_matches(['(', '[', '*', '"']);
+        let Some((before, path)) = word.split_once('@') else { continue };
+        // Chinese and Japanese have no blanks between words, and addresses of mail no such letters.
+        if before.ends_with(|char: char| char.is_ascii()) {
             continue;
         }
-        for word in part.split(ends_word) {
-            let word = word.trim_start_matches(['(', '[', '*', '"']);
-            let Some((before, path)) = word.split_once('@') else { continue };
-            // Chinese and Japanese have no blanks between words, and addresses of mail no such letters.
-            if before.ends_with(|char: char| char.is_ascii()) {
-                continue;
-            }
-            let path = path
-                .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
-                .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
-            if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
-                found.push(path);
-            }
+        let path = path
+            .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
+            .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
+        if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
+            found.push(path);
         }
     }
 }
@@ -414,7 +420,7 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 13] = [
+        let table: [(&str, &[&str]); 17] = [
             ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
             ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
@@ -424,6 +430,10 @@ mod tests {
             ("`@types/node` and ``@x`` but @y", &["y"]),
             ("```\n@a\n~~~\n@b\n```\n@c", &["c"]),
             ("~~~\n@never closed", &[]),
+            ("Do.\n\n<!-- Not now:\n@a.md\n--> @b.md\n@c.md", &["b.md", "c.md"]),
+            ("See @a.md <!-- or @b.md --> @c.md", &["a.md", "c.md"]),
+            ("<important>\n@a.md\n</important>\n\n<!-- @never closed", &["a.md"]),
+            ("It's a ` and @a.md", &["a.md"]),
             ("@/etc/passwd @~/.ssh/id_ed25519", &[]),
             ("/etc/a.md", &[]),
             ("@../up.md @./here.md", &["../up.md", "./here.md"]),

@@ -18,9 +18,13 @@ const KEY_FORMATS: &[KeyFormat] = &[
     (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
+/// A scheme behind which a header has a token.
+const BEARER: &str = "bearer";
 /// Names of secret values, in lower case.
-const SECRET_NAMES: &[&str] =
-    &["password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey"];
+const SECRET_NAMES: &[&str] = &[
+    "password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey", "api key",
+    "passwort", "пароль", "密码", "密钥", "口令", BEARER,
+];
 
 /// A shorter value may be an ordinary word.
 const MIN_VALUE_CHARS: usize = 12;
@@ -50,13 +54,15 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
     })
 }
 
-/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
+/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `the token is …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
-            let Some(value) = rest.strip_prefix([':', '=']) else { return false };
+            let assigned = rest.strip_prefix([':', '=', '：', '是']).or(rest.strip_prefix("is "));
+            let header = (*name == BEARER).then_some(rest);
+            let Some(value) = assigned.or(header) else { return false };
             let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
             let end = value.find(|c: char| c.is_whitespace() || "\"'`,;)".contains(c));
             is_random(&value[..end.unwrap_or(value.len())])
@@ -117,6 +123,9 @@ mod tests {
             "DB_PASSWORD: \"correct1horse2\"".to_owned(),
             "- **token**: `abcdef123456789`".to_owned(),
             "postgres://app:hunter22@db/x".to_owned(),
+            "The staging password is `k3x9-v8b2-m4n7`.".to_owned(),
+            "curl -H 'Authorization: Bearer a1b2c3d4e5f6'".to_owned(),
+            "数据库密码：k3x9v8b2m4n7".to_owned(),
         ];
         let open = [
             "The password is in the keychain.",
@@ -125,6 +134,8 @@ mod tests {
             "PASSWORD=$DATABASE_PASSWORD_1",
             "token: <your token 123456789>",
             "password: see docs/setup2.md",
+            "The password is in docs/setup2.md",
+            "Authorization: Bearer $API_TOKEN_2",
             "api_key = read from the environment",
             "-----BEGIN PUBLIC KEY-----",
             "https://example.com:8080/a@b",

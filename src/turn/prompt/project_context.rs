@@ -394,6 +394,9 @@ const MAX_TOTAL_BYTES: usize = 64 * 1024;
 /// The most folders that are looked at after one round of calls.
 const MAX_FOLDERS: usize = 64;
 
+/// Folders of packages that others have written. Their instructions are none for the work on this project.
+const PACKAGE_FOLDERS: [&str; 4] = ["node_modules", "site-packages", "vendor", "Pods"];
+
 /// The folders whose instructions the model has, or that have none.
 #[derive(Debug, Default)]
 pub(in crate::turn) struct ToldFolders {
@@ -445,7 +448,8 @@ impl ToldFolders {
     }
 }
 
-/// The folders of these paths below each folder of the session, from there down. A path may be a folder.
+/// The folders of these paths below each folder of the session, from there down to one of packages. A path may be a
+/// folder.
 fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>)> {
     let mut found: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
     for path in paths {
@@ -458,8 +462,9 @@ fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>
             found.len() - 1
         });
         let Some((_, folders)) = found.get_mut(index) else { continue };
-        let new: Vec<_> =
-            below.into_iter().rev().filter(|folder| !folders.contains(folder)).collect();
+        let down = below.into_iter().rev();
+        let own = down.take_while(|place| !PACKAGE_FOLDERS.iter().any(|name| place.ends_with(name)));
+        let new: Vec<_> = own.filter(|folder| !folders.contains(folder)).collect();
         folders.extend(new);
     }
     found
@@ -572,20 +577,24 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_listed_from_the_session_s_folder_down_and_once() {
+    fn folders_are_listed_from_the_session_s_folder_down_and_once_and_none_of_packages() {
         let base = tempfile::tempdir().unwrap();
         let base = real_path(base.path()).unwrap();
         let ws = base.join("ws");
         let more = base.join("ws/more");
         std::fs::create_dir_all(&more).unwrap();
         let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();
+        let packages = ["ws/a/node_modules/p/i.js", "ws/v/lib/site-packages/p", "ws/vendor"];
         let paths = ["ws/a/b/x", "ws/a/y", "ws", "ws/more/c", "elsewhere/z"]
+            .into_iter()
+            .chain(packages)
             .map(|path| base.join(path))
-            .to_vec();
+            .collect::<Vec<_>>();
         let found = folders_below(&roots, &paths);
         let all = found.iter().flat_map(|(_, folders)| folders);
         let shown: Vec<_> = all.map(|folder| folder.strip_prefix(&base).unwrap()).collect();
-        let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/more/c"];
+        let expected =
+            ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/v", "ws/v/lib", "ws/more/c"];
         assert_eq!(shown, expected.map(Path::new));
     }
 

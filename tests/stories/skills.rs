@@ -63,7 +63,8 @@ fn a_skill_is_loaded_without_permission_and_only_once() {
     let begin = format!("<skill_content name=\"release-notes\" dir=\"{dir}\">");
     assert!(results[0].starts_with(&begin), "{}", results[0]);
     assert!(results[0].contains("Write v2 for people."), "{}", results[0]);
-    assert!(results[0].contains("- scripts/list.sh"), "{}", results[0]);
+    let files = format!("below {dir} (not the working folder):\n- scripts/list.sh");
+    assert!(results[0].contains(&files), "{}", results[0]);
     assert!(results[0].ends_with("</skill_content>") && !results[0].contains("allowed-tools"));
     assert!(results[1].contains("loaded already") && results[1].len() < 200, "{}", results[1]);
     let card = cards::card(&agent, 0);

@@ -182,6 +182,9 @@ async fn read_before_change(
     }
 }
 
+/// Why a note does not get the same words twice.
+const SAID_ALREADY: &str = "The note says this already.";
+
 fn nothing_changed(why: impl Into<ToolRefusal>) -> ToolRefusal {
     ToolRefusal::from(why.into().for_model + " Nothing was changed.")
 }
@@ -203,6 +206,10 @@ fn new_note_text(content: &str, kept: Option<&FileText>) -> Result<String, ToolR
              send to a model: say where it is kept instead."
         )
         .into());
+    }
+    let known = kept.map_or("", |note| note.text.as_str());
+    if content.lines().all(|line| known.lines().any(|other| other == line)) {
+        return Err(SAID_ALREADY.into());
     }
     let after = match kept.map(|note| note.text.trim_end()) {
         None | Some("") => format!("{content}\n"),
@@ -365,7 +372,11 @@ pub(crate) async fn keep_line(
     // The file does not control a terminal that shows it.
     let [shown, why] = [words.as_str(), evidence].map(escape_hidden_line);
     let today = text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned();
-    let line = format!("- {shown} (evidence: {why}, {today})");
+    let begin = format!("- {shown} (evidence: ");
+    if before.as_ref().is_some_and(|note| note.text.contains(&begin)) {
+        return Err(SAID_ALREADY.to_owned());
+    }
+    let line = format!("{begin}{why}, {today})");
     let is_new = before.as_ref().is_none_or(|note| note.text.trim().is_empty());
     let content = if is_new { format!("{}\n\n{line}", note.heading) } else { line.clone() };
     let after = new_note_text(&content, before.as_ref()).map_err(|why| why.for_model)?;

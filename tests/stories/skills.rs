@@ -129,6 +129,35 @@ fn the_files_of_a_skill_are_read_without_permission_once_it_is_loaded() {
 }
 
 #[test]
+fn the_files_of_loaded_skills_are_read_without_permission_after_a_restart() {
+    let own = "---\ndescription: Puts it out\n---\nFollow steps.md.\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/skills/deploy/SKILL.md", own)
+        .own_file("config/skills/deploy/steps.md", "First this.\n")
+        .own_file("config/skills/ship/SKILL.md", own)
+        .own_file("config/skills/ship/steps.md", "Then this.\n")
+        .start();
+    let read = |agent: &TestAgent, name: &str| {
+        calls("read_file", &json!({ "path": agent.home().join("config/skills").join(name) }))
+    };
+    let steps = [read(&agent, "deploy/steps.md"), read(&agent, "ship/steps.md")];
+    let load = calls("skill", &json!({ "name": "deploy" }));
+    let replies = [&load, &says("One."), &says("Two."), &steps[0], &steps[1], &says("Three.")];
+    for reply in replies {
+        agent.model().push(reply.clone()).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn("/ship"), "end_turn");
+    agent.restart();
+    let params = json!({ "sessionId": agent.session, "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/load", &params);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    let results = cards::results(&agent, 5);
+    assert!(results[1].contains("First this.") && results[2].contains("Then this."), "{results:?}");
+    assert_eq!(cards::requests(&agent), [""; 0]);
+}
+
+#[test]
 fn a_skill_that_was_loaded_by_a_refused_prompt_can_be_loaded_again() {
     let load = calls("skill", &json!({ "name": "release-notes" }));
     let refused = json!([{ "finish": "content_filter" }]);

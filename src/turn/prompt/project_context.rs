@@ -74,6 +74,7 @@ impl Turn {
         match read {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok((context, skills)))) => {
+                self.allow_loaded_skills(&skills);
                 self.conversation.env.skills.replace(skills);
                 self.conversation.told.set_lacks_instructions(false);
                 answers.record_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| {
@@ -87,6 +88,24 @@ impl Turn {
                 self.report_missing_context("could not be read");
             }
             Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Lets the model read the files of skills that an earlier process has loaded in this conversation. A file that
+    /// looks like one opens nothing that the model could not load without a question.
+    fn allow_loaded_skills(&self, skills: &[Skill]) {
+        for skill in skills.iter().filter(|skill| !skill.is_user_only) {
+            let head = skill.head();
+            let is_loaded = self.history.messages.iter().any(|message| match &**message {
+                Message::Tool(result) => result.text.starts_with(&head),
+                Message::User(prompt) => prompt.parts.iter().any(
+                    |part| matches!(part, PromptPart::Context(text) if text.contains(&head)),
+                ),
+                Message::Assistant(_) => false,
+            });
+            if is_loaded {
+                self.conversation.env.files.roots().allow_read(skill.folder.clone());
+            }
         }
     }
 

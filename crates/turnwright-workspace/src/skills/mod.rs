@@ -128,10 +128,12 @@ impl Skill {
         // The text must not close the element that contains it.
         let text = text.replace("</skill_content", "< /skill_content");
         let dir = dir.replace('"', "&quot;");
-        Some(format!(
-            "<skill_content name=\"{}\" dir=\"{dir}\">\n{text}\n</skill_content>",
-            self.name
-        ))
+        Some(format!("{}\"{dir}\">\n{text}\n</skill_content>", self.head()))
+    }
+
+    /// The beginning of the loaded text.
+    pub fn head(&self) -> String {
+        format!("<skill_content name=\"{}\" dir=", self.name)
     }
 
     /// The other files of the skill, at most one more than are listed.

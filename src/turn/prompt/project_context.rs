@@ -32,6 +32,10 @@ const PROJECT_CONTEXT: &str = "project context";
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
 const CUT: &str = "cut";
+/// Why the user is told of files.
+const NOT_READ: &str = "were not read: not text (save it as UTF-8), or a link out of the project.";
+const WERE_CUT: &str =
+    "were cut: all files together may have 32 KiB. The model is told to read the rest.";
 
 /// The time that a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -121,16 +125,7 @@ impl Turn {
 
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
-        for (field, why) in [
-            (
-                UNREADABLE,
-                "were not read: not text (save it as UTF-8), or a link out of the project.",
-            ),
-            (
-                CUT,
-                "were cut: all files together may have 32 KiB. The model is told to read the rest.",
-            ),
-        ] {
+        for (field, why) in [(UNREADABLE, NOT_READ), (CUT, WERE_CUT)] {
             let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
             let names = files.collect::<Vec<_>>().join(", ");
             if !names.is_empty() {
@@ -427,20 +422,15 @@ pub(in crate::turn) struct ToldFolders {
 impl ToldFolders {
     /// The real paths that a call touches and that are new. The folders of a known path are known, too.
     pub(in crate::turn) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
-        let mut paths = Vec::new();
-        let mut add = |path: &PathBuf| {
-            if !self.folders.contains(path) {
-                paths.push(path.clone());
-            }
-        };
+        let mut touched = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
-                    add(&target.path);
+                    touched.push(&target.path);
                 }
                 Effect::Exec(command) => {
-                    command.reads.iter().for_each(|target| add(&target.path));
-                    add(&command.workdir);
+                    touched.extend(command.reads.iter().map(|target| &target.path));
+                    touched.push(&command.workdir);
                 }
                 Effect::Input { .. }
                 | Effect::Signal { .. }
@@ -450,7 +440,8 @@ impl ToldFolders {
                 | Effect::SessionState => {}
             }
         }
-        paths
+        touched.retain(|path| !self.folders.contains(*path));
+        touched.into_iter().cloned().collect()
     }
 
     /// The folders that are new, and how many bytes their instructions may have.

@@ -234,7 +234,7 @@ pub fn scan_all(
     let mut scan =
         SkillScan { found: Vec::new(), skipped: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
-        scan.visit_linked(&place.folder, place.within.as_deref(), 0);
+        scan.visit(&place.folder, place.within.as_deref(), 0);
     }
     scan.found.sort_by(|a, b| a.name.cmp(&b.name));
     (scan.found, scan.skipped)
@@ -250,17 +250,10 @@ struct SkillScan<'a> {
 
 impl SkillScan<'_> {
     /// Visits a folder to which a link may lead.
-    fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
-        match real_path(folder) {
-            Ok(real) if within.is_none_or(|folder| real.starts_with(folder)) => {
-                self.visit(&real, within, depth);
-            }
-            _ => {}
-        }
-    }
-
-    /// Visits a folder by its path without links.
     fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
+        let real = real_path(folder).ok();
+        let allowed = real.filter(|real| within.is_none_or(|folder| real.starts_with(folder)));
+        let Some(folder) = allowed.as_deref() else { return };
         let is_full = self.found.len() >= MAX_SKILLS;
         if is_full && self.skipped.last().is_none_or(|(_, reason)| *reason != TOO_MANY) {
             self.skipped.push((folder.to_path_buf(), TOO_MANY));
@@ -277,23 +270,14 @@ impl SkillScan<'_> {
         for entry in entries.filter_map(Result::ok).take(MAX_ENTRIES) {
             let name = entry.file_name();
             // A link may lead to a folder.
-            let Some(kind) =
-                entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())
-            else {
-                continue;
-            };
-            if name != ".git" && name != "node_modules" {
-                folders.push((name, kind.is_symlink()));
+            let may_be = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if may_be && name != ".git" && name != "node_modules" {
+                folders.push(name);
             }
         }
         folders.sort();
-        for (name, is_linked) in folders {
-            let below = folder.join(name);
-            if is_linked {
-                self.visit_linked(&below, within, depth + 1);
-            } else {
-                self.visit(&below, within, depth + 1);
-            }
+        for name in folders {
+            self.visit(&folder.join(name), within, depth + 1);
         }
     }
 
@@ -332,11 +316,9 @@ fn read_skill(
     let given = head.name.unwrap_or_default();
     let given_name = slug(&given);
     let typed = given_name.clone().filter(|name| *name == composed(&given));
-    let names = [typed, own_name, given_name];
-    let name = names
-        .into_iter()
-        .flatten()
-        .next()
+    let name = typed
+        .or(own_name)
+        .or(given_name)
         .ok_or("neither its name nor that of its folder has letters or digits")?;
     let full = head
         .description

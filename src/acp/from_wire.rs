@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
-use turnwright_workspace::files::{blob_text, read_picture, usual_base64};
+use turnwright_workspace::files::{blob_text, read_pdf, read_picture, usual_base64};
 
 /// The variable with the name of the WSL distribution in which this program runs.
 #[cfg(target_os = "linux")]
@@ -120,18 +120,25 @@ const DOCUMENT_STARTS: [&str; 2] = ["JVBERi0", "UEsDB"];
 
 /// The text of an attached document, which the model gets as the path of a file.
 const DOCUMENT: &str =
-    "[a document, not shown; if it is a file on the disk, read_file reads its text]";
+    "[a document; if it is not shown here but is a file on the disk, read_file reads its text]";
+
+/// The most PDF files of a prompt that are shown as such.
+const MAX_FILES: usize = 4;
 
 /// The most bytes of base64 that are searched for a text. A handler must not take long.
 const MAX_TEXT_BLOB_BYTES: usize = 1024 * 1024;
 
-/// Adds an attached file in base64: a text or picture as such, anything else by a description.
+/// Adds an attached file in base64: a text, picture or PDF as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri: written, mime_type, blob: data, .. } = blob;
     let uri = file_uri(written);
     let size = data.len();
     if DOCUMENT_STARTS.iter().any(|start| data.starts_with(start)) {
-        return parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
+        let may_be_shown = parts.iter().filter(|part| part.is_pdf()).count() < MAX_FILES;
+        parts.push(PromptPart::Resource { uri, text: DOCUMENT.to_owned() });
+        // The session decides whether the model gets it.
+        let file = if may_be_shown { read_pdf(data) } else { None };
+        return parts.extend(file.map(PromptPart::Image));
     }
     if size <= MAX_TEXT_BLOB_BYTES
         && let Some(text) = blob_text(&data)

@@ -9,13 +9,14 @@ use super::capabilities::ClientCaps;
 use super::schema;
 use super::schema::{
     AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
-    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, ContentBlock,
-    ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
-    ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
-    Plan, PlanEntryPriority, PlanEntryStatus, PlanUpdate, PlanUpdateContent, PromptResponse,
-    PromptSuggestion, PromptSuggestionsUpdate, RequestPermissionRequest, ResourceLink,
-    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
-    SessionInfoUpdate, SessionMode, SessionModeState, SessionReference, SessionUpdate, TextContent,
+    BlobResourceContents, CompactionStatus, CompactionSummaryChunk, CompactionUpdate,
+    ConfigOptionUpdate, ContentBlock, ContentChunk, Cost, CurrentModeUpdate, Diff,
+    EmbeddedResource, EmbeddedResourceResource, ImageContent, MessageId, Meta, Notice,
+    NoticeSeverity, PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority,
+    PlanEntryStatus, PlanUpdate, PlanUpdateContent, PromptResponse, PromptSuggestion,
+    PromptSuggestionsUpdate, RequestPermissionRequest, ResourceLink, SessionConfigOption,
+    SessionConfigOptionCategory, SessionConfigSelectOption, SessionId, SessionInfoUpdate,
+    SessionMode, SessionModeState, SessionReference, SessionUpdate, TextContent,
     TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate,
     ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
 };
@@ -33,6 +34,8 @@ use turnwright_types::update::{
 
 /// The id of a session's plan: there is one, which each update replaces.
 const PLAN_ID: &str = "plan";
+/// The address of an attached PDF file. The attachment before it has its own.
+const PDF_URI: &str = "attachment:document.pdf";
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
 /// commands run. `None` if the client does not show such updates.
@@ -161,6 +164,12 @@ pub(super) fn prompt_block(part: PromptPart) -> ContentBlock {
         PromptPart::Text(text) | PromptPart::Context(text) => text_block(text),
         // Version 1 has no skills: the block is shown as the user would type it.
         PromptPart::Skill(name) => text_block(format!("/{name} ")),
+        PromptPart::Image(Media { mime, data }) if mime == Media::PDF => {
+            let file = BlobResourceContents::new(data, PDF_URI).mime_type(mime);
+            ContentBlock::Resource(EmbeddedResource::new(
+                EmbeddedResourceResource::BlobResourceContents(file),
+            ))
+        }
         PromptPart::Image(Media { mime, data }) => {
             ContentBlock::Image(ImageContent::new(data, mime))
         }

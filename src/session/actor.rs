@@ -149,13 +149,13 @@ impl SessionActor {
 
     fn on_message(&mut self, msg: SessionMessage) {
         match msg {
-            SessionMessage::Prompt { key, prompt, done } => {
+            SessionMessage::Prompt { key, mut prompt, done } => {
                 let submission = prompt.submission.as_ref();
                 let known = &self.conversation.submissions;
                 let client = self.conversation.client().as_ref();
                 let Some(done) = known.admit(submission, key, done, client) else { return };
                 let supported = self.conversation.selection.get().model.modalities();
-                let checked = self.announcements.check_media(&prompt, supported);
+                let checked = self.announcements.check_media(&mut prompt, supported);
                 if let Err(error) = checked.and_then(|()| self.check_skills(&prompt)) {
                     return done.complete(Err(error));
                 }

@@ -96,12 +96,13 @@ impl Announcements {
     }
 
     /// Accepts images and recordings if they were advertised or if the current model takes them
-    /// (R-TURN-11).
+    /// (R-TURN-11). Removes the PDF files that it does not take; the text before each remains.
     pub(super) fn check_media(
         &self,
-        prompt: &UserMessage,
+        prompt: &mut UserMessage,
         supported: Modalities,
     ) -> Result<(), Error> {
+        prompt.parts.retain(|part| supported.files || !part.is_pdf());
         let advertised = self.advertised;
         let own = prompt.parts.iter().enumerate().filter(|(at, _)| {
             let before = at.checked_sub(1).and_then(|index| prompt.parts.get(index));
@@ -109,6 +110,8 @@ impl Announcements {
             !matches!(before, Some(PromptPart::Resource { text, .. }) if text == ATTACHED_PICTURE)
         });
         let refused = own.map(|(_, part)| part).find_map(|part| match part {
+            // Only those that the model takes are left.
+            part if part.is_pdf() => None,
             PromptPart::Image(_) if !advertised.images && !supported.images => Some("images"),
             PromptPart::Audio(_) if !advertised.audio && !supported.audio => Some("audio"),
             _ => None,

@@ -311,9 +311,9 @@ impl SessionActor {
     }
 
     /// Gives words to the running turn. Reports whether it takes them.
-    pub(super) fn steer(&self, words: UserMessage, done: Completion<bool>) {
+    pub(super) fn steer(&self, mut words: UserMessage, done: Completion<bool>) {
         let supported = self.conversation.selection.get().model.modalities();
-        let checked = self.announcements.check_media(&words, supported);
+        let checked = self.announcements.check_media(&mut words, supported);
         let taken = checked.map(|()| self.push_steering(None, words).is_ok());
         self.report_when_saved(done, taken);
     }
@@ -414,6 +414,7 @@ pub(super) fn report_omissions(conversation: &Conversation, prompt: &UserMessage
     let model = conversation.selection.get().model;
     let modalities = model.modalities();
     let omitted = prompt.parts.iter().find_map(|part| match part {
+        PromptPart::Image(media) if media.is_pdf() => (!modalities.files).then_some("PDF"),
         PromptPart::Image(_) if !modalities.images => Some("image"),
         PromptPart::Audio(_) if !modalities.audio => Some("recording"),
         _ => None,

@@ -34,7 +34,7 @@ static READER_SLOTS: Semaphore = Semaphore::const_new(2);
 /// # Errors
 /// Returns the problem and the remedy, in words that follow the document's name.
 pub(super) async fn read_document(
-    bytes: Vec<u8>,
+    bytes: &[u8],
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
     let _slot = READER_SLOTS.acquire().await.map_err(|error| error.to_string())?;
@@ -49,7 +49,7 @@ pub(super) async fn read_document(
     let mut answer = Vec::new();
     let writing = async move {
         // This fails if the reader has already exited; its output then tells the result.
-        stdin.write_all(&bytes).await.ok();
+        stdin.write_all(bytes).await.ok();
     };
     let work = future::join(writing, output.read_to_end(&mut answer));
     let is_late = timeout(MAX_TIME, work).await.is_err();

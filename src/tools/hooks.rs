@@ -63,8 +63,7 @@ pub(crate) struct SessionHooks {
     /// The number of guarded runs so far, from which each gets its name.
     guarded_runs: AtomicU64,
     /// Cancelled when a turn begins, so that no notification about idle time is sent.
-    // Held only to read or replace it.
-    idle: Mutex<CancellationToken>,
+    idle: SharedValue<CancellationToken>,
     // Held while the sandbox is built, which blocks.
     sandbox: Mutex<Option<BuiltSandbox>>,
 }
@@ -86,7 +85,7 @@ impl SessionHooks {
 
     /// Called when a turn begins: no notification about idle time is sent.
     pub(crate) fn end_idle_time(&self) {
-        self.idle.lock().cancel();
+        self.idle.get().cancel();
     }
 }
 
@@ -206,7 +205,7 @@ impl ToolEnv {
         }
         let cancel = hooks.stop.child_token();
         if !delay.is_zero() {
-            *hooks.idle.lock() = cancel.clone();
+            hooks.idle.set(cancel.clone());
         }
         let title = "turnwright";
         let fields = json!({ "message": message, "title": title, "notification_type": kind });

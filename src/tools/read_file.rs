@@ -23,6 +23,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::files::{
     BinaryFile, Excerpt, FileError, LineWindow, ReadContent, Roots, is_pdf, may_be_document,
+    pdf_part,
 };
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
@@ -179,8 +180,8 @@ enum ReadResult {
     Lines(Excerpt),
     /// An outline, or a folder with its entries.
     Text(String),
-    /// The lines of the text of a document, and what it is.
-    Document(Excerpt, String),
+    /// The lines of the text of a document, what it is, and its bytes if it is a scan that the model takes as a file.
+    Document(Excerpt, String, Option<Vec<u8>>),
     Binary(BinaryFile),
     Failed(FileError),
 }
@@ -231,10 +232,11 @@ impl<'a> FileRequest<'a> {
         let FileRequest { target, window, pages, ctx } = self;
         let bytes = ctx.env.files.read_bytes(target).await?;
         // Boxed, because few files are documents.
-        let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(bytes, pages)));
+        let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(&bytes, pages)));
         let read = reading.await.ok_or(FileError::ReadCancelled)?.map_err(FileError::System)?;
-        Ok(read.map(|DocumentText { about, text }| {
-            ReadResult::Document(Excerpt::of(&text, &window), about)
+        Ok(read.map(|DocumentText { about, text, is_scan }| {
+            let scan = (is_scan && ctx.takes_files).then_some(bytes);
+            ReadResult::Document(Excerpt::of(&text, &window), about, scan)
         }))
     }
 
@@ -292,13 +294,28 @@ impl ReadReport {
                 show_lines(&mut self.text, name, &excerpt, self.numbered, room);
                 self.text.push_str(&ctx.env.files.conflict_note(target));
             }
-            ReadResult::Document(excerpt, about) => {
+            ReadResult::Document(excerpt, about, scan) => {
                 let header = format!("{name} | {about}");
                 show_lines(&mut self.text, &header, &excerpt, false, room);
+                if let Some(bytes) = scan {
+                    self.attach(&bytes);
+                }
             }
             ReadResult::Text(text) => self.text.push_str(&text),
             ReadResult::Binary(binary) => self.add_binary(name, target, &binary, ctx).await,
             ReadResult::Failed(error) => self.fail(name, target, &error, ctx).await,
+        }
+    }
+
+    /// Adds a PDF file as such, or says why not.
+    fn attach(&mut self, pdf: &[u8]) {
+        if self.images.len() == MAX_PICTURES {
+            self.text.push_str("[not shown as a file: ask for it in another call]\n");
+        } else if let Some(part) = pdf_part(pdf) {
+            self.images.push(part);
+            self.text.push_str("[the file itself is shown too: you need no images of its pages]\n");
+        } else {
+            self.text.push_str("[not shown as a file: it is larger than 5 MiB]\n");
         }
     }
 
@@ -354,7 +371,8 @@ impl ReadReport {
             return Err(ToolRefusal::new(self.text.trim_end(), why));
         }
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
-        let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
+        let pictures = self.images.iter().filter(|image| !image.is_pdf());
+        let mut content: Vec<_> = pictures.cloned().map(CallContent::Image).collect();
         content.extend(ToolOutcome::card_content(&self.text));
         Ok(ToolOutcome { images: self.images, ..ToolOutcome::done(self.text, content, raw) })
     }

@@ -52,6 +52,8 @@ pub struct ToolCtx {
     pub helpers: Option<Arc<dyn HelperRunner>>,
     /// Decides about the hosts that a command wants to reach while it runs.
     pub(crate) hosts: Arc<dyn HostConsent>,
+    /// True if the model that has made the call takes PDF files.
+    pub takes_files: bool,
 }
 
 impl ToolCtx {
@@ -388,7 +390,7 @@ pub struct ToolOutcome {
     /// The result as a few JSON fields, for clients that show nothing else. [`ToolOutcome::settle`] adds the
     /// text unless a field holds the result.
     pub raw: Value,
-    /// Pictures, for models that accept them.
+    /// Pictures and PDF files, for models that accept them.
     pub images: Vec<Media>,
 }
 

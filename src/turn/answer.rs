@@ -95,7 +95,7 @@ impl Turn {
         }
     }
 
-    /// Asks the model, and again without those images of the request that the server refuses.
+    /// Asks the model, and again without those images and PDF files of the request that the server refuses.
     async fn receive_without_refused_images(
         &mut self,
         selection: &ModelSelection,
@@ -104,7 +104,7 @@ impl Turn {
     ) -> StreamedAnswer {
         let mut received = self.receive_answer(selection, request, message.clone()).await;
         let mut suspected = None;
-        while let Some(error) = received.refused_image() {
+        while let Some(error) = received.refused_image(selection.model.modalities().files) {
             let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
             let Some(images) = sets.pop() else { break };
             let mut attempt = request.clone();

@@ -166,7 +166,8 @@ impl Turn {
         self.cards.set_name(&call.id, tool.name());
         let cancel = self.cancel.child_token();
         self.cards.make_cancellable(&call.id, cancel.clone());
-        let ctx = self.runner.ctx(call.id, cancel, self.cancel.clone());
+        let mut ctx = self.runner.ctx(call.id, cancel, self.cancel.clone());
+        ctx.takes_files = self.conversation.selection.get().model.modalities().files;
         let (mut pending, ticket) = self.runner.enqueue(tool, arguments, ctx).await?;
         let view = pending.card_view();
         if pending.view.is_some() {

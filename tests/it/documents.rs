@@ -4,21 +4,23 @@ use std::fs;
 
 use serde_json::json;
 use turnwright_testing::cards;
+use turnwright_testing::scripted_model::{Scenario, Server};
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, calls, says};
 
-/// A PDF of one page that shows this text, with an object that no other one refers to.
-fn pdf(text: &str, unused: &str) -> Vec<u8> {
+/// A PDF of one page that shows this text, with an object that the page can draw as `/I`.
+fn pdf(text: &str, drawn: &str) -> Vec<u8> {
     let content = format!("BT /F 12 Tf {text} Tj ET");
     let stream = |text: &str| format!("<< /Length {} >>\nstream\n{text}\nendstream", text.len());
     let objects = [
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
-        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>"
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F 5 0 R >> \
+         /XObject << /I 6 0 R >> >> >>"
             .to_owned(),
         stream(&content),
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>".to_owned(),
-        unused.to_owned(),
+        drawn.to_owned(),
     ];
     let mut pdf = "%PDF-1.7\n".to_owned();
     let mut table = "xref\n0 7\n0000000000 65535 f \n".to_owned();
@@ -67,5 +69,30 @@ fn a_document_that_brings_down_its_reader_costs_only_that_call() {
     assert!(results[7].contains("\nx = 1\n"), "{}", results[7]);
     for part in ["    1| %PDF- begins a PDF\n", "--- page 1 ---\nNamed .txt\n", "\nHello\n"] {
         assert!(results[8].contains(part), "{}", results[8]);
+    }
+}
+
+#[test]
+fn a_scan_is_shown_as_a_file_to_a_model_that_takes_files() {
+    let picture =
+        "<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /Length 1 >>\nstream\nx\nendstream";
+    for (takes_files, expected) in [(true, 1), (false, 0)] {
+        let call = calls("read_file", &json!({ "paths": ["scan.pdf", "text.pdf"] }));
+        let replies = json!({ "replies": [call, says("Read.")] });
+        let server = Server::start(Scenario::from_value(replies).unwrap(), 0).unwrap();
+        let settings = format!(
+            "model = 'p/scripted'\n[providers.p]\nbase_url = '{}'\nquirks = {{ files = {takes_files} }}\n",
+            server.base_url()
+        );
+        let mut agent = TestAgent::unconfigured().own_file("config/config.toml", &settings).start();
+        fs::write(agent.path("scan.pdf"), pdf("() Tj ET /I Do BT ()", picture)).unwrap();
+        fs::write(agent.path("text.pdf"), pdf("(Hello)", "null")).unwrap();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let body = server.request(1).body.to_string();
+        let files = body.matches("\"file_data\":\"data:application/pdf;base64,").count();
+        assert_eq!(files, expected, "{body}");
+        assert!(body.contains("this page is a picture") && body.contains("Hello"), "{body}");
+        assert_eq!(body.contains("[the file itself is shown too: "), takes_files, "{body}");
+        assert!(!cards::card(&agent, 0).to_string().contains("application/pdf"));
     }
 }

@@ -33,7 +33,7 @@ const EVERYTHING: &[&str] = &["*"];
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
     ("turnwright-http", &[]),
-    ("turnwright-rpc", &[]),
+    ("turnwright-rpc", &["turnwright-types"]),
     ("turnwright-sandbox", &[]),
     ("turnwright-testing", &[]),
     ("turnwright-llm", &["turnwright-http", "turnwright-types"]),

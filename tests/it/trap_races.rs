@@ -188,6 +188,9 @@ fn where_a_git_file_leads_no_later_command_can_set_a_trap() {
         trap("node_modules/known"),
         // The same while the command runs.
         format!("{UNTIL_GONE} {}; gone node_modules/known/config", trap("node_modules/known")),
+        "mkdir -p node_modules/known/hooks; echo x > node_modules/known/hooks/post-merge
+        echo gitdir: ../away > known/.git"
+            .to_owned(),
     ];
     let mut agent = TestAgent::builder();
     let mut answers = Vec::new();
@@ -216,6 +219,10 @@ fn where_a_git_file_leads_no_later_command_can_set_a_trap() {
     assert!(!agent.read("node_modules/known/config").contains("fsmonitor"));
     let result = agent.model_request(4)["messages"].to_string();
     assert!(result.contains("gone node_modules/known/config"), "{result}");
+    let result = agent.model_request(5)["messages"].to_string();
+    assert!(result.contains("created") && result.contains("known/hooks/post-merge"), "{result}");
+    assert!(!agent.path("node_modules/known/hooks/post-merge").exists());
+    assert!(agent.read("known/.git").contains("node_modules/known"));
 }
 
 #[test]

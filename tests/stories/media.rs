@@ -1,13 +1,13 @@
-//! Images and audio (R-INIT-12, R-TURN-11): they are advertised if the model accepts them, and sent
-//! in their position. For a model that does not accept them, they are replaced by a note, and the
-//! user gets a notice.
+//! Images, PDF files and audio (R-INIT-12, R-TURN-11): images and audio are advertised if the model accepts
+//! them, and sent in their position. For a model that does not accept them, they are replaced by a note, and
+//! the user gets a notice. A PDF file is only sent to a model that is known to take files.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
 use crate::agent::TestAgent;
 use crate::provider::{
-    Answer, Provider, calls, configured, has_result, notices, open, refuses, says, set,
+    Answer, List, Provider, calls, configured, has_result, notices, open, refuses, says, set,
 };
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
@@ -437,4 +437,141 @@ fn a_refusal_of_images_within_a_stream_is_handled_as_well() {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let count = notices(&agent).matches("p/gpt-4o does not accept images").count();
     assert_eq!(count, 1, "{}", notices(&agent));
+}
+
+/// The beginning of a PDF.
+const PDF_BASE64: &str = "JVBERi0xLjcK";
+
+/// An attached PDF that ends with these four characters of base64.
+fn pdf(end: &str) -> Value {
+    let blob = format!("{PDF_BASE64}{end}");
+    json!({ "type": "resource", "resource": { "uri": "file:///ws/a.pdf", "blob": blob } })
+}
+
+fn files(body: &Value) -> usize {
+    body.to_string().matches("\"file_data\":\"data:application/pdf;base64,").count()
+}
+
+fn with_quirks(provider: &Provider, quirks: &str) -> TestAgent {
+    configured(&format!("model = 'p/m'\n{}", provider.section("p", quirks))).start()
+}
+
+#[test]
+fn an_attached_pdf_is_sent_to_a_model_that_takes_files_and_named_to_any_other() {
+    for (quirks, expected) in [("quirks = { files = true }", 1), ("", 0)] {
+        let provider = Provider::of(&["m"]);
+        let mut agent = with_quirks(&provider, quirks);
+        let answer = send(&mut agent, &[text("Read"), pdf("AAAA")]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn");
+        let body = provider.chat_requests().pop().unwrap();
+        assert_eq!(files(&body), expected, "{body}");
+        assert!(body.to_string().contains("/ws/a.pdf"), "{body}");
+        assert!(!body.to_string().contains("PDF omitted"), "{body}");
+        assert_eq!(notices(&agent), "");
+        let session = agent.session.clone();
+        agent.restart();
+        agent.load(&session);
+        let shown = agent.updates_of("user_message_chunk");
+        let has_file = shown.iter().any(|update| update["content"]["resource"]["blob"].is_string());
+        assert_eq!(has_file, expected == 1, "{shown:?}");
+        assert_eq!(agent.turn("And now?"), "end_turn");
+        assert_eq!(files(&provider.chat_requests()[1]), expected);
+    }
+}
+
+#[test]
+fn the_fifth_pdf_of_a_prompt_is_only_named() {
+    let provider = Provider::of(&["m"]);
+    let mut agent = with_quirks(&provider, "quirks = { files = true }");
+    let blocks: Vec<_> = ["AAAA", "AAAB", "AAAC", "AAAD", "AAAE"].map(pdf).into();
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    let body = &provider.chat_requests()[0];
+    assert_eq!(files(body), 4, "{body}");
+    assert_eq!(body.to_string().matches("[a document; ").count(), 5, "{body}");
+}
+
+#[test]
+fn a_request_that_is_refused_for_its_files_is_sent_without_them() {
+    let kinds = json!({ "input_modalities": ["text", "image", "file"] });
+    let list = json!({ "data": [{ "id": "m", "architecture": kinds }] });
+    for (status, message) in [
+        (400, "Invalid value: file. Supported values are: 'text','image_url' and 'video'."),
+        (404, "No endpoints found that support file input"),
+        (500, "Unknown part type: file"),
+    ] {
+        let provider = Provider::start(List::Whole(list.clone()), move |body| match files(body) {
+            0 => says("I see nothing."),
+            _ => Answer::Refuses(status, message.to_owned()),
+        });
+        let mut agent = with_quirks(&provider, "");
+        // The list is requested before the first answer.
+        assert_eq!(agent.turn("hi"), "end_turn");
+        let answer = send(&mut agent, &[text("Read"), pdf("AAAA")]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{status} {message}: {answer}");
+        let requests = provider.chat_requests();
+        assert_eq!(requests.len(), 3, "{status} {message}");
+        assert_eq!((files(&requests[1]), files(&requests[2])), (1, 0), "{message}");
+        assert!(requests[2].to_string().contains("PDF omitted (application/pdf)"), "{message}");
+        let notice = "p/m does not accept PDF files; they were left out.";
+        assert_eq!(notices(&agent).matches(notice).count(), 1, "{}", notices(&agent));
+        // It is remembered.
+        assert_eq!(send(&mut agent, &[pdf("AAAB")])["result"]["stopReason"], "end_turn");
+        let requests = provider.chat_requests();
+        assert_eq!((requests.len(), files(&requests[3])), (4, 0), "{message}");
+    }
+}
+
+#[test]
+fn files_that_a_setting_allows_but_the_server_refuses_are_left_out_and_images_stay() {
+    for message in ["Unknown part type: file", "the request could not be understood"] {
+        let provider = Provider::answering(move |body| match files(body) {
+            0 => says("I see nothing."),
+            _ => refuses(message),
+        });
+        let mut agent = with_quirks(&provider, "quirks = { files = true, images = true }");
+        let answer = send(&mut agent, &[text("Look"), image("AAAA"), pdf("AAAA")]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let told = notices(&agent);
+        assert!(told.contains("could not use an image or PDF file, so it was left out."), "{told}");
+        let session = agent.session.clone();
+        agent.restart();
+        agent.load(&session);
+        assert_eq!(agent.turn("And after a restart?"), "end_turn");
+        let requests = provider.chat_requests();
+        assert_eq!(requests.len(), 3, "{message}");
+        for request in &requests[1..] {
+            assert_eq!((files(request), pictures(request)), (0, 1), "{request}");
+            assert!(request.to_string().contains("[PDF left out: "), "{request}");
+        }
+    }
+}
+
+#[test]
+fn of_several_files_only_the_refused_one_is_left_out() {
+    let provider = Provider::answering(|body| {
+        let is_broken = body.to_string().contains("LjcKBROK");
+        if is_broken { refuses("Could not process PDF") } else { says("Yes.") }
+    });
+    let mut agent = with_quirks(&provider, "quirks = { files = true }");
+    let answer = send(&mut agent, &[text("Read"), pdf("GOOD"), pdf("BROK")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(notices(&agent).contains("so it was left out. (Could not process PDF)"));
+    assert_eq!(agent.turn("And now?"), "end_turn");
+    let last = provider.chat_requests().pop().unwrap().to_string();
+    assert!(last.contains("LjcKGOOD") && !last.contains("LjcKBROK"), "{last}");
+}
+
+#[test]
+fn a_refusal_for_another_reason_leaves_no_file_out() {
+    let provider = Provider::answering(|body| {
+        let is_refused = body.to_string().contains("Provoke");
+        if is_refused { refuses("the request could not be understood") } else { says("Yes.") }
+    });
+    let mut agent = with_quirks(&provider, "quirks = { files = true }");
+    send(&mut agent, &[text("Read"), pdf("AAAA")]);
+    send(&mut agent, &[text("Provoke")]);
+    let requests = provider.chat_requests();
+    let sent: Vec<_> = requests.iter().map(files).collect();
+    assert_eq!(sent, [1, 1, 0], "it was tried without the file");
+    assert!(!notices(&agent).contains("left out"), "{}", notices(&agent));
 }

@@ -15,6 +15,8 @@ use crate::agent::{TestAgent, TestAgentBuilder, eventually};
 pub enum List {
     /// The response lists these models.
     Of(Vec<&'static str>),
+    /// The response has this body.
+    Whole(Value),
     /// The response has this status.
     Fails(u16),
     /// The response has a head, and nothing more until the test changes the list or the client
@@ -172,6 +174,7 @@ fn listing(list: &Mutex<List>, stream: &mut TcpStream) {
             let data: Vec<_> = names.iter().map(|it| json!({ "id": it })).collect();
             plain(stream, 200, &json!({ "object": "list", "data": data }));
         }
+        List::Whole(body) => plain(stream, 200, &body),
         List::Fails(status) => plain(stream, status, &json!({ "error": { "message": "no" } })),
         List::Hangs => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").ok();

@@ -194,10 +194,11 @@ fn other_encodings_and_byte_order_marks_are_decoded() {
     let wide: Vec<u8> = "\u{feff}größer\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut damaged = "müde Bären über grünen Hügeln schön früh\n".repeat(3).into_bytes();
     damaged.extend_from_slice(b"\xff end\n");
-    let files: [(&str, &[u8], &str); 4] = [
+    let files: [(&str, &[u8], &str); 5] = [
         ("latin", b"caf\xe9\n", "1| café\n"),
         ("mark", b"\xef\xbb\xbfmark\n", "    1| mark\n"),
         ("wide", &wide, "    1| größer\n"),
+        ("cut", b"\xff\xfe\xf6\0\n\0\x3d\xd8!\0?", "    1| ö\n    2| \u{fffd}!\u{fffd}\n"),
         (
             "damaged",
             &damaged,

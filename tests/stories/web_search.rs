@@ -29,8 +29,13 @@ fn service(head: &str, body: &Value) -> RawServer {
 }
 
 fn searching(name: &str, server: &RawServer) -> TestAgentBuilder {
+    searching_with(name, server, "")
+}
+
+/// An agent with a service and further settings of `[web]`.
+fn searching_with(name: &str, server: &RawServer, further: &str) -> TestAgentBuilder {
     let settings = format!(
-        "[web]\nsearch = '{name}'\nsearch_url = 'http://{}/api'\nsearch_key_env = 'MY_SEARCH_KEY'\n",
+        "[web]\nsearch = '{name}'\nsearch_url = 'http://{}/api'\nsearch_key_env = 'MY_SEARCH_KEY'\n{further}",
         server.host()
     );
     let builder = TestAgent::builder().own_file("config/config.toml", &settings);
@@ -178,6 +183,86 @@ fn each_service_is_asked_as_its_api_wants_and_its_results_are_read() {
         assert_eq!(card["title"], "Search \"rust async\" on the web");
         assert_eq!(card["kind"], "fetch");
         assert!(!result.contains(KEY) && !card.to_string().contains(KEY), "{card}");
+    }
+}
+
+/// An answer of the Responses API, with two citations of a page and another page that was only seen.
+fn answer_of_responses() -> Value {
+    let tagged = format!("{URL}?utm_source=openai");
+    let citation = json!({ "type": "url_citation", "start_index": 9, "end_index": 30, "title": TITLE,
+        "url": tagged });
+    let text = format!("Pages:\n\nThe book ([rust-lang.github.io]({tagged}))");
+    let sources = json!([{ "type": "url", "url": URL }, { "type": "api", "name": "oai-time" },
+        { "type": "url", "url": "https://docs.rs/tokio" }]);
+    json!({ "id": "resp_1", "status": "completed", "error": null, "output": [
+        { "type": "reasoning", "id": "rs_1", "summary": [] },
+        { "type": "web_search_call", "id": "ws_1", "status": "completed",
+          "action": { "type": "search", "query": "rust async", "sources": sources } },
+        { "type": "message", "id": "msg_1", "role": "assistant", "content": [{ "type": "output_text",
+          "text": text, "annotations": [citation.clone(), citation] }] },
+    ] })
+}
+
+/// An answer of Chat Completions, with the excerpt of the page that it cites.
+fn answer_of_chat() -> Value {
+    json!({ "id": "gen-1", "choices": [{ "finish_reason": "stop", "message": { "role": "assistant",
+        "content": format!("It is [here]({URL})."), "annotations": [{ "type": "url_citation",
+        "url_citation": { "url": URL, "title": TITLE, "content": "The book", "start_index": 0,
+        "end_index": 5 } }] } }], "usage": { "server_tool_use": { "web_search_requests": 1 } } })
+}
+
+#[test]
+fn a_model_that_searches_gives_the_pages_that_it_cites() {
+    let excerpt = format!("The book ([rust-lang.github.io]({URL}?utm_source=openai))");
+    let rest_of_openai = format!("   {excerpt}\n2. https://docs.rs/tokio\n");
+    for (name, body, further, model, tool, rest) in [
+        ("openai", answer_of_responses(), "", "gpt-5-mini", "web_search", rest_of_openai.as_str()),
+        (
+            "openrouter",
+            answer_of_chat(),
+            "search_model = 'a/small'\n",
+            "a/small",
+            "openrouter:web_search",
+            "   The book\n",
+        ),
+    ] {
+        let server = service("200 OK", &body);
+        let (_, result) = cards::run(searching_with(name, &server, further), TOOL, &query());
+        let expected = format!(
+            "[results of {name} for \"rust async\"]\n<untrusted source=\"{name}\">\n\
+             1. {TITLE}\n   {URL}\n{rest}</untrusted>\n"
+        );
+        assert_eq!(result, expected);
+        assert!(server.requests()[0].contains(&format!("{}\r\n", bearer())), "{name}");
+        let sent = server.body(0);
+        assert_eq!((&sent["model"], &sent["tools"][0]["type"]), (&json!(model), &json!(tool)));
+        let words = sent.pointer("/messages/0/content").unwrap_or(&sent["input"]);
+        assert!(words.as_str().unwrap().ends_with(": rust async"), "{words}");
+    }
+}
+
+#[test]
+fn a_model_that_has_not_searched_is_an_error() {
+    let unfounded = json!({ "choices": [{ "message": { "content": "I know it." } }] });
+    let late = json!({ "error": { "code": 402, "message": "no credit" }, "choices": [] });
+    for (head, body, expected) in [
+        ("200 OK", unfounded, "openrouter has cited no page."),
+        ("200 OK", late, "openrouter has no searches left for this key or its plan (status 402)."),
+        (
+            "404 Not Found",
+            json!({}),
+            "openrouter refuses the query or the model; `web.search_model` can name another model (status 404).",
+        ),
+        (
+            "429 Too Many Requests",
+            json!({}),
+            "openrouter has had too many requests, or no credit is left for this key (status 429).",
+        ),
+    ] {
+        let server = service(head, &body);
+        let (_, result) = cards::run(searching("openrouter", &server), TOOL, &query());
+        let failure = format!("The search has failed: {expected}");
+        assert!(result.contains(&failure) && !result.contains("no results"), "{result}");
     }
 }
 

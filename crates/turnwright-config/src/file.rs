@@ -199,13 +199,16 @@ settings! {
             wrong [r#"web.search = "google""#]
             "The service that searches the web; without one, the model cannot search it.",
             "the service that [searches the web](web-search.md): `searxng`, `brave`, `tavily`, `exa`, `perplexity`, \
-             `serper`, `deepseek`, `zai` or `ollama`. Without one, there is no `web_search`";
+             `serper`, `deepseek`, `zai`, `ollama`, `openai` or `openrouter`. Without one, there is no `web_search`";
         pub(crate) search_url: Option<String> => wrong_base_url { examples: ["http://localhost:8888"] }
             "The address of the service, which SearXNG needs.",
             "the address of your SearXNG, or another address of the API of any of the others";
         pub(crate) search_key_env: Option<String> { examples: ["MY_SEARCH_KEY"] }
             "The name of the environment variable that holds the key of the service.",
             "the variable that holds its key, if it is another one than usual";
+        pub(crate) search_model: Option<String> { examples: ["gpt-5-mini"] }
+            "The model that searches with `openai` or `openrouter`.",
+            "the model that searches with `openai` or `openrouter`, if it is another one than usual";
     }
 }
 
@@ -324,7 +327,7 @@ impl ProviderSection {
     }
 
     /// The variables that the section refers to.
-    fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let headers = self.headers.values().filter_map(|value| referenced_variable(value));
         self.key_env.as_deref().into_iter().chain(headers)
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use url::{Origin, Url};
 
 use crate::change::looks_like_key;
 use crate::environment::variable_name;
@@ -284,6 +285,20 @@ impl ProviderSources<'_> {
         variable.and_then(|name| self.variable_key(name)).or_else(|| self.login_key(known))
     }
 
+    /// The key of a well-known provider for its own server. A variable that its section refers to is for the server
+    /// that the section names.
+    pub(crate) fn key_at_home(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let section = self.file.providers.get(known.name);
+        let server = section.and_then(|section| section.base_url.as_deref()).or(known.base_url)?;
+        if origin(server) == origin(known.base_url?) {
+            let key = self.named_endpoint(known.name, "").ok()?.key;
+            return key.or_else(|| self.usual_key(known));
+        }
+        let mut variables = section.into_iter().flat_map(ProviderSection::variables);
+        let is_for_other = variables.any(|name| known.key_env == Some(&*variable_name(name)));
+        if is_for_other { self.login_key(known) } else { self.usual_key(known) }
+    }
+
     fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
         let secret = self.keys.get(&*variable_name(variable))?.clone();
         Some(ProviderKey { secret, origin: KeyOrigin::Variable(variable.to_owned()) })
@@ -335,6 +350,11 @@ impl ProviderSources<'_> {
     fn error_in_file(&self, what: &str) -> ConfigError {
         ConfigError::new(format!("{}: {what}", self.path.display()))
     }
+}
+
+/// The scheme, host and port of a base URL.
+fn origin(base_url: &str) -> Option<Origin> {
+    Some(Url::parse(base_url).ok()?.origin())
 }
 
 /// Returns true if a header authenticates in place of the key.

@@ -13,6 +13,7 @@ impl SettingsSnapshot<'_> {
         let key = self.search_key(&service).filter(|_| service.needs_key());
         let (secret, origin) = key.map(|key| (key.secret, key.origin)).unzip();
         service.key = secret;
+        service.model.clone_from(&web.search_model);
         Some((service, origin))
     }
 
@@ -21,7 +22,10 @@ impl SettingsSnapshot<'_> {
     fn search_key(&self, service: &SearchService) -> Option<ProviderKey> {
         let web = &self.values.web;
         let usual = Some(service.name()).filter(|_| web.search_url.is_none());
-        let usual_variable = usual.map(|name| format!("{}_API_KEY", name.to_uppercase()));
+        // The key of a hosted provider of models is for its searches, too.
+        let hosted = usual.and_then(preset).filter(|known| known.key_env.is_some());
+        let own_name = usual.filter(|_| hosted.is_none());
+        let usual_variable = own_name.map(|name| format!("{}_API_KEY", name.to_uppercase()));
         if let Some(variable) = web.search_key_env.clone().or(usual_variable)
             && let Some(secret) = self.config.variables.keys.get(&*variable_name(&variable))
         {
@@ -29,10 +33,9 @@ impl SettingsSnapshot<'_> {
             return Some(ProviderKey { secret: secret.clone(), origin });
         }
         let own = self.logins.provider_key(&format!("search:{}", service.host()));
-        // The key of a hosted provider of models is for its searches, too.
-        let hosted = usual.and_then(preset).filter(|known| known.key_env.is_some());
-        let secret = own.or_else(|| self.logins.provider_key(hosted?.name))?.into();
-        Some(ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) })
+        let Some(key) = own else { return self.sources(&self.values).key_at_home(hosted?) };
+        let origin = KeyOrigin::Login(Logins::path(&self.config.paths));
+        Some(ProviderKey { secret: key.into(), origin })
     }
 }
 
@@ -85,11 +88,43 @@ mod tests {
             ("search = 'deepseek'", "model-login for api.deepseek.com"),
             ("search = 'deepseek'\nsearch_url = 'https://a.example/'", "no key for a.example"),
             ("search = 'ollama'", "no key for ollama.com"),
+            ("search = 'openrouter'", "router-key for openrouter.ai"),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\nkey_env = 'MINE_KEY'",
+                "mine-key for openrouter.ai",
+            ),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\n\
+                 base_url = 'https://a.example/v1'\nkey_env = 'OPENROUTER_API_KEY'",
+                "no key for openrouter.ai",
+            ),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\n\
+                 base_url = 'https://a.example/v1'\nkey_env = 'MINE_KEY'",
+                "router-key for openrouter.ai",
+            ),
+            (
+                "search = 'openrouter'\n[providers.openrouter]\n\
+                 base_url = 'https://openrouter.ai/other/v1'\nkey_env = 'MINE_KEY'",
+                "mine-key for openrouter.ai",
+            ),
+            (
+                "search = 'deepseek'\n[providers.deepseek]\nbase_url = 'https://api.deepseek.com'",
+                "model-login for api.deepseek.com",
+            ),
+            // OPENAI_API_KEY is for the server in OPENAI_BASE_URL.
+            ("search = 'openai'", "no key for api.openai.com"),
         ] {
             let file = UserFile::at_default_path(&paths);
             private_file::write(file.path(), format!("[web]\n{settings}").as_bytes()).unwrap();
-            let environment = [("BRAVE_API_KEY", "brave-key"), ("MINE_KEY", "mine-key")]
-                .map(|(name, value)| (name.into(), value.into()));
+            let environment = [
+                ("BRAVE_API_KEY", "brave-key"),
+                ("MINE_KEY", "mine-key"),
+                ("OPENROUTER_API_KEY", "router-key"),
+                ("OPENAI_API_KEY", "other-key"),
+                ("OPENAI_BASE_URL", "https://other.example/v1"),
+            ]
+            .map(|(name, value)| (name.into(), value.into()));
             let named = ["MINE_KEY".to_owned()];
             let (variables, _) = EnvironmentVariables::classify(environment, &named);
             let config = Config::new(variables, Flags::default(), file, Paths::below(home.path()));

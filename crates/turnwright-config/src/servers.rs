@@ -284,9 +284,9 @@ fn parse_server<'a>(
     value: &'a Value,
     unknown: &mut Vec<&'a str>,
 ) -> Result<ServerSection, String> {
-    let is_allowed =
-        |letter: char| letter.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&letter);
-    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_allowed) {
+    let is_allowed = |letter: char| letter.is_alphanumeric() || ['_', '-', '.'].contains(&letter);
+    let is_long = name.chars().count() > MAX_NAME_LENGTH;
+    if name.is_empty() || is_long || !name.chars().all(is_allowed) {
         return Err(format!(
             "its name may contain only letters, digits, `_`, `-` and `.`, at most {MAX_NAME_LENGTH}"
         ));
@@ -549,6 +549,8 @@ mod tests {
             let (_, notes) = settings(text);
             assert!(notes.len() == 1 && notes[0].contains(expected), "{text}: {notes:?}");
         }
+        let (named, notes) = settings("[mcp.servers.'高德-地图']\ncommand = 'a'");
+        assert!(named.servers.len() == 1 && notes.is_empty(), "{notes:?}");
         let (_, notes) =
             settings("[mcp.servers.a]\nenv = { any = 'x' }\ntypo = 1\ncommand = 3\nurls = {}");
         let beginnings = [

@@ -29,6 +29,8 @@ pub struct DocumentText {
     pub about: String,
     /// The text of the pages, each after a line with its number.
     pub text: String,
+    /// True if these are the first pages, and each is a picture without text, as in a scan.
+    pub is_scan: bool,
 }
 
 /// An opened document.
@@ -75,6 +77,7 @@ fn read(
     let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();
     let mut text = String::new();
+    let mut is_scan = first == 1;
     if !unit.is_empty() {
         about.push_str(&format!(", {count} {unit}{}", if count == 1 { "" } else { "s" }));
     }
@@ -86,7 +89,9 @@ fn read(
             let heading = format!("{unit} {number} {}", labels[number - 1]);
             text.push_str(&format!("--- {} ---\n", heading.trim_end()));
         }
-        text.push_str(part(number - 1).trim_end());
+        let page = part(number - 1);
+        is_scan &= page.starts_with(pdf::PICTURE);
+        text.push_str(page.trim_end());
         if text.len() > MAX_TEXT_BYTES {
             text.truncate(text::prefix(&text, MAX_TEXT_BYTES).len());
             text.push_str("\n\n[cut here: there is more text than 4 MiB]\n");
@@ -99,7 +104,7 @@ fn read(
         shown.push_str(&without_invisible(line.trim_end()));
         shown.push('\n');
     }
-    Ok(DocumentText { about, text: shown })
+    Ok(DocumentText { about, text: shown, is_scan })
 }
 
 /// Opens a Jupyter notebook; `None` if the bytes are something else.

@@ -107,6 +107,21 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_scan_is_a_document_whose_first_pages_are_pictures_without_text() {
+    let text = "BT /F1 12 Tf (a) Tj ET";
+    for (contents, pages, expected) in [
+        (vec!["/I Do"], None, true),
+        (vec!["/I Do", "/I Do"], Some("1"), true),
+        (vec!["/I Do", "/I Do"], Some("2"), false),
+        (vec!["/I Do", text], None, false),
+        (vec![" "], None, false),
+    ] {
+        let read = extract(&pdf(&contents), pages).unwrap().unwrap();
+        assert_eq!(read.is_scan, expected, "{contents:?} {pages:?}");
+    }
+}
+
+#[test]
 fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
     let picture = format!("{}\n\n", pdf::PICTURE);
     for (content, expected) in [

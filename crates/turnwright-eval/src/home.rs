@@ -17,15 +17,13 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 const ROOM: usize = 64 * 1024;
 
 /// The folders of a trial.
-pub(crate) struct TrialHome {
-    folder: PrivateTempFolder,
-}
+pub(crate) struct TrialHome(PrivateTempFolder);
 
 impl TrialHome {
     /// Makes the place for a trial. Its commands can read neither the user's secrets, the project, nor the solution and
     /// the check in the folder of the task.
     pub(crate) fn create(start: &Start<'_>) -> EvalResult<TrialHome> {
-        let home = TrialHome { folder: PrivateTempFolder::create()? };
+        let home = TrialHome(PrivateTempFolder::create()?);
         let workplace = start.workplace;
         let paths = home.paths();
         if workplace.login.exists() {
@@ -39,7 +37,7 @@ impl TrialHome {
             let mut hidden = settings.snapshot().sandbox_settings().hide;
             hidden.extend(settings.snapshot().key_files().into_iter().map(|(_, path)| path));
             hidden.push(start.task.folder.clone());
-            let kept = [start.repository.canonicalize()?, home.folder.path().canonicalize()?];
+            let kept = [start.repository.canonicalize()?, home.0.path().canonicalize()?];
             for place in &workplace.hidden {
                 hide_all_but(&kept, place, &mut hidden)?;
             }
@@ -52,12 +50,12 @@ impl TrialHome {
 
     /// The place of the tree, which does not exist yet.
     pub(crate) fn tree(&self) -> PathBuf {
-        self.folder.path().join("work")
+        self.0.path().join("work")
     }
 
     /// The places of the agent's own files.
     pub(crate) fn paths(&self) -> Paths {
-        Paths::below(self.folder.path().join("home"))
+        Paths::below(self.0.path().join("home"))
     }
 
     /// A program that runs in the tree, unconfined, with the home of this trial.
@@ -66,7 +64,7 @@ impl TrialHome {
         command_line: Vec<OsString>,
         shared: &Environment,
     ) -> PipedProgram {
-        let home = self.folder.path().join("home");
+        let home = self.0.path().join("home");
         let of_system = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
         let environment = shared.clone().with("TURNWRIGHT_HOME", &home).with(of_system, &home);
         PipedProgram { command_line, workdir: self.tree(), environment, sandbox: None }
@@ -74,7 +72,7 @@ impl TrialHome {
 
     /// Returns an error if the disk is full. The trial then failed because of that.
     pub(crate) fn check_room(&self) -> io::Result<()> {
-        private_file::write(&self.folder.path().join("room"), &vec![1; ROOM])
+        private_file::write(&self.0.path().join("room"), &vec![1; ROOM])
     }
 }
 

@@ -103,25 +103,20 @@ pub(crate) fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> Str
 
 /// Lays out rows: the first column is on the left, and the others, which are numbers, on the right.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let mut widths = vec![0; count];
+    let mut widths = Vec::new();
     for row in rows {
+        widths.resize(row.len().max(widths.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.width().max(*width);
         }
     }
     let mut text = String::new();
     for row in rows {
-        let mut line = String::new();
-        for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(index, (cell, width))| {
             let padding = " ".repeat(width - cell.width());
-            if index == 0 {
-                line.push_str(&format!("{cell}{padding}"));
-            } else {
-                line.push_str(&format!("  {padding}{cell}"));
-            }
-        }
-        text.push_str(line.trim_end());
+            if index == 0 { format!("{cell}{padding}") } else { format!("{padding}{cell}") }
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }
     text

@@ -171,7 +171,7 @@ pub struct CommandConfinement {
     /// The proxy that is to be served while it runs.
     pub proxy: Option<CommandProxy>,
     /// The hosts that the proxy refuses.
-    pub refused_hosts: Option<Arc<RefusedHosts>>,
+    pub refused_hosts: Option<RefusedHosts>,
     /// Lets only this command see places in the machine's `/tmp`.
     pub(crate) shown: Option<ShownOnce>,
 }

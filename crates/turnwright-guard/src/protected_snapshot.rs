@@ -8,8 +8,11 @@ mod entries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::repository::{self, only_changes_tracking};
+use crate::watch::CLOCK_LAG;
+use crate::watch::server_watch::changed_at;
 use turnwright_policy::permission::ProtectedPaths;
 
 use entries::{FileStamp, ProtectedScan, SnapshotEntry, read};
@@ -32,6 +35,8 @@ pub(crate) struct ProtectedSnapshot {
     overfull: Vec<PathBuf>,
     /// An earlier snapshot: what it knows may have been moved.
     reference: Option<Arc<ProtectedSnapshot>>,
+    /// When this was taken, or the first of the snapshots of commands that were running then.
+    since: Option<SystemTime>,
     judge: Arc<EnvironmentJudge>,
 }
 
@@ -60,6 +65,7 @@ impl ProtectedSnapshot {
         repositories: Arc<BTreeSet<PathBuf>>,
         previous: Option<&ProtectedSnapshot>,
     ) -> ProtectedSnapshot {
+        let since = Some(SystemTime::now() - CLOCK_LAG);
         let mut scan =
             ProtectedScan { copies_contents: true, previous, ..ProtectedScan::default() };
         scan.scan_all(protected, &repositories);
@@ -68,9 +74,69 @@ impl ProtectedSnapshot {
             repositories,
             entries: scan.entries,
             overfull: scan.overfull,
+            since,
             ..ProtectedSnapshot::default()
         }
         .with_places([], Vec::new())
+    }
+
+    /// Takes a snapshot of repositories that were judged later than `since`. For what has changed after that, too late
+    /// for the judgement perhaps, it has what `earlier` has, so that the next comparison finds the change. Blocks.
+    pub(crate) fn take_settled(
+        repositories: BTreeSet<PathBuf>,
+        earlier: Option<&ProtectedSnapshot>,
+        since: SystemTime,
+    ) -> ProtectedSnapshot {
+        let mut taken = Self::take(&ProtectedPaths::default(), Arc::new(repositories), earlier);
+        // A file may have come with a folder, and then only the folder has changed. If nothing is known from before,
+        // that is no reason to take all that is in a folder for new.
+        let levels = if earlier.is_some() { usize::MAX } else { 1 };
+        taken.entries.retain(|path, _| !has_changed(path, levels, Some(since)));
+        let known = earlier.into_iter().flat_map(|earlier| &earlier.entries);
+        let kept = known.filter(|(path, _)| has_changed(path, levels, Some(since)));
+        taken.entries.extend(kept.map(|(path, entry)| (path.clone(), entry.clone())));
+        taken
+    }
+
+    /// The same snapshot for a command that starts while others run. What they have made or changed since an earlier
+    /// snapshot, and `is_undone` says is taken away, it has as it was: it would be put back otherwise.
+    pub(crate) fn beside_commands(
+        mut self,
+        earlier: &Self,
+        is_undone: &dyn Fn(&Path) -> bool,
+    ) -> Self {
+        self.since = earlier.since;
+        let found = self.repositories.difference(&earlier.repositories);
+        let new: BTreeSet<&Path> = found
+            .map(|path| {
+                let folder = path.parent().filter(|_| ProtectedPaths::is_environment_file(path));
+                folder.unwrap_or(path)
+            })
+            .collect();
+        self.entries.retain(|path, entry| {
+            let before = earlier.entries.get(path);
+            let is_kept = match (before, &*entry) {
+                (Some(SnapshotEntry::File(old, _)), SnapshotEntry::File(now, _)) => old == now,
+                // Only a file in a subfolder says the same after a move.
+                (None, SnapshotEntry::File(now, _))
+                    if self.repositories.contains(path) && !path.ends_with(".git") =>
+                {
+                    earlier.was_moved(path, now)
+                }
+                _ => earlier.is_unknown(path),
+            };
+            // A repository may have been there unfound: the folders above it tell nothing of it.
+            let tops = path.ancestors().enumerate().filter(|(_, folder)| new.contains(folder));
+            let levels = tops.last().map_or(usize::MAX, |(above, _)| above + 1);
+            if is_kept || !has_changed(path, levels, earlier.since) || !is_undone(path) {
+                return true;
+            }
+            if let Some(before) = before {
+                entry.clone_from(before);
+            }
+            before.is_some()
+        });
+        self
     }
 
     /// The same snapshot, with the places where commands can write besides the protected folders, and the folders with
@@ -180,19 +246,17 @@ impl ProtectedSnapshot {
         scan.scan_all(&self.protected, &self.repositories);
         let ProtectedScan { entries: now, overfull, .. } = scan;
         let is_allowed = |path: &Path| {
+            let is_folder = matches!(now.get(path), Some(SnapshotEntry::Folder));
+            // A folder above an allowed path may have been created on the way to it.
             allowed
                 .iter()
-                // A folder above an allowed path may have been created on the way to it.
-                .any(|place| {
-                    path.starts_with(place) || place.starts_with(path) && is_folder(&now, path)
-                })
+                .any(|place| path.starts_with(place) || is_folder && place.starts_with(path))
         };
         let is_undone = quarantine.is_some();
         let mut changes = ProtectedChanges { is_undone, ..ProtectedChanges::default() };
         for place in overfull.iter().filter(|place| !is_allowed(place)) {
             // Folders of repositories are reported each time, because new repositories are not looked at.
-            let is_told = self.overfull.contains(place) && !holds_git_folders(place);
-            if !is_told {
+            if !self.overfull.contains(place) || holds_git_folders(place) {
                 let why = std::io::Error::other("too many entries to check");
                 changes.record(place, "filled", Err(why));
             }
@@ -200,20 +264,19 @@ impl ProtectedSnapshot {
         let mut all: Vec<_> = self.entries.keys().chain(now.keys()).collect();
         all.sort();
         all.dedup();
-        let changed = all.into_iter().filter(|path| {
+        all.retain(|path| {
             !is_allowed(path)
                 && !self.is_unknown(path)
                 && self.is_changed(path, now.get(*path))
                 && is_suspect(path)
         });
-        let paths: Vec<_> = changed.collect();
-        if paths.is_empty() {
+        if all.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
         let mut quarantined = quarantine.map(entries::Quarantine::new);
-        self.restore(&paths, &now, quarantined.as_mut(), &mut changes);
+        self.restore(&all, &now, quarantined.as_mut(), &mut changes);
         changes.quarantine = quarantined.and_then(entries::Quarantine::into_folder);
-        changes.paths = paths.into_iter().cloned().collect();
+        changes.paths = all.into_iter().cloned().collect();
         Some(changes)
     }
 
@@ -254,8 +317,7 @@ impl ProtectedSnapshot {
             if now.contains_key(path) && before.has_no_copy() && !self.may_be_missing(path) {
                 continue;
             }
-            let restores = quarantine.is_some();
-            let done = if restores { entries::put_back(path, before) } else { Ok(()) };
+            let done = if quarantine.is_some() { entries::put_back(path, before) } else { Ok(()) };
             if !now.contains_key(path) || done.is_err() {
                 changes.record(path, "removed", done);
             }
@@ -410,6 +472,12 @@ impl ProtectedSnapshot {
     }
 }
 
+/// Returns true if a path, or a folder above it, has changed since a moment. Looks at so many `levels`, from the path
+/// up, of those that are there.
+fn has_changed(path: &Path, levels: usize, since: Option<SystemTime>) -> bool {
+    path.ancestors().filter_map(changed_at).take(levels).any(|time| Some(time) >= since)
+}
+
 /// Returns true for the folders of a repository with its submodules and linked working trees.
 fn holds_git_folders(place: &Path) -> bool {
     place.ends_with("modules") || place.ends_with("worktrees")
@@ -498,10 +566,6 @@ impl ProtectedChanges {
         text.push_str(&format!(". {hint}]"));
         text
     }
-}
-
-fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {
-    matches!(entries.get(path), Some(SnapshotEntry::Folder))
 }
 
 #[cfg(unix)]

@@ -152,7 +152,7 @@ struct CommandWatch {
     limits: Option<String>,
     has_network: bool,
     /// The hosts that its proxy refuses.
-    refused_hosts: Option<Arc<RefusedHosts>>,
+    refused_hosts: Option<RefusedHosts>,
     /// An error if nothing signs for it although it may sign; `None` if it may not.
     signing: Option<io::Result<()>>,
     /// The user's variables, some of which it lacks.
@@ -388,16 +388,21 @@ impl CommandSite {
         &self,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
-        let confinement = &self.settings;
+        let settings = &self.settings;
         let programs = self.environment.get("PATH").map(std::env::split_paths);
-        let previous = self.guard.state.lock().last_snapshot.clone();
-        let protected = &confinement.protected;
+        let state = self.guard.state.lock();
+        let previous = state.last_snapshot.clone();
+        let is_alone = !state.watches.values().any(|watch| !watch.is_call && watch.is_checking());
+        drop(state);
         let tmp = self.roots.session_tmp().and_then(SessionTmp::known_folder);
         let temp = self.guard.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
-        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
-        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+        let writable = settings.writable.iter().chain([&settings.private_caches]);
+        let taken = ProtectedSnapshot::take(&settings.protected, repositories, previous.as_deref())
             .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
-        let snapshot = Arc::new(taken);
+        let snapshot = Arc::new(match previous.filter(|_| !is_alone) {
+            Some(earlier) => taken.beside_commands(&earlier, &|path| self.guard.is_undone(path)),
+            None => taken,
+        });
         // A large one is dropped without the lock.
         let _old = self.guard.state.lock().last_snapshot.replace(Arc::clone(&snapshot));
         snapshot
@@ -409,11 +414,10 @@ impl CommandSite {
         let mark = RunningMark::new(&running_commands(&self.settings))
             .inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked"))
             .ok();
-        let folders = self.roots.folders();
-        let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
-        repositories.extend(self.nested_repositories());
+        let folders = self.roots.folders().flat_map(repository::history_folders);
         let mut seen = BTreeSet::new();
-        repositories.retain(|git| seen.insert(git.clone()));
+        let all = folders.chain(self.nested_repositories());
+        let repositories = all.filter(|git| seen.insert(git.clone())).collect();
         let place = self.settings.private_caches.join("history");
         let is_alone = !self.guard.state.lock().watches.values().any(|watch| watch.is_checking());
         let kept = self.guard.history.lock().keep(
@@ -454,11 +458,8 @@ impl CommandSite {
         let command = pass.effects().iter().find_map(Effect::command);
         let script = command.map(|command| Arc::clone(&command.script)).unwrap_or_default();
         let hidden = CommandWatch::hidden_in(&self.roots, profile);
-        let newly_hidden = {
-            let mut state = guard.state.lock();
-            state.changes.allow(allowed, LONGEST_COMMAND);
-            state.newly_hidden(&script, &hidden)
-        };
+        guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
+        let newly_hidden = guard.state.lock().newly_hidden(&script, &hidden);
         if let Some(shown) = confinement.shown {
             guard.keep_while_running(Arc::clone(job), shown);
         }
@@ -535,10 +536,9 @@ impl CommandSite {
             tracing::warn!(?changes, "a command made what starts programs");
             changes.message()
         });
-        match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
-            (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
-            (report, more) => report.or(more),
-        }
+        let more = may_be_more.then(|| NOT_SEARCHED.to_owned());
+        let told: Vec<_> = report.into_iter().chain(more).collect();
+        (!told.is_empty()).then(|| told.join("\n"))
     }
 }
 

@@ -45,24 +45,14 @@ impl HookEvent {
 
     /// Returns true if the event is about a tool call, so that matchers are tested against the tool's name.
     pub fn is_about_tool(self) -> bool {
-        matches!(
-            self,
-            HookEvent::PreToolUse
-                | HookEvent::PermissionRequest
-                | HookEvent::PostToolUse
-                | HookEvent::PostToolUseFailure
-        )
+        use HookEvent::{PermissionRequest, PostToolUse, PostToolUseFailure, PreToolUse};
+        matches!(self, PreToolUse | PermissionRequest | PostToolUse | PostToolUseFailure)
     }
 
     /// Returns true if a refusal keeps something from happening, so that handlers can guard it.
     pub(crate) fn is_guarded(self) -> bool {
-        matches!(
-            self,
-            HookEvent::PreToolUse
-                | HookEvent::PermissionRequest
-                | HookEvent::UserPromptSubmit
-                | HookEvent::PreCompact
-        )
+        use HookEvent::{PermissionRequest, PreCompact, PreToolUse, UserPromptSubmit};
+        matches!(self, PreToolUse | PermissionRequest | UserPromptSubmit | PreCompact)
     }
 
     /// Returns the time limit of a handler that asks for `wanted`.

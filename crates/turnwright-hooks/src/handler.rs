@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use crate::event::HookEvent;
 use crate::matcher::{Condition, Matcher};
@@ -56,8 +56,9 @@ pub struct Handler {
     /// True if a failure counts as a refusal.
     pub(crate) blocks_on_failure: bool,
     pub(crate) runs_once: bool,
-    /// True once the handler has run. A run that was withheld, or whose failure refuses, does not count.
-    pub(crate) has_run: AtomicBool,
+    /// Held by the run of a handler that runs once, and closed when it counts. A run that was withheld, or whose
+    /// failure refuses, does not count.
+    pub(crate) only_run: Semaphore,
     /// True if the session does not wait for the handler.
     pub in_background: bool,
     /// The project files that the command names, as they were when the hook file was read.
@@ -280,7 +281,7 @@ impl HandlerReader<'_> {
             time_limit: event.time_limit(limit),
             blocks_on_failure: fields.on_failure.as_deref() == Some("block"),
             runs_once: fields.once == Some(true),
-            has_run: AtomicBool::new(false),
+            only_run: Semaphore::new(1),
             in_background: wakes || fields.r#async == Some(true),
             scripts,
             last: Mutex::default(),

@@ -198,7 +198,7 @@ fn is_data(document: &Value) -> bool {
 
 /// Returns the reason that a refusing handler has printed to stdout instead of stderr.
 fn printed_reason(printed: &str) -> String {
-    match documents(printed).find(is_answer) {
+    match documents(&text::repair_surrogates(printed, &mut None)).find(is_answer) {
         Some(output) => reason_of(&output).unwrap_or_default(),
         None => printed.to_owned(),
     }
@@ -241,16 +241,13 @@ fn unreadable(error: &serde_json::Error) -> String {
 impl HookVerdict {
     /// Refuses what the event is about, or adds a problem if nothing can be refused.
     pub(crate) fn refuse(&mut self, event: HookEvent, reason: String) {
+        use HookEvent::{Notification, PostCompact, SessionEnd, SessionStart, SubagentStart};
         match event {
             HookEvent::PreToolUse | HookEvent::PermissionRequest => {
                 self.decision = Some(HookDecision::Deny);
                 self.reason = reason;
             }
-            HookEvent::SessionStart
-            | HookEvent::SessionEnd
-            | HookEvent::SubagentStart
-            | HookEvent::PostCompact
-            | HookEvent::Notification => {
+            SessionStart | SessionEnd | SubagentStart | PostCompact | Notification => {
                 self.problems.push(format!("nothing can be refused here: {reason}"));
             }
             _ => self.block = Some(reason),
@@ -270,11 +267,12 @@ impl HookVerdict {
     /// # Errors
     /// Returns the reason, as a phrase, if a part of it cannot be used.
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
-        let whole = serde_json::from_str::<Value>(printed);
+        let readable = text::repair_surrogates(printed, &mut None);
+        let whole = serde_json::from_str::<Value>(&readable);
         let mut is_ignored = false;
         if whole.is_err() {
             // Text around JSON may have words of the model, so only a refusal counts.
-            for document in documents(printed) {
+            for document in documents(&readable) {
                 is_ignored |= is_answer(&document);
                 self.read_refusal(event, &document);
             }
@@ -581,6 +579,7 @@ mod tests {
             format!("{deny}\ndone in 3 ms\n"),
             format!("{{\"suppressOutput\":true}}\n{deny}"),
             format!("{allow}\n{deny}"),
+            r#"{"hookSpecificOutput":{"permissionDecision":"deny"},"reason":"half a \ud83d"}"#.to_owned(),
         ] {
             let (reply, _) = exits(HookEvent::PreToolUse, 0, &printed, "");
             assert_eq!(reply.decision, Some(HookDecision::Deny), "{printed}");

@@ -2,7 +2,6 @@
 //! verdict.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -81,7 +80,9 @@ impl Handler {
         self.event == occasion.event
             && self.matcher.fits(&occasion.subjects)
             && self.condition.as_ref().is_none_or(|rule| rule.holds(&occasion.subjects, input))
-            && !(self.runs_once && self.has_run.load(Ordering::Relaxed))
+            && !self.only_run.is_closed()
+            // A run in the background decides nothing, so no call needs to wait for it.
+            && !(self.in_background && self.only_run.available_permits() == 0)
     }
 
     fn is_same(&self, other: &Handler) -> bool {
@@ -90,9 +91,24 @@ impl Handler {
             && self.in_background == other.in_background
     }
 
+    /// Runs the handler, unless it runs once and has run. Concurrent calls wait for that run, since it may not count.
+    async fn run(&self, input: &str, site: &HookSite, cancel: &CancellationToken) -> HookVerdict {
+        if !self.runs_once {
+            return self.run_now(input, site, cancel).await;
+        }
+        let waiting = cancel.run_until_cancelled(self.only_run.acquire());
+        let Some(Ok(_permit)) = waiting.await else { return HookVerdict::default() };
+        self.run_now(input, site, cancel).await
+    }
+
     /// Runs the handler. A failure refuses only if the handler says so; but a project cannot switch off a guard of the
     /// user by a file that its command then names.
-    async fn run(&self, input: &str, site: &HookSite, cancel: &CancellationToken) -> HookVerdict {
+    async fn run_now(
+        &self,
+        input: &str,
+        site: &HookSite,
+        cancel: &CancellationToken,
+    ) -> HookVerdict {
         let mut blocks = self.blocks_on_failure;
         let mut is_withheld = false;
         let (mut verdict, failure) = match run_handler(self, input, site, cancel).await {
@@ -108,8 +124,8 @@ impl Handler {
         let fault = failure.as_ref().or(verdict.problems.first());
         let result = text::clip(fault.map_or("ok", String::as_str), MAX_RESULT_CHARS);
         *self.last.lock() = Some(result);
-        if !(is_withheld || blocks && failure.is_some()) {
-            self.has_run.store(true, Ordering::Relaxed);
+        if self.runs_once && !(is_withheld || blocks && failure.is_some()) {
+            self.only_run.close();
         }
         if self.in_background {
             blocks = false;
@@ -151,6 +167,8 @@ pub async fn run_handlers(
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use futures_util::future;
 
     use super::*;
     use crate::handler::read_handlers;
@@ -235,8 +253,42 @@ mod tests {
             let site = HookSite { confines_all, ..site() };
             let handlers = set.choose(&occasion);
             let cancel = CancellationToken::new();
-            let verdict = run_handlers(&handlers, &occasion, &site, &cancel).await;
-            assert_eq!(verdict.decision, Some(HookDecision::Deny), "{verdict:?}");
+            // A call that waited for the failed run is refused by its own.
+            let calls = [0; 2].map(|_| run_handlers(&handlers, &occasion, &site, &cancel));
+            for verdict in future::join_all(calls).await {
+                assert_eq!(verdict.decision, Some(HookDecision::Deny), "{verdict:?}");
+            }
         }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn concurrent_calls_run_a_handler_once() {
+        let base = tempfile::tempdir().unwrap();
+        let set = set(&json!({ "PreToolUse": [{ "hooks": [
+            { "command": "/bin/sh", "args": ["-c", "echo ran >> runs"], "once": true },
+        ] }] }));
+        let site = HookSite { project: base.path().into(), ..site() };
+        let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
+        let cancel = CancellationToken::new();
+        // Each call chooses its handlers before any of them has run.
+        let chosen = [set.choose(&occasion), set.choose(&occasion), set.choose(&occasion)];
+        let runs = chosen.iter().map(|chosen| run_handlers(chosen, &occasion, &site, &cancel));
+        future::join_all(runs).await;
+        let written = std::fs::read_to_string(base.path().join("runs")).unwrap();
+        assert_eq!(written, "ran\n");
+        assert!(set.choose(&occasion).is_empty());
+    }
+
+    #[test]
+    fn a_call_does_not_wait_for_a_run_in_the_background() {
+        let set = set(&json!({ "PreToolUse": [{ "hooks": [
+            { "command": "x", "once": true, "async": true },
+        ] }] }));
+        let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
+        let run = set.0[0].only_run.try_acquire().unwrap();
+        assert!(set.choose(&occasion).is_empty());
+        drop(run);
+        assert_eq!(set.choose(&occasion).len(), 1);
     }
 }

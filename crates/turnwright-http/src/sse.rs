@@ -21,9 +21,10 @@ pub struct Event<'a> {
 pub struct EventTooLarge(usize);
 
 /// Decodes a stream, however it is cut into chunks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
-    max_event_bytes: usize,
+    /// The most bytes of an event; `None` for the usual limit.
+    max_event_bytes: Option<usize>,
     /// The start of an incomplete line.
     partial: Vec<u8>,
     /// The last byte was a CR: an LF right after it belongs to the same line end.
@@ -39,26 +40,10 @@ pub struct Decoder {
     retry: Option<Duration>,
 }
 
-impl Default for Decoder {
-    fn default() -> Decoder {
-        Decoder::with_limit(MAX_EVENT_BYTES)
-    }
-}
-
 impl Decoder {
     /// Creates a decoder of events with at most this many bytes.
     pub fn with_limit(max_event_bytes: usize) -> Decoder {
-        Decoder {
-            max_event_bytes,
-            partial: Vec::new(),
-            after_cr: false,
-            is_started: false,
-            name: String::new(),
-            data: Vec::new(),
-            has_data: false,
-            id: None,
-            retry: None,
-        }
+        Decoder { max_event_bytes: Some(max_event_bytes), ..Decoder::default() }
     }
 
     /// The id with which the stream can be resumed after the last event, if the server has sent one.
@@ -80,15 +65,13 @@ impl Decoder {
         mut bytes: &[u8],
         mut on_event: impl FnMut(Event<'_>),
     ) -> Result<(), EventTooLarge> {
-        if self.after_cr && !bytes.is_empty() {
-            self.after_cr = false;
-            if bytes[0] == b'\n' {
-                bytes = &bytes[1..];
+        loop {
+            if self.after_cr && !bytes.is_empty() {
+                self.after_cr = false;
+                bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
             }
-        }
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n' || *byte == b'\r') {
+            let Some(end) = bytes.iter().position(|byte| b"\n\r".contains(byte)) else { break };
             let (line, rest) = bytes.split_at(end);
-            let is_cr = rest[0] == b'\r';
             if self.partial.is_empty() {
                 self.push_line(line, &mut on_event);
             } else {
@@ -99,13 +82,7 @@ impl Decoder {
                 self.partial = whole;
             }
             bytes = &rest[1..];
-            if is_cr {
-                match bytes.first() {
-                    Some(b'\n') => bytes = &bytes[1..],
-                    Some(_) => {}
-                    None => self.after_cr = true,
-                }
-            }
+            self.after_cr = rest[0] == b'\r';
             self.check_size()?;
         }
         self.partial.extend_from_slice(bytes);
@@ -123,11 +100,9 @@ impl Decoder {
     }
 
     fn check_size(&self) -> Result<(), EventTooLarge> {
-        if self.partial.len() + self.data.len() > self.max_event_bytes {
-            Err(EventTooLarge(self.max_event_bytes))
-        } else {
-            Ok(())
-        }
+        let most = self.max_event_bytes.unwrap_or(MAX_EVENT_BYTES);
+        let is_too_large = self.partial.len() + self.data.len() > most;
+        if is_too_large { Err(EventTooLarge(most)) } else { Ok(()) }
     }
 
     fn push_line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use reqwest::header::HeaderMap;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::quirks::Quirks;
-use super::{ErrorKind, LlmError};
+use super::{ErrorKind, LlmError, Request};
 use crate::errors::error_body::{self, ErrorReport};
 use crate::errors::refusals;
 use crate::reply::leaked_calls::DeclaredTool;
@@ -23,6 +23,8 @@ use turnwright_types::text;
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 /// The most characters that are kept of the name by which a server calls a model.
 const MAX_SERVED_NAME: usize = 120;
+/// The name of each PDF file: servers want one, and the text before the file has its own.
+pub(super) const PDF_NAME: &str = "document.pdf";
 
 /// How a request is rendered for one model at one server.
 #[derive(Debug)]
@@ -51,6 +53,16 @@ impl RequestStyle<'_> {
         }
         body.extend_from_slice(b",\"stream\":");
         write_json(body, &self.quirks.stream);
+    }
+
+    /// The field by which OpenRouter passes a PDF file to the model, and to no third party that would read it.
+    pub(super) fn file_parser(&self, request: &Request) -> Option<(String, Value)> {
+        let is_needed =
+            self.quirks.files && self.origin.starts_with("openrouter.ai/") && request.media().files;
+        is_needed.then(|| {
+            let parser = json!({ "id": "file-parser", "pdf": { "engine": "native" } });
+            ("plugins".to_owned(), json!([parser]))
+        })
     }
 
     /// Writes the last fields of a body and ends it. The user's own fields override all others.

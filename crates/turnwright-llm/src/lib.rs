@@ -46,7 +46,7 @@ use serde_json::{Map, Value};
 use quirks::QuirkPatch;
 
 pub use turnwright_types::message::ReasoningEffort;
-use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
+use turnwright_types::message::{Arguments, Media, Message, ProviderState, TokenUsage, ToolSpecs};
 
 pub use errors::LlmError;
 pub use errors::error_kind::ErrorKind;
@@ -79,11 +79,16 @@ pub struct Request {
 }
 
 impl Request {
+    fn images(&self) -> impl Iterator<Item = &Media> {
+        self.messages.iter().flat_map(|message| message.images())
+    }
+
     /// The media that the conversation contains.
     pub fn media(&self) -> Modalities {
         let has_media = self.has_media;
         Modalities {
-            images: has_media && self.messages.iter().any(|message| message.has_images()),
+            images: has_media && self.images().any(|media| !media.is_pdf()),
+            files: has_media && self.images().any(Media::is_pdf),
             audio: has_media && self.messages.iter().any(|message| message.has_audio()),
         }
     }
@@ -155,6 +160,8 @@ impl Price {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modalities {
     pub images: bool,
+    /// PDF files.
+    pub files: bool,
     pub audio: bool,
 }
 

@@ -25,6 +25,8 @@ pub(super) struct ListedModel {
     pub(super) window: Option<u64>,
     /// The price, if the server reports it.
     pub(super) price: Option<Price>,
+    /// True if the server says that it takes PDF files.
+    pub(super) takes_files: bool,
     /// The program that serves it, if it can be asked for more.
     pub(super) server: Option<LocalServer>,
 }
@@ -64,7 +66,14 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     let sizes = WINDOW_POINTERS.lines().filter_map(|pointer| number(entry.pointer(pointer)?));
     let window = sizes.chain(all_tokens(entry)).find(|size| *size > 0);
     let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
-    Some(ListedModel { name, window, price: price(entry), server })
+    Some(ListedModel { name, window, price: price(entry), takes_files: takes_files(entry), server })
+}
+
+/// Returns true if the model takes PDF files, as OpenRouter and LiteLLM say it.
+fn takes_files(model: &Value) -> bool {
+    let kinds = model.pointer("/architecture/input_modalities").and_then(Value::as_array);
+    kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "file"))
+        || model.pointer("/model_info/supports_pdf_input") == Some(&Value::Bool(true))
 }
 
 /// The window from LiteLLM's older field, if it has no newer one. Elsewhere the field limits the answer.
@@ -234,6 +243,17 @@ mod tests {
             .collect();
         let litellm = Some([3.0, 3.0, 15.0]);
         assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None, litellm]);
+    }
+
+    #[test]
+    fn models_that_take_files_are_found() {
+        let body = r#"[{"id":"a","architecture":{"input_modalities":["text","file"]}},
+            {"id":"b","architecture":{"input_modalities":["text","image"]}},
+            {"id":"c","model_info":{"supports_pdf_input":true}},
+            {"id":"d","model_info":{"supports_pdf_input":null}},{"id":"e"}]"#;
+        let models = parse_model_list(body.as_bytes());
+        let takers: Vec<_> = models.iter().filter(|model| model.takes_files).collect();
+        assert_eq!(takers.iter().map(|model| &*model.name).collect::<Vec<_>>(), ["a", "c"]);
     }
 
     #[test]

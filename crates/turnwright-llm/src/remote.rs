@@ -256,12 +256,8 @@ impl RemoteModel {
         if let Some(server) = listed.and_then(|model| model.server) {
             self.local_server.get_or_init(|| server);
         }
-        if listed.is_some() {
-            // The next process need not ask before its first request.
-            self.learned_quirks.save();
-        }
-        if let Some(price) = listed.and_then(|model| model.price) {
-            self.learned_quirks.record_price(price);
+        if let Some(model) = listed {
+            self.learned_quirks.record_listed(model.price, model.takes_files);
         }
         // The server's own list is more reliable than the built-in table.
         if let Some(window) = listed.and_then(|model| model.window)
@@ -542,7 +538,7 @@ impl Model for RemoteModel {
         let quirks = self.learned_quirks.quirks();
         // The Responses API does not support audio.
         let is_chat = self.protocol(&quirks) == Protocol::Chat;
-        Modalities { images: quirks.images, audio: quirks.audio && is_chat }
+        Modalities { images: quirks.images, files: quirks.files, audio: quirks.audio && is_chat }
     }
 
     fn nudges_leaked_calls(&self) -> bool {

@@ -166,33 +166,22 @@ impl LanguageServers {
         let comparing = async {
             let server = started.ready_server(may_wait, deadline).await?;
             refresh(&server, &before.path).await;
-            self.compare(&server, before, &text, is_edit, deadline).await
+            let old_errors = match &before.errors {
+                ErrorsBefore::Known(errors) => errors.clone(),
+                ErrorsBefore::OfText(old) => server.errors(&before.path, old, deadline).await?,
+            };
+            if is_edit {
+                self.remember(before, &old_errors);
+            }
+            let errors = server.errors(&before.path, &text, deadline).await?;
+            if !is_edit {
+                self.remember(before, &errors);
+            }
+            new_errors(&old_errors, &errors, server.encoding, &text)
         };
         let new_errors = comparing.await;
         let server = started.spec.name.clone();
         Some(FileReport { server, file: before.path.clone(), new_errors })
-    }
-
-    async fn compare(
-        &self,
-        server: &Server,
-        before: &FileBefore,
-        text: &str,
-        is_edit: bool,
-        deadline: Instant,
-    ) -> Result<Vec<String>, String> {
-        let old_errors = match &before.errors {
-            ErrorsBefore::Known(errors) => errors.clone(),
-            ErrorsBefore::OfText(old) => server.errors(&before.path, old, deadline).await?,
-        };
-        if is_edit {
-            self.remember(before, &old_errors);
-        }
-        let errors = server.errors(&before.path, text, deadline).await?;
-        if !is_edit {
-            self.remember(before, &errors);
-        }
-        new_errors(&old_errors, &errors, server.encoding, text)
     }
 
     /// Remembers errors for the next review: those before the first edit of the turn, and then those of a review.

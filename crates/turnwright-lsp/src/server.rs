@@ -55,6 +55,9 @@ pub(crate) enum Phase {
     },
 }
 
+/// The errors of a text, or the reason why they are not known, as part of a sentence.
+type Problems = Result<Vec<Problem>, String>;
+
 /// A server that has been initialised.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -289,7 +292,7 @@ impl Server {
     }
 
     /// Finds the errors of a text that the server was shown.
-    async fn errors_of(&self, file: &Path, version: i64) -> Result<Vec<Problem>, String> {
+    async fn errors_of(&self, file: &Path, version: i64) -> Problems {
         self.loaded().await;
         let state = &self.connection.state;
         if self.takes_compiler_requests
@@ -314,7 +317,7 @@ impl Server {
 
     /// Asks the compiler behind a TypeScript server for the errors of a document. The server itself publishes nothing
     /// for a text without errors if there were none before.
-    async fn compiler_errors(&self, file: &Path) -> Result<Vec<Problem>, String> {
+    async fn compiler_errors(&self, file: &Path) -> Problems {
         let mut errors = Vec::new();
         for request in ["syntacticDiagnosticsSync", "semanticDiagnosticsSync"] {
             // Not all of these servers take an address here.
@@ -328,7 +331,7 @@ impl Server {
     }
 
     /// Asks the server for the errors of a document.
-    async fn pull(&self, file: &Path) -> Result<Vec<Problem>, String> {
+    async fn pull(&self, file: &Path) -> Problems {
         loop {
             let params = json!({ "textDocument": { "uri": uri(file) } });
             match self.connection.request("textDocument/diagnostic", params, MAX_WAIT).await {
@@ -360,12 +363,7 @@ impl Server {
 
     /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
     /// known by the deadline.
-    pub(crate) async fn errors(
-        &self,
-        file: &Path,
-        text: &str,
-        deadline: Instant,
-    ) -> Result<Vec<Problem>, String> {
+    pub(crate) async fn errors(&self, file: &Path, text: &str, deadline: Instant) -> Problems {
         let version = self.show(file, text);
         let finding = Box::pin(self.errors_of(file, version));
         let mut errors = self.wait_until(deadline, finding).await??;

@@ -47,18 +47,28 @@ pub struct HostReport {
     pub for_user: String,
 }
 
-/// The hosts that were refused to a command, each with the last reason and the remedy.
-#[derive(Debug, Default)]
-pub struct RefusedHosts(Mutex<BTreeMap<String, String>>);
+/// The decisions about the hosts of one command.
+#[derive(Debug)]
+struct HostDecisions {
+    /// The answers of the user for this command.
+    answers: BTreeMap<String, bool>,
+    /// The hosts that were refused, each with the last reason and the remedy.
+    refused: BTreeMap<String, String>,
+}
+
+// Held only to read or add decisions.
+type SharedDecisions = Arc<Mutex<HostDecisions>>;
+
+/// The hosts that were refused to a command, as they are noted while it runs.
+#[derive(Debug)]
+pub struct RefusedHosts(SharedDecisions);
 
 /// The hosts of one command.
 pub struct CommandHosts {
     listed: HostList,
     judge: HostJudge,
     questions: mpsc::Sender<HostQuestion>,
-    /// The answers of the user for this command. Held only to read or add answers.
-    answers: Mutex<BTreeMap<String, bool>>,
-    refused: Arc<RefusedHosts>,
+    decisions: SharedDecisions,
 }
 
 impl CommandHosts {
@@ -70,14 +80,14 @@ impl CommandHosts {
         judge: impl Fn(&str) -> HostVerdict + Send + Sync + 'static,
     ) -> (CommandHosts, mpsc::Receiver<HostQuestion>) {
         let (questions, receiver) = mpsc::channel(MAX_QUESTIONS);
-        let answers = Mutex::new(allowed.map(|host| (host, true)).collect());
-        let refused = Arc::default();
-        (CommandHosts { listed, judge: Box::new(judge), questions, answers, refused }, receiver)
+        let answers = allowed.map(|host| (host, true)).collect();
+        let decisions = Arc::new(Mutex::new(HostDecisions { answers, refused: BTreeMap::new() }));
+        (CommandHosts { listed, judge: Box::new(judge), questions, decisions }, receiver)
     }
 
-    /// Returns the shared list of refused hosts, which is still added to.
-    pub fn refused(&self) -> Arc<RefusedHosts> {
-        Arc::clone(&self.refused)
+    /// Returns the refused hosts, with those that are refused later.
+    pub fn refused(&self) -> RefusedHosts {
+        RefusedHosts(Arc::clone(&self.decisions))
     }
 
     /// Returns the hosts to ask about together: the host in question and the undecided others of its registry. Empty if
@@ -96,7 +106,7 @@ impl CommandHosts {
 
     /// Stores the user's answer about hosts, which holds for this command only.
     pub fn answer(&self, hosts: Vec<String>, is_allowed: bool) {
-        self.answers.lock().extend(hosts.into_iter().map(|host| (host, is_allowed)));
+        self.decisions.lock().answers.extend(hosts.into_iter().map(|host| (host, is_allowed)));
     }
 
     /// Returns how the command may reach a host, or the reason and the remedy if it may not. Waits for the user's answer
@@ -140,7 +150,7 @@ impl CommandHosts {
         if let (Some(kind), None) = (local_kind, listed) {
             return Some(Err(address_refusal(kind)));
         }
-        let answer = self.answers.lock().get(&host).copied();
+        let answer = self.decisions.lock().answers.get(&host).copied();
         let access = listed.unwrap_or(HostAccess::Public);
         match (answer, verdict) {
             (Some(true), _) | (None, HostVerdict::Allow) => Some(Ok(access)),
@@ -152,7 +162,7 @@ impl CommandHosts {
 
     pub(crate) fn note_refusal(&self, target: &Target, why: &str) {
         let host = target.to_string();
-        let mut refused = self.refused.0.lock();
+        let refused = &mut self.decisions.lock().refused;
         if refused.len() < MAX_REFUSED || refused.contains_key(&host) {
             refused.insert(host, why.to_owned());
         }
@@ -170,7 +180,7 @@ pub(crate) fn address_refusal(kind: &str) -> String {
 impl RefusedHosts {
     /// Reports the refused hosts, to the model with the reasons; `None` if there were none.
     pub fn report(&self) -> Option<HostReport> {
-        let refused = self.0.lock();
+        let refused = &self.0.lock().refused;
         let names: Vec<_> = refused.keys().map(String::as_str).collect();
         let reasons: Vec<_> = refused.iter().map(|(host, why)| format!("{host}: {why}")).collect();
         (!names.is_empty()).then(|| HostReport {

@@ -20,14 +20,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
-use crate::dial::{self, DialError};
+use crate::dial::{self, DialError, Dialed};
 use crate::hosts::Target;
 use crate::{CommandHosts, CommandProxy};
 
@@ -54,8 +54,20 @@ const UNREACHABLE: u8 = 4;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// The tunnels, and the connections to the hosts of plain requests. They end when this is dropped.
-type Tasks = Mutex<JoinSet<()>>;
+/// The tunnels, and the connections to the hosts of plain requests.
+#[derive(Default)]
+struct Tasks {
+    /// Keeps nothing of one that has ended: a program may send any number of requests over one connection.
+    running: TaskTracker,
+    /// Ends all of them.
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(self.stop.clone().run_until_cancelled_owned(task));
+    }
+}
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
@@ -65,11 +77,12 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let mut first = [0];
     timeout(REQUEST_TIME, client.peek(&mut first)).await??;
+    let connection = ClientConnection { proxy, hosts, tasks: Tasks::default() };
     if first == [SOCKS5] {
-        return serve_socks(client, proxy, hosts).await;
+        return connection.serve_socks(client).await;
     }
-    let tasks = Tasks::default();
-    let service = service_fn(|request| answer(request, proxy, hosts, &tasks));
+    let _ended_on_drop = connection.tasks.stop.drop_guard_ref();
+    let service = service_fn(|request| connection.answer(request));
     let serving = server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIME)
@@ -77,82 +90,129 @@ pub(crate) async fn serve(
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades();
     serving.await.map_err(io::Error::other)?;
-    let mut tunnels = tasks.into_inner();
-    while tunnels.join_next().await.is_some() {}
+    connection.tasks.running.close();
+    connection.tasks.running.wait().await;
     Ok(())
 }
 
-/// Connects to a host, or to the user's proxy for plain requests to it, once the host is admitted.
-async fn connect(
-    target: &Target,
-    plain_proxy: Option<&Url>,
-    proxy: &CommandProxy,
-    hosts: &CommandHosts,
-) -> Result<TcpStream, DialError> {
-    let admitted = hosts.admit(target).await;
-    let connected = match (admitted, plain_proxy) {
-        (Ok(_), Some(plain_proxy)) => dial::connect_to_proxy(plain_proxy).await,
-        (Ok(access), None) => {
-            (proxy.dial)(target.clone(), access, Arc::clone(&proxy.lookups)).await
-        }
-        (Err(why), _) => Err(DialError::Refused(why)),
-    };
-    connected.inspect_err(|error| {
-        if let DialError::Refused(why) = error {
-            hosts.note_refusal(target, why);
-        }
-    })
+/// A connection of a program, with the proxy and the hosts of its command.
+struct ClientConnection<'a> {
+    proxy: &'a CommandProxy,
+    hosts: &'a CommandHosts,
+    tasks: Tasks,
 }
 
-/// Answers an HTTP request.
-async fn answer(
-    mut request: Request<Incoming>,
-    proxy: &CommandProxy,
-    hosts: &CommandHosts,
-    tasks: &Tasks,
-) -> Result<Response<Body>, Infallible> {
-    let Some(target) = target_of(&request) else {
-        let text = "The proxy of the sandbox takes CONNECT HOST:PORT, and requests for http://HOST/PATH.\n";
-        return Ok(explained(StatusCode::BAD_REQUEST, text));
-    };
-    let login = request.headers_mut().remove(PROXY_AUTHORIZATION);
-    let is_right = login.is_some_and(|login| login.as_bytes() == proxy.login().as_bytes());
-    if proxy.needs_token && !is_right {
-        let text =
-            "The token in the variables of this command is missing, or of another command.\n";
-        let mut response = explained(StatusCode::PROXY_AUTHENTICATION_REQUIRED, text);
-        let realm = HeaderValue::from_static("Basic realm=\"sandbox\"");
-        response.headers_mut().insert(PROXY_AUTHENTICATE, realm);
-        return Ok(response);
-    }
-    let is_tunnel = request.method() == Method::CONNECT;
-    let plain_proxy = if is_tunnel { None } else { (proxy.plain_proxy)(&target) };
-    let mut host = match connect(&target, plain_proxy.as_ref(), proxy, hosts).await {
-        Ok(host) => host,
-        Err(error) => return Ok(failure(&target, &error)),
-    };
-    if is_tunnel {
-        let upgrade = hyper::upgrade::on(request);
-        spawn(tasks, async move {
-            if let Ok(client) = upgrade.await {
-                // If a side fails, the programs notice that themselves.
-                copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
+impl ClientConnection<'_> {
+    /// Connects to a host, or to the user's proxy for plain requests to it, once the host is admitted.
+    async fn connect(&self, target: &Target, plain_proxy: Option<&Url>) -> Dialed {
+        let admitted = self.hosts.admit(target).await;
+        let connected = match (admitted, plain_proxy) {
+            (Ok(_), Some(plain_proxy)) => dial::connect_to_proxy(plain_proxy).await,
+            (Ok(access), None) => {
+                (self.proxy.dial)(target.clone(), access, Arc::clone(&self.proxy.lookups)).await
             }
-        });
-        return Ok(explained(StatusCode::OK, ""));
+            (Err(why), _) => Err(DialError::Refused(why)),
+        };
+        connected.inspect_err(|error| {
+            if let DialError::Refused(why) = error {
+                self.hosts.note_refusal(target, why);
+            }
+        })
     }
-    Ok(match forward(request, &target, plain_proxy.as_ref(), host, tasks).await {
-        Ok(response) => response.map(BodyExt::boxed_unsync),
-        Err(error) => failure(&target, &DialError::Failed(error.to_string())),
-    })
-}
 
-/// Starts a task. Those that have ended are forgotten, because a program may send any number of requests over one
-/// connection.
-fn spawn(tasks: &Tasks, task: impl Future<Output = ()> + Send + 'static) {
-    let mut tasks = tasks.lock();
-    while tasks.try_join_next().is_some() {}
-    tasks.spawn(task);
+    /// Answers an HTTP request.
+    async fn answer(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let Some(target) = target_of(&request) else {
+            let text = "The proxy of the sandbox takes CONNECT HOST:PORT, and requests for http://HOST/PATH.\n";
+            return Ok(explained(StatusCode::BAD_REQUEST, text));
+        };
+        let login = request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let is_right = login.is_some_and(|login| login.as_bytes() == self.proxy.login().as_bytes());
+        if self.proxy.needs_token && !is_right {
+            let text =
+                "The token in the variables of this command is missing, or of another command.\n";
+            let mut response = explained(StatusCode::PROXY_AUTHENTICATION_REQUIRED, text);
+            let realm = HeaderValue::from_static("Basic realm=\"sandbox\"");
+            response.headers_mut().insert(PROXY_AUTHENTICATE, realm);
+            return Ok(response);
+        }
+        let is_tunnel = request.method() == Method::CONNECT;
+        let plain_proxy = if is_tunnel { None } else { (self.proxy.plain_proxy)(&target) };
+        let mut host = match self.connect(&target, plain_proxy.as_ref()).await {
+            Ok(host) => host,
+            Err(error) => return Ok(failure(&target, &error)),
+        };
+        if is_tunnel {
+            let upgrade = hyper::upgrade::on(request);
+            self.tasks.spawn(async move {
+                if let Ok(client) = upgrade.await {
+                    // If a side fails, the programs notice that themselves.
+                    copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
+                }
+            });
+            return Ok(explained(StatusCode::OK, ""));
+        }
+        Ok(match forward(request, &target, plain_proxy.as_ref(), host, &self.tasks).await {
+            Ok(response) => response.map(BodyExt::boxed_unsync),
+            Err(error) => failure(&target, &DialError::Failed(error.to_string())),
+        })
+    }
+
+    /// Serves a connection of SOCKS5.
+    async fn serve_socks(&self, mut client: TcpStream) -> io::Result<()> {
+        let reading = timeout(REQUEST_TIME, self.read_socks_request(&mut client));
+        let Some(target) = reading.await?? else { return client.shutdown().await };
+        let reply = match self.connect(&target, None).await {
+            Ok(mut host) => {
+                answer_socks(&mut client, SUCCEEDED).await?;
+                return copy_bidirectional(&mut client, &mut host).await.map(drop);
+            }
+            Err(DialError::Refused(_)) => NOT_ALLOWED,
+            Err(DialError::Failed(_)) => UNREACHABLE,
+        };
+        answer_socks(&mut client, reply).await?;
+        client.shutdown().await
+    }
+
+    /// Reads a SOCKS5 request: methods, token and target. Returns `None` if it was refused.
+    async fn read_socks_request(&self, client: &mut TcpStream) -> io::Result<Option<Target>> {
+        let _version = client.read_u8().await?;
+        let methods = read_counted(client).await?;
+        let method = if methods.contains(&PASSWORD) {
+            PASSWORD
+        } else if methods.contains(&NO_LOGIN) && !self.proxy.needs_token {
+            NO_LOGIN
+        } else {
+            NO_METHOD
+        };
+        client.write_all(&[SOCKS5, method]).await?;
+        if method == NO_METHOD {
+            return Ok(None);
+        }
+        if method == PASSWORD {
+            let _version = client.read_u8().await?;
+            let _name = read_counted(client).await?;
+            let password = read_counted(client).await?;
+            let token = self.proxy.token.expose().as_bytes();
+            let is_wrong = self.proxy.needs_token && password != token;
+            client.write_all(&[1, u8::from(is_wrong)]).await?;
+            if is_wrong {
+                return Ok(None);
+            }
+        }
+        let mut head = [0; 4];
+        client.read_exact(&mut head).await?;
+        let mut target = None;
+        if let [SOCKS5, CONNECT, _, NAME] = head {
+            let name = String::from_utf8_lossy(&read_counted(client).await?).into_owned();
+            let port = client.read_u16().await?;
+            target = Target::parse(&format!("{name}:{port}"), None);
+        }
+        if target.is_none() {
+            answer_socks(client, NOT_ALLOWED).await?;
+        }
+        Ok(target)
+    }
 }
 
 /// Returns the host for which a request is; `None` if the proxy does not take such requests.
@@ -175,7 +235,7 @@ async fn forward(
     tasks: &Tasks,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(host)).await?;
-    spawn(tasks, async move {
+    tasks.spawn(async move {
         connection.await.ok();
     });
     let port = if target.port == 80 { String::new() } else { format!(":{}", target.port) };
@@ -223,67 +283,6 @@ fn explained(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-async fn serve_socks(
-    mut client: TcpStream,
-    proxy: &CommandProxy,
-    hosts: &CommandHosts,
-) -> io::Result<()> {
-    let reading = timeout(REQUEST_TIME, read_socks_request(&mut client, proxy));
-    let Some(target) = reading.await?? else { return client.shutdown().await };
-    let reply = match connect(&target, None, proxy, hosts).await {
-        Ok(mut host) => {
-            answer_socks(&mut client, SUCCEEDED).await?;
-            return copy_bidirectional(&mut client, &mut host).await.map(drop);
-        }
-        Err(DialError::Refused(_)) => NOT_ALLOWED,
-        Err(DialError::Failed(_)) => UNREACHABLE,
-    };
-    answer_socks(&mut client, reply).await?;
-    client.shutdown().await
-}
-
-/// Reads a SOCKS5 request: methods, token and target. Returns `None` if it was refused.
-async fn read_socks_request(
-    client: &mut TcpStream,
-    proxy: &CommandProxy,
-) -> io::Result<Option<Target>> {
-    let _version = client.read_u8().await?;
-    let methods = read_counted(client).await?;
-    let method = if methods.contains(&PASSWORD) {
-        PASSWORD
-    } else if methods.contains(&NO_LOGIN) && !proxy.needs_token {
-        NO_LOGIN
-    } else {
-        NO_METHOD
-    };
-    client.write_all(&[SOCKS5, method]).await?;
-    if method == NO_METHOD {
-        return Ok(None);
-    }
-    if method == PASSWORD {
-        let _version = client.read_u8().await?;
-        let _name = read_counted(client).await?;
-        let password = read_counted(client).await?;
-        let is_wrong = proxy.needs_token && password != proxy.token.expose().as_bytes();
-        client.write_all(&[1, u8::from(is_wrong)]).await?;
-        if is_wrong {
-            return Ok(None);
-        }
-    }
-    let mut head = [0; 4];
-    client.read_exact(&mut head).await?;
-    let mut target = None;
-    if let [SOCKS5, CONNECT, _, NAME] = head {
-        let name = String::from_utf8_lossy(&read_counted(client).await?).into_owned();
-        let port = client.read_u16().await?;
-        target = Target::parse(&format!("{name}:{port}"), None);
-    }
-    if target.is_none() {
-        answer_socks(client, NOT_ALLOWED).await?;
-    }
-    Ok(target)
-}
-
 /// Reads bytes that are preceded by a byte with their number.
 async fn read_counted(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
@@ -302,6 +301,7 @@ mod tests {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::{HostList, HostVerdict};
@@ -459,10 +459,10 @@ mod tests {
     async fn requests_that_have_ended_are_forgotten() {
         let tasks = Tasks::default();
         for _ in 0..100 {
-            spawn(&tasks, async {});
+            tasks.spawn(async {});
             tokio::task::yield_now().await;
         }
-        assert!(tasks.lock().len() < 10);
+        assert!(tasks.running.len() < 10);
     }
 
     #[tokio::test]

@@ -57,16 +57,13 @@ impl From<io::Error> for DialError {
     }
 }
 
+/// A connection to a host, or the reason why there is none.
+pub(crate) type Dialed = Result<TcpStream, DialError>;
 /// A function that connects to a host. Tests have one of their own.
-pub(crate) type Dial =
-    fn(Target, HostAccess, Arc<Semaphore>) -> BoxFuture<'static, Result<TcpStream, DialError>>;
+pub(crate) type Dial = fn(Target, HostAccess, Arc<Semaphore>) -> BoxFuture<'static, Dialed>;
 
 /// Connects to a host. `lookups` limits the look-ups of the command.
-pub(crate) async fn dial(
-    target: Target,
-    access: HostAccess,
-    lookups: Arc<Semaphore>,
-) -> Result<TcpStream, DialError> {
+pub(crate) async fn dial(target: Target, access: HostAccess, lookups: Arc<Semaphore>) -> Dialed {
     let url = Url::parse(&format!("https://{}:{}/", target.host, target.port));
     if let Some(proxy) = url.ok().and_then(|url| turnwright_http::proxy_url(&url)) {
         return dial_through(&proxy, &target).await;
@@ -124,7 +121,7 @@ fn refused_kind(address: IpAddr, access: HostAccess, is_name: bool) -> Option<&'
 }
 
 /// Connects to the first of these addresses, of which there is at least one, that answers.
-async fn connect_to_any(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+async fn connect_to_any(addresses: Vec<SocketAddr>) -> Dialed {
     let numbered = addresses.into_iter().zip(0..);
     let attempts =
         numbered.map(|(address, number)| Box::pin(connect_after(HEAD_START * number, address)));
@@ -155,7 +152,7 @@ fn parse_proxy(proxy: &str) -> Result<Url, DialError> {
 }
 
 /// Connects to a proxy itself.
-pub(crate) async fn connect_to_proxy(proxy: &Url) -> Result<TcpStream, DialError> {
+pub(crate) async fn connect_to_proxy(proxy: &Url) -> Dialed {
     let host = proxy.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let port = proxy.port_or_known_default().unwrap_or_default();
     let connecting = timeout(TIME, TcpStream::connect((host, port)));
@@ -163,7 +160,7 @@ pub(crate) async fn connect_to_proxy(proxy: &Url) -> Result<TcpStream, DialError
 }
 
 /// Connects to a host through the user's proxy.
-pub(crate) async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStream, DialError> {
+pub(crate) async fn dial_through(proxy: &str, target: &Target) -> Dialed {
     let url = parse_proxy(proxy)?;
     if url.scheme() != "http" {
         return dial_through_socks(&url, target).await;
@@ -186,7 +183,7 @@ pub(crate) async fn dial_through(proxy: &str, target: &Target) -> Result<TcpStre
 }
 
 /// Connects to a host through a proxy for SOCKS5, which looks the name up.
-async fn dial_through_socks(proxy: &Url, target: &Target) -> Result<TcpStream, DialError> {
+async fn dial_through_socks(proxy: &Url, target: &Target) -> Dialed {
     let place =
         format!("//{}:{}", proxy.host_str().unwrap_or_default(), proxy.port().unwrap_or(1080));
     let proxy_uri = Uri::try_from(format!("http:{place}")).map_err(io::Error::other)?;

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use turnwright_types::text::repair_surrogates;
+
 /// A request id. The original JSON text is kept, so that the id is echoed byte for byte (R-TR-9).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(Box<str>);
@@ -183,11 +185,13 @@ pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 pub fn parse_line(line: &[u8]) -> ParsedLine {
-    let Ok(text) = std::str::from_utf8(line) else {
+    let Ok(json) = std::str::from_utf8(line) else {
         return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
     };
+    // Half a character in one of its texts would spoil the whole message, and is noticed only when that is read.
+    let repaired = repair_surrogates(json, &mut None);
     // Some runtimes write a byte order mark before their first output.
-    let text = text.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
+    let text = repaired.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
     let error = match text.as_bytes().first() {
         None => return ParsedLine::Ignored,
         Some(b'{') => match serde_json::from_str::<RawMessage<'_>>(text) {

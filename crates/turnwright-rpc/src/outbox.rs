@@ -230,7 +230,10 @@ impl Outbox {
             tracing::error!(%error, "a message could not be serialised");
             return;
         }
-        if let Some(replacement) = (self.0.filter)(method, &queue.buffer[start..]) {
+        let line = &queue.buffer[start..];
+        let filtered = (self.0.filter)(method, line);
+        let escaped = escape_separators(filtered.as_deref().unwrap_or(line));
+        if let Some(replacement) = escaped.or(filtered) {
             queue.buffer.truncate(start);
             queue.buffer.extend_from_slice(&replacement);
         }
@@ -316,6 +319,15 @@ impl OutboxInner {
         self.buffer_taken.notify_waiters();
         self.writer_ended.notify_all();
     }
+}
+
+/// Escapes U+2028 and U+2029, at which Node's `readline` ends a line, too. JSON has them only in texts. Returns `None`
+/// for a message without them, which nearly always lacks even their first byte.
+fn escape_separators(line: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(line.contains(&0xe2).then_some(line)?).ok()?;
+    text.contains(['\u{2028}', '\u{2029}']).then(|| {
+        text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").into_bytes()
+    })
 }
 
 fn run_writer(shared: &OutboxInner, mut output: impl Write) {

@@ -1,6 +1,7 @@
 //! Tests of the parser's answers to odd lines, of the outgoing queue's back pressure, and of
 //! withdrawn requests.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -97,6 +98,19 @@ fn each_line_gets_what_json_rpc_prescribes() {
 }
 
 #[test]
+fn half_a_character_does_not_spoil_a_message() {
+    let line = r#"{"jsonrpc":"2.0","method":"a","params":{"text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
+    let ParsedLine::Message(RpcMessage::Notification { params, .. }) = parse_line(line.as_bytes())
+    else {
+        panic!("it is a notification");
+    };
+    let fields: BTreeMap<String, String> = params.read().unwrap();
+    assert_eq!(fields["text"], "a \u{fffd} b 😀 \\ud83d");
+    let response = r#"{"jsonrpc":"2.0","id":3,"result":"cut \uD83D"}"#;
+    assert_eq!(describe(response), r#"response 3 "cut \ufffd""#);
+}
+
+#[test]
 fn invalid_utf8_is_a_parse_error() {
     assert!(matches!(
         parse_line(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}"),
@@ -182,6 +196,15 @@ fn a_batch_is_one_write() {
     outbox.send(&4);
     outbox.close(Duration::from_secs(5));
     assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), b"4\n");
+}
+
+#[test]
+fn no_character_of_a_text_ends_a_line() {
+    let (sender, receiver) = mpsc::sync_channel(16);
+    let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
+    outbox.send(&"a\u{2028}b\u{2029}“c”\n\\u2028");
+    let line = receiver.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert_eq!(line, "\"a\\u2028b\\u2029“c”\\n\\\\u2028\"\n".as_bytes());
 }
 
 #[tokio::test]

@@ -285,15 +285,11 @@ pub fn wrap_command(
     profile: Option<&SandboxProfile>,
     words: Vec<OsString>,
 ) -> io::Result<Vec<OsString>> {
-    match profile {
-        Some(profile) if cfg!(target_os = "macos") => {
-            seatbelt::sandbox_exec_command(profile, &words).ok_or_else(|| {
-                let text = "a path of the profile cannot be expressed for Seatbelt";
-                io::Error::other(SetupError(text.to_owned()))
-            })
-        }
-        _ => Ok(words),
-    }
+    let Some(profile) = profile.filter(|_| cfg!(target_os = "macos")) else { return Ok(words) };
+    seatbelt::sandbox_exec_command(profile, &words).ok_or_else(|| {
+        let text = "a path of the profile cannot be expressed for Seatbelt";
+        io::Error::other(SetupError(text.to_owned()))
+    })
 }
 
 /// The gaps of the sandbox on this system and their consequences, one sentence each, to be

@@ -14,66 +14,18 @@ pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 /// The needs of every program: executing and signalling its own processes, system information, new
 /// terminals, and the services for user names, time zones, certificates and network settings, without which many
 /// programs crash though they use no network. Java reads the kind of processor with a call that counts as writing.
-const BASE_RULES: &str = "\
-(version 1)
-(deny default)
-(allow process-exec)
-(allow process-fork)
-(allow process-info* (target same-sandbox))
-(allow signal (target same-sandbox))
-(allow sysctl-read)
-(allow sysctl-write (sysctl-name \"kern.grade_cputype\"))
-(allow user-preference-read)
-(allow ipc-posix-sem)
-(allow ipc-posix-shm*)
-(allow pseudo-tty)
-(allow file-read* file-write* file-ioctl (literal \"/dev/ptmx\"))
-(allow file-read* file-write-data
-  (literal \"/dev/null\")
-  (literal \"/dev/zero\")
-  (literal \"/dev/dtracehelper\"))
-(allow file-read-metadata (literal \"/\"))
-(allow mach-lookup
-  (global-name \"com.apple.SystemConfiguration.configd\")
-  (global-name \"com.apple.bsd.dirhelper\")
-  (global-name \"com.apple.system.logger\")
-  (global-name \"com.apple.system.notification_center\")
-  (global-name \"com.apple.system.opendirectoryd.libinfo\")
-  (global-name \"com.apple.system.opendirectoryd.membership\")
-  (global-name \"com.apple.trustd\")
-  (global-name \"com.apple.trustd.agent\"))
-";
+const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 
 /// Other programs' terminals may receive passwords. A program may use its own terminal, and
 /// the ones that it makes, which the system marks. They come after the rule that allows reading everything.
-const TERMINAL_RULES: &str = "\
-(deny file-read-data file-write* (regex #\"^/dev/(tty|cu)[^/]+$\"))
-(allow file-ioctl (regex #\"^/dev/tty[^/]*$\"))
-(allow file-read* file-write* (literal \"/dev/tty\"))
-(allow file-read* file-write*
-  (require-all (regex #\"^/dev/ttys[0-9]+$\") (extension \"com.apple.sandbox.pty\")))
-";
+const TERMINAL_RULES: &str = include_str!("seatbelt/terminals.sb");
 
 /// The network, with the services that resolve host names and check certificates.
-const NETWORK_RULES: &str = "\
-(allow network*)
-(allow system-socket)
-(allow mach-lookup
-  (global-name \"com.apple.SecurityServer\")
-  (global-name \"com.apple.SystemConfiguration.DNSConfiguration\")
-  (global-name \"com.apple.SystemConfiguration.SCNetworkReachability\")
-  (global-name \"com.apple.dnssd.service\")
-  (global-name \"com.apple.networkd\"))
-";
+const NETWORK_RULES: &str = include_str!("seatbelt/network.sb");
 
 /// Connections within this machine. macOS has no private loopback interface. Most servers bind all addresses, which
 /// `localhost` does not match.
-const LOOPBACK_RULES: &str = "\
-(allow network-bind (local ip \"*:*\"))
-(allow network-inbound (local ip \"localhost:*\"))
-(allow network-outbound (remote ip \"localhost:*\"))
-(allow system-socket)
-";
+const LOOPBACK_RULES: &str = include_str!("seatbelt/loopback.sb");
 
 /// Programs and libraries of the system, which stay readable if the profile lists what may be read. One a line.
 const SYSTEM_FOLDERS: &str = include_str!("seatbelt/system_folders.txt");

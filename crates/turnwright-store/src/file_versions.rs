@@ -161,8 +161,7 @@ fn parse_state(text: &str) -> FileState {
 
 /// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool> {
-    let Some(bytes) = parse_hex(hash) else { return Ok(false) };
-    blobs::is_readable(connection, &bytes)
+    parse_hex(hash).map_or(Ok(false), |hash| blobs::is_readable(connection, &hash))
 }
 
 /// The prompts that were not rewound, in order.

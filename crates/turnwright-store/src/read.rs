@@ -100,12 +100,9 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 
 /// The numbers of a session's last entry and last turn.
 pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64)> {
-    let entry_query = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?";
-    let turn_query = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?";
-    Ok((
-        connection.query_row(entry_query, [session], |row| row.get(0))?,
-        connection.query_row(turn_query, [session], |row| row.get(0))?,
-    ))
+    let query = "SELECT (SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?1), \
+                 (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1)";
+    Ok(connection.query_row(query, [session], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 /// The entries of a session that were rewound, and its current plan.

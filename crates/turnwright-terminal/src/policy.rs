@@ -14,9 +14,9 @@ use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
-    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, JudgedCall, Mode, Pattern, PolicyRules,
-    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, Verdict, decide, suggest_pattern,
-    verdict_name,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Explanation, Grants, JudgedCall, Mode, Pattern,
+    PolicyRules, ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, Verdict, decide,
+    suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -91,15 +91,10 @@ impl ProjectPolicy {
         } else {
             let width =
                 parts.iter().map(|part| part.subject.chars().count()).max().unwrap_or(0).min(60);
-            let line = |part: &turnwright_policy::permission::Explanation| {
-                format!(
-                    "  {:5}  {:width$}  {}\n",
-                    verdict_name(part.verdict),
-                    part.subject,
-                    part.reason
-                )
-            };
-            let parts: String = parts.iter().map(line).collect();
+            let lines = parts.iter().map(|Explanation { subject, verdict, reason, .. }| {
+                format!("  {:5}  {subject:width$}  {reason}\n", verdict_name(*verdict))
+            });
+            let parts: String = lines.collect();
             let confinement = confinement.map(|line| format!("  {line}\n")).unwrap_or_default();
             format!("{} (mode {})\n{parts}{confinement}", verdict_name(verdict), mode.id())
         };
@@ -201,7 +196,7 @@ impl ProjectPolicy {
     }
 }
 
-fn explanation_json(part: &turnwright_policy::permission::Explanation) -> Value {
+fn explanation_json(part: &Explanation) -> Value {
     let verdict = verdict_name(part.verdict);
     json!({ "what": part.subject, "verdict": verdict, "why": part.reason, "rule": part.rule })
 }

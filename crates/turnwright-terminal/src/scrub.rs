@@ -1,27 +1,16 @@
 //! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
 //! does not know, such as an old one in the log. Too much is removed rather than too little.
 
-use std::io::{self, Write, stdout};
+use std::io;
 
+use crate::write_stdout;
 use turnwright_types::redact;
 
 /// Stands for what was removed.
 const REMOVED: &str = "[…]";
 /// The ends of names whose value is a secret.
-const SECRET_NAMES: &[&str] = &[
-    "key",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "pwd",
-    "authorization",
-    "auth",
-    "credential",
-    "credentials",
-    "cookie",
-    "signature",
-];
+const SECRET_NAMES: &str = "key token secret password passwd pwd authorization auth credential credentials \
+    cookie signature";
 /// The words before a key in a header.
 const SCHEMES: &[&str] = &["bearer", "basic"];
 /// The beginnings of the keys of well-known services.
@@ -57,9 +46,8 @@ fn without_certain_keys(text: &str) -> String {
 }
 
 /// Writes a text to stdout, without keys and without words that certainly are keys.
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 pub(crate) fn write_without_keys(text: &str) -> io::Result<()> {
-    stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
+    write_stdout(&without_certain_keys(&redact::text(text)))
 }
 
 /// Removes user info and queries of URLs.
@@ -108,7 +96,7 @@ fn without_values(line: &str) -> String {
         let name = name.to_ascii_lowercase();
         let gap = if SCHEMES.contains(&name.as_str()) {
             after.len() - after.trim_start_matches(' ').len()
-        } else if SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
+        } else if SECRET_NAMES.split_whitespace().any(|ending| name.ends_with(ending)) {
             assignment(after).unwrap_or(0)
         } else {
             0

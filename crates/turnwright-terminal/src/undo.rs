@@ -4,15 +4,12 @@
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{CliError, CliResult, runtime, sessions, write_stdout};
 use turnwright_config::Config;
-use turnwright_store::{
-    Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, read,
-};
+use turnwright_store::{Entry, SessionLog, SessionRow, Store, StoreError, TurnKind, read};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::redact;
@@ -33,12 +30,11 @@ struct StoredSession {
 }
 
 impl StoredSession {
-    fn find(session: Option<String>, config: &Config) -> CliResult<StoredSession> {
-        let store = Store::new(&config.paths.state);
-        let name = session.unwrap_or_else(|| "last".to_owned());
-        let id = sessions::find_session(&store, &name)?;
-        let (row, last_numbers) =
-            store.read_blocking(|connection| read_session(connection, &id))?;
+    fn read(store: Store, id: &SessionId) -> CliResult<StoredSession> {
+        let (row, last_numbers) = store.read_blocking(|connection| {
+            let numbers = read::last_numbers(connection, read::session_key(connection, id)?)?;
+            Ok((read::session(connection, id)?, numbers))
+        })?;
         Ok(StoredSession { store, row, last_numbers })
     }
 
@@ -46,25 +42,13 @@ impl StoredSession {
         let cwd = &self.row.cwd;
         Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
     }
-
-    /// Locks the session against other processes for as long as the returned lock lives.
-    fn lock(&mut self) -> Result<SessionLock, StoreError> {
-        let lock = self.store.lock_session(&self.row.id)?;
-        // The previous holder of the lock may have added entries.
-        let id = self.row.id.clone();
-        (self.row, self.last_numbers) =
-            self.store.read_blocking(|connection| read_session(connection, &id))?;
-        Ok(lock)
-    }
 }
 
-/// Reads a session and the numbers of its last entry and last turn.
-fn read_session(
-    connection: &Connection,
-    id: &SessionId,
-) -> Result<(SessionRow, (u64, u64)), StoreError> {
-    let row = read::session(connection, id)?;
-    Ok((row, read::last_numbers(connection, read::session_key(connection, id)?)?))
+/// Finds the session of this name, or the newest one of this folder.
+fn find(session: Option<String>, config: &Config) -> CliResult<(Store, SessionId)> {
+    let store = Store::new(&config.paths.state);
+    let id = sessions::find_session(&store, &session.unwrap_or_else(|| "last".to_owned()))?;
+    Ok((store, id))
 }
 
 /// Reverts or reapplies the changes of turns, and prints the report. `session` is an id, a prefix of one, or `last`; if
@@ -75,13 +59,15 @@ pub fn undo_or_redo(
     is_dry_run: bool,
     config: &Config,
 ) -> CliResult<ExitCode> {
-    let mut session = StoredSession::find(session, config)?;
-    let _lock = session.lock().map_err(|error| match error {
+    let (store, id) = find(session, config)?;
+    let _lock = store.lock_session(&id).map_err(|error| match error {
         StoreError::SessionLocked(_) => {
             CliError::from(format!("{error}. Close it there, or use `/undo` there"))
         }
         error => error.into(),
     })?;
+    // The previous holder of the lock may have added entries until now.
+    let session = StoredSession::read(store, &id)?;
     runtime()?.block_on(execute(&session, request, is_dry_run))
 }
 
@@ -134,7 +120,8 @@ pub fn show_diff(
     is_json: bool,
     config: &Config,
 ) -> CliResult<ExitCode> {
-    let session = StoredSession::find(session, config)?;
+    let (store, id) = find(session, config)?;
+    let session = StoredSession::read(store, &id)?;
     let roots = session.roots()?;
     let changes = session.store.read_blocking(|connection| {
         turn_changes(connection, &session.row.id, what, &roots, SHOWN)

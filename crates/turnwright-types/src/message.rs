@@ -47,6 +47,7 @@ pub struct Submission {
 #[serde(rename_all = "snake_case")]
 pub enum PromptPart {
     Text(String),
+    /// An image, or a PDF file, of which the model sees the pages.
     Image(Media),
     Audio(Media),
     /// A reference that the model may follow with a tool.
@@ -67,6 +68,10 @@ pub enum PromptPart {
 }
 
 impl PromptPart {
+    pub fn is_pdf(&self) -> bool {
+        matches!(self, PromptPart::Image(media) if media.is_pdf())
+    }
+
     /// Returns the approximate number of bytes that it holds in memory.
     pub fn size(&self) -> usize {
         match self {
@@ -81,13 +86,27 @@ impl PromptPart {
     }
 }
 
-/// An image or an audio recording.
+/// An image, a PDF file or an audio recording.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Media {
     /// The MIME type, such as `image/png`.
     pub mime: String,
     /// The bytes in base64.
     pub data: String,
+}
+
+impl Media {
+    /// The MIME type of a PDF file.
+    pub const PDF: &str = "application/pdf";
+
+    pub fn is_pdf(&self) -> bool {
+        self.mime == Media::PDF
+    }
+
+    /// Returns the word for an image or a PDF file in notes.
+    pub fn kind(&self) -> &'static str {
+        if self.is_pdf() { "PDF" } else { "image" }
+    }
 }
 
 impl fmt::Debug for Media {
@@ -457,14 +476,18 @@ impl Message {
         }
     }
 
+    /// Returns the images and PDF files in their order.
+    pub fn images(&self) -> impl Iterator<Item = &Media> {
+        let parts = self.as_user().into_iter().flat_map(|user| &user.parts);
+        let attached = parts.filter_map(|part| match part {
+            PromptPart::Image(media) => Some(media),
+            _ => None,
+        });
+        attached.chain(self.as_tool().into_iter().flat_map(|tool| &tool.images))
+    }
+
     pub fn has_images(&self) -> bool {
-        match self {
-            Message::User(user) => {
-                user.parts.iter().any(|part| matches!(part, PromptPart::Image(_)))
-            }
-            Message::Tool(tool) => !tool.images.is_empty(),
-            Message::Assistant(_) => false,
-        }
+        self.images().next().is_some()
     }
 
     pub fn has_audio(&self) -> bool {
@@ -534,7 +557,7 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
             text.push_str(&format!("\n\n<context>\n{}\n</context>", context.trim_end()));
         }
         PromptPart::Skill(name) => text.push_str(&format!("/{name} ")),
-        PromptPart::Image(media) => text.push_str(&omitted_media_note("image", &media.mime)),
+        PromptPart::Image(media) => text.push_str(&omitted_media_note(media.kind(), &media.mime)),
         PromptPart::Audio(media) => text.push_str(&omitted_media_note("audio", &media.mime)),
         PromptPart::Link { name, uri } => {
             let (target, link) = link_target(uri);

@@ -1,6 +1,8 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too, and percent-encoding is decoded.
+//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is made readable.
+
+use std::borrow::Cow;
 
 use crate::redact;
 
@@ -239,6 +241,51 @@ pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
+/// They come from programs that cut text in UTF-16 units (quirk C.4 #24). If texts go on in later JSON, `half` keeps
+/// the end of one for the beginning of the next; otherwise it is `None`. JSON without surrogates is not copied.
+pub fn repair_surrogates<'a>(json: &'a str, half: &mut Option<String>) -> Cow<'a, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return Cow::Borrowed(json);
+    }
+    let mut result = String::with_capacity(json.len());
+    let mut rest = 0;
+    while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
+        result.push_str(&json[rest..at]);
+        rest = at + 6;
+        let length = match (escaped_unit(json, at), escaped_unit(json, rest)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xDC00), _) if half.is_some() && json[rest..].starts_with('"') => {
+                *half = Some(json[at..rest].to_owned());
+                continue;
+            }
+            (Some(0xDC00..0xE000), _)
+                if result.ends_with('"') && half.as_ref().is_some_and(|high| !high.is_empty()) =>
+            {
+                result.push_str(&half.replace(String::new()).unwrap_or_default());
+                6
+            }
+            (Some(0xD800..0xE000), _) => {
+                result.push_str("\\ufffd");
+                continue;
+            }
+            (Some(_), _) => 6,
+            // A one-character escape, perhaps `\\\\`: the next escape starts after it.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        result.push_str(&json[at..at + length]);
+        rest = at + length;
+    }
+    result.push_str(&json[rest..]);
+    Cow::Owned(result)
+}
+
+/// The UTF-16 unit that is escaped at this place.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +296,20 @@ mod tests {
             [0, 1, 2].map(|number| counted(number, "rule")),
             ["0 rules", "1 rule", "2 rules"]
         );
+    }
+
+    #[test]
+    fn halves_of_a_character_are_joined_across_events() {
+        let mut half = Some(String::new());
+        for (json, expected) in [
+            (r#"{"a":"x\ud83d","b":""}"#, r#"{"a":"x","b":""}"#),
+            (r#"{"a":"\uDE00y\ude00"}"#, r#"{"a":"\ud83d\uDE00y\ufffd"}"#),
+            (r#"{"a":"\ude00","b":"\\ud83d"}"#, r#"{"a":"\ufffd","b":"\\ud83d"}"#),
+        ] {
+            assert_eq!(repair_surrogates(json, &mut half), expected);
+        }
+        assert_eq!(repair_surrogates(r#""x\ud83d""#, &mut None), r#""x\ufffd""#);
+        assert!(matches!(repair_surrogates(r#""\u4f60""#, &mut half), Cow::Borrowed(_)));
     }
 
     #[test]

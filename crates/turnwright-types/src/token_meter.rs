@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::message::{Arguments, Message, PromptPart, TokenUsage, ToolSpec};
+use crate::message::{Arguments, Media, Message, PromptPart, TokenUsage, ToolSpec};
 
 /// The bytes of a token until the server has counted some.
 const USUAL_BYTES_PER_TOKEN: f64 = 4.0;
@@ -25,6 +25,8 @@ const MAX_WINDOW: u64 = 10_000_000;
 const MIN_COMPARABLE_TOKENS: u64 = 4_000;
 /// The weight of an image or a recording, in bytes: about a thousand tokens.
 const MEDIA_WEIGHT: u64 = 4_000;
+/// The bytes of base64 of a PDF file that weigh as much as an image: about a scanned page.
+const PDF_PAGE_BYTES: u64 = 100_000;
 /// The weight of the frame of a message or a call.
 const FRAME_WEIGHT: u64 = 16;
 
@@ -233,15 +235,18 @@ pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
 
 /// The part of the weight that is images and recordings, which servers count in many ways.
 pub fn media_weight(messages: &[Arc<Message>]) -> u64 {
-    let media = messages.iter().map(|message| match message.as_ref() {
-        Message::User(user) => {
-            let parts = user.parts.iter();
-            parts.filter(|part| matches!(part, PromptPart::Image(_) | PromptPart::Audio(_))).count()
-        }
-        Message::Tool(tool) => tool.images.len(),
-        Message::Assistant(_) => 0,
+    let weights = messages.iter().map(|message| {
+        let parts = message.as_user().into_iter().flat_map(|user| &user.parts);
+        let recordings = parts.filter(|part| matches!(part, PromptPart::Audio(_))).count() as u64;
+        message.images().map(image_weight).sum::<u64>() + recordings * MEDIA_WEIGHT
     });
-    media.sum::<usize>() as u64 * MEDIA_WEIGHT
+    weights.sum()
+}
+
+/// The weight of an image or a PDF file.
+fn image_weight(media: &Media) -> u64 {
+    let pages = if media.is_pdf() { media.data.len() as u64 / PDF_PAGE_BYTES } else { 0 };
+    (1 + pages) * MEDIA_WEIGHT
 }
 
 /// The bytes of a text, where each character outside ASCII counts for about a token, because that
@@ -284,7 +289,7 @@ pub fn message_weight(message: &Message) -> u64 {
         + match message {
             Message::User(user) => user.parts.iter().map(part_weight).sum(),
             Message::Tool(tool) => {
-                text_weight(&tool.text) + tool.images.len() as u64 * MEDIA_WEIGHT
+                text_weight(&tool.text) + tool.images.iter().map(image_weight).sum::<u64>()
             }
             Message::Assistant(answer) => {
                 let calls = answer.calls.iter().map(|call| {
@@ -306,7 +311,8 @@ pub fn part_weight(part: &PromptPart) -> u64 {
         PromptPart::Skill(name) => text_weight(name),
         PromptPart::Resource { uri, text } => text_weight(uri) + text_weight(text),
         PromptPart::Link { name, uri } => text_weight(name) + text_weight(uri),
-        PromptPart::Image(_) | PromptPart::Audio(_) => MEDIA_WEIGHT,
+        PromptPart::Image(media) => image_weight(media),
+        PromptPart::Audio(_) => MEDIA_WEIGHT,
     }
 }
 
@@ -573,6 +579,20 @@ mod tests {
             let found = meter.record(&usage(input, 9), weight, messages);
             assert_eq!(found, expected, "{} bytes, {earlier}, {input}", weight_of(messages));
         }
+    }
+
+    #[test]
+    fn a_pdf_file_weighs_as_much_as_its_pages() {
+        let part = |mime: &str, bytes| {
+            PromptPart::Image(Media { mime: mime.to_owned(), data: "A".repeat(bytes) })
+        };
+        let scan = part(Media::PDF, 1_000_000);
+        let picture = part("image/png", 1_000_000);
+        assert_eq!(part_weight(&scan), 11 * MEDIA_WEIGHT);
+        assert_eq!(part_weight(&part(Media::PDF, 100)), MEDIA_WEIGHT);
+        assert_eq!(part_weight(&picture), MEDIA_WEIGHT);
+        let prompt = Arc::new(Message::User(UserMessage::new(vec![scan, picture])));
+        assert_eq!(media_weight(&[prompt]), 12 * MEDIA_WEIGHT);
     }
 
     #[test]

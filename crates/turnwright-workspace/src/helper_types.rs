@@ -161,14 +161,14 @@ mod tests {
             ("a", "---\ndescription: x\n---\n", "a"),
             ("code_reviewer", "---\ndescription: x\n---\n", "code-reviewer"),
             ("a", "---\nname: Python Engineer\ndescription: x\n---\n", "python-engineer"),
-            ("代码审查", "---\ndescription: x\n---\n", "代码审查"),
+            ("a", "---\nname: 项目管理\ndescription: x\n---\n", "项目管理"),
         ] {
             assert_eq!(HelperType::parse(stem, text).unwrap().name, name);
         }
         for (stem, text) in [
             ("a", "Only text."),
             ("a", "---\nname: a\n---\nText."),
-            ("\u{3002}", "---\ndescription: x\n---\n"),
+            ("\u{2026}", "---\ndescription: x\n---\n"),
         ] {
             assert!(HelperType::parse(stem, text).is_err(), "{stem} {text}");
         }

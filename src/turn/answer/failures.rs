@@ -196,7 +196,7 @@ pub(super) fn fills_window(model: &dyn Model, usage: Option<TokenUsage>) -> bool
     !is_limited && usage.total() / 98 >= window / 100
 }
 
-/// Returns the notice for a request that was sent without its images or recordings, because the
+/// Returns the notice for a request that was sent without its images, PDF files or recordings, because the
 /// server turned out not to accept them.
 pub(super) fn omission_notice(
     name: &str,
@@ -207,6 +207,8 @@ pub(super) fn omission_notice(
     let media = request.media();
     let what = if media.images && before.images && !now.images {
         "images"
+    } else if media.files && before.files && !now.files {
+        "PDF files"
     } else if media.audio && before.audio && !now.audio {
         "recordings"
     } else {

@@ -18,7 +18,7 @@ use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
-use turnwright_llm::{Delta, DeltaBatch, LlmError, Modalities, Model, Reply, Request};
+use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, Request};
 use turnwright_store::{PendingWrite, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -67,11 +67,14 @@ impl StreamedAnswer {
         }
     }
 
-    /// The error of a server that has refused one image, and takes others.
-    pub(super) fn refused_image(&self) -> Option<&LlmError> {
+    /// The error of a server that has refused one image and takes others, or may have refused PDF files, if it gets
+    /// any.
+    pub(super) fn refused_image(&self, takes_files: bool) -> Option<&LlmError> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         let is_first = self.shown() == ShownSoFar::Nothing && !self.omits_media;
-        (is_first && error.is_about_one_image()).then_some(error)
+        let may_be_file = error.kind() == ErrorKind::BadRequest || error.is_about_files();
+        let is_suspect = error.is_about_one_image() || takes_files && may_be_file;
+        (is_first && is_suspect).then_some(error)
     }
 }
 

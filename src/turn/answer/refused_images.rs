@@ -1,30 +1,39 @@
-//! Finds out which images of a conversation its server refuses, and leaves them out. Otherwise one unusable
-//! image would make every later request fail.
+//! Finds out which images and PDF files of a conversation its server refuses, and leaves them out. Otherwise one
+//! unusable image would make every later request fail. A PDF file counts as an image here.
 
 use std::sync::Arc;
 
 use crate::turn::Turn;
 use turnwright_llm::LlmError;
 use turnwright_store::Entry;
-use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::message::{Media, Message, PromptPart};
 
 /// How many images are left out one at a time before all new images are left out.
 const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
-/// request that was answered.
+/// request that was answered. Of a request that was refused in other words, only the PDF files are suspected: few
+/// servers accept them.
 pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
     let old: usize =
-        messages[..answered.unwrap_or(0)].iter().map(|message| image_count(message)).sum();
-    let all: usize = messages.iter().map(|message| image_count(message)).sum();
-    if let Some(most) = error.most_images() {
+        messages[..answered.unwrap_or(0)].iter().map(|message| message.images().count()).sum();
+    let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
+    let all = images.len();
+    let is_about_one = error.is_about_one_image();
+    if is_about_one && let Some(most) = error.most_images() {
         return vec![(0..all.saturating_sub(most)).collect()];
     }
     let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
-    sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    if is_about_one {
+        sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    } else {
+        for set in &mut sets {
+            set.retain(|place| images[*place].is_pdf());
+        }
+    }
     sets.dedup();
     sets.retain(|set| !set.is_empty());
     sets
@@ -34,7 +43,7 @@ impl Turn {
     /// Leaves these images out of the conversation, and tells the user why.
     pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
         if leave_out_images(&mut self.history.messages, Some(&images)) {
-            let what = if images.len() == 1 { "it was" } else { "some images were" };
+            let what = if images.len() == 1 { "it was" } else { "some were" };
             self.conversation.notify(left_out_notice(error, what));
             self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images });
         }
@@ -53,19 +62,12 @@ impl Turn {
 fn left_out_notice(error: &LlmError, what: &str) -> String {
     let host = error.host().unwrap_or_default();
     let why = error.message().unwrap_or("no explanation");
-    format!("{host} could not use an image, so {what} left out. ({why})")
+    format!("{host} could not use an image or PDF file, so {what} left out. ({why})")
 }
 
-fn image_count(message: &Message) -> usize {
-    match message {
-        Message::User(user) => user.parts.iter().filter(|part| is_image(part)).count(),
-        Message::Tool(tool) => tool.images.len(),
-        Message::Assistant(_) => 0,
-    }
-}
-
-fn is_image(part: &PromptPart) -> bool {
-    matches!(part, PromptPart::Image(_))
+/// The text that takes the place of an image or a PDF file.
+fn left_out_note(media: &Media) -> String {
+    format!("[{} left out: the server could not use it]", media.kind())
 }
 
 /// Replaces images by a note, or only those at these places among the images of the conversation. Returns
@@ -86,7 +88,6 @@ pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usi
 
 /// Returns true if an image of the message, whose first has this place, was replaced.
 fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize]>) -> bool {
-    const NOTE: &str = "[image left out: the server could not use it]";
     let mut is_left_out = || {
         *place += 1;
         only.is_none_or(|places| places.contains(&(*place - 1)))
@@ -94,22 +95,20 @@ fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize
     match message {
         Message::User(user) => {
             let mut is_changed = false;
-            for part in user.parts.iter_mut().filter(|part| is_image(part)) {
-                if is_left_out() {
-                    *part = PromptPart::Text(NOTE.to_owned());
+            for part in &mut user.parts {
+                if let PromptPart::Image(image) = part
+                    && is_left_out()
+                {
+                    *part = PromptPart::Text(left_out_note(image));
                     is_changed = true;
                 }
             }
             is_changed
         }
         Message::Tool(tool) => {
-            let count = tool.images.len();
-            tool.images.retain(|_| !is_left_out());
-            let is_changed = tool.images.len() < count;
-            if is_changed {
-                tool.text.push_str(NOTE);
-            }
-            is_changed
+            let left_out: Vec<_> = tool.images.extract_if(.., |_| is_left_out()).collect();
+            tool.text.extend(left_out.iter().map(left_out_note));
+            !left_out.is_empty()
         }
         Message::Assistant(_) => false,
     }

@@ -148,7 +148,8 @@ impl CallRunner {
         let env = Arc::clone(&self.env);
         let hosts = Arc::new(self.clone());
         let turn = self.session_turn.clone().unwrap_or(turn);
-        ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone(), hosts }
+        let helpers = self.helpers.clone();
+        ToolCtx { env, call, cancel, turn, helpers, hosts, takes_files: false }
     }
 
     /// Takes a call through steps 1 to 3: parses and plans it, and adds it to the end of the queue.

@@ -521,7 +521,9 @@ fn shortened(message: &Message, longest: usize) -> Message {
                     PromptPart::Text(text)
                     | PromptPart::Context(text)
                     | PromptPart::Resource { text, .. } => *text = text::clip_middle(text, longest),
-                    PromptPart::Image(_) => *part = PromptPart::Text("[image]".to_owned()),
+                    PromptPart::Image(media) => {
+                        *part = PromptPart::Text(format!("[{}]", media.kind()));
+                    }
                     PromptPart::Audio(_) => *part = PromptPart::Text("[recording]".to_owned()),
                     PromptPart::Link { .. } | PromptPart::Skill(_) => {}
                 }
@@ -544,6 +546,15 @@ mod tests {
     use super::*;
     use turnwright_llm::ReplyCall;
     use turnwright_types::message::{Arguments, ProviderState, ToolMessage, UserMessage};
+
+    #[test]
+    fn a_summary_is_asked_for_in_the_language_of_the_user() {
+        for words in [MIN_WORDS_WITH_HEADINGS - 1, MIN_WORDS_WITH_HEADINGS] {
+            let request = summary_request(CompactionReason::NearlyFull, false, words);
+            let asked = format!("At most {words} words, in the user's language");
+            assert!(format!("{request:?}").contains(&asked), "{request:?}");
+        }
+    }
 
     #[test]
     fn a_refusal_and_a_few_words_before_a_call_are_no_summary() {

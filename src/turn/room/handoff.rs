@@ -35,6 +35,7 @@ const NO_SUMMARY: &str = "The older part of the conversation was left out to mak
                           where you need them.\n";
 /// Takes the place of a picture or recording of the user's.
 const PICTURE_LEFT_OUT: &str = "[picture left out to save room]";
+const PDF_LEFT_OUT: &str = "[PDF left out to save room]";
 const RECORDING_LEFT_OUT: &str = "[recording left out to save room]";
 /// Takes the place of the user's messages that are left out.
 const OMITTED_MESSAGES_NOTE: &str = "Other messages of the user are left out here.";
@@ -178,6 +179,7 @@ fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
 /// The text that takes the place of a picture or recording.
 fn left_out_note(part: &PromptPart) -> Option<&'static str> {
     match part {
+        PromptPart::Image(media) if media.is_pdf() => Some(PDF_LEFT_OUT),
         PromptPart::Image(_) => Some(PICTURE_LEFT_OUT),
         PromptPart::Audio(_) => Some(RECORDING_LEFT_OUT),
         _ => None,

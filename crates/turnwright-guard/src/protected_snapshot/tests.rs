@@ -45,6 +45,17 @@ impl TestProject {
         fs::create_dir_all(self.ws.join(".git/refs")).unwrap();
     }
 
+    /// A moment after all changes so far, by the clock of the file system.
+    fn later(&self) -> SystemTime {
+        let last = changed_at(&self.file("clock", "")).unwrap();
+        loop {
+            let now = changed_at(&self.file("clock", "")).unwrap();
+            if now > last {
+                return now;
+            }
+        }
+    }
+
     /// All paths with their contents.
     fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut all = Vec::new();
@@ -501,4 +512,56 @@ fn whoever_made_an_environment_in_a_line_with_other_commands_is_told_to_do_that_
         assert!(told(path).contains("only if it does nothing else"), "{}", told(path));
     }
     assert!(told("/ws/.envrc").contains("call again with the path as \"escalate\""));
+}
+
+#[test]
+fn a_trap_that_comes_after_a_judgement_is_no_part_of_the_snapshot_that_follows() {
+    let disk = TestProject::new();
+    disk.repository();
+    disk.file("away/post-merge", "x");
+    let git = disk.ws.join(".git");
+    let take = |earlier: Option<&ProtectedSnapshot>, since| {
+        ProtectedSnapshot::take_settled(BTreeSet::from([git.clone()]), earlier, since)
+    };
+    let before = take(None, disk.later());
+    assert_eq!(before.check(&[], None), None);
+    let own = fs::read_to_string(git.join("config")).unwrap();
+    let since = disk.later();
+    disk.file(".git/config", "[core]\n\tfsmonitor = ./x\n");
+    fs::remove_dir_all(git.join("hooks")).unwrap();
+    // The hook itself does not change.
+    fs::rename(disk.ws.join("away"), git.join("hooks")).unwrap();
+    let first = take(None, since);
+    assert!(first.check(&[], None).unwrap().paths.contains(&git.join("config")));
+    let after = take(Some(&before), since);
+    let changed = after.check(&[], None).unwrap().paths;
+    assert!(changed.contains(&git.join("config")), "{changed:?}");
+    assert!(changed.contains(&git.join("hooks/post-merge")), "{changed:?}");
+    // Another check has undone the first change meanwhile: that is no change now.
+    disk.file(".git/config", &own);
+    assert!(!after.check(&[], None).unwrap().paths.contains(&git.join("config")));
+}
+
+#[test]
+fn what_a_running_command_moved_to_a_place_is_no_part_of_the_snapshot_of_another() {
+    let disk = TestProject::new();
+    disk.repository();
+    disk.file("away/hooks/post-merge", "x");
+    disk.file("husky/pre-commit", "x");
+    disk.file("old/.git/hooks/post-merge", "x");
+    let known = disk.file(".git/hooks/pre-push", "./check");
+    fs::create_dir(disk.ws.join("lib")).unwrap();
+    let mut earlier = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+    earlier.since = Some(disk.later());
+    let moved = [".husky/pre-commit", "lib/.git/hooks/post-merge", "lib/.git/hooks/pre-push"]
+        .map(|path| disk.ws.join(path));
+    // The files in a folder do not change with it.
+    fs::rename(disk.ws.join("husky"), disk.ws.join(".husky")).unwrap();
+    fs::rename(disk.ws.join("away"), disk.ws.join("lib/.git")).unwrap();
+    fs::rename(known, &moved[2]).unwrap();
+    let repositories = BTreeSet::from(["lib/.git", "old/.git"].map(|git| disk.ws.join(git)));
+    let beside = ProtectedSnapshot::take(&disk.protected(), Arc::new(repositories), None)
+        .beside_commands(&earlier, &|_| true);
+    // The hook of a repository that was not found before is not among them.
+    assert_eq!(beside.check(&[], None).unwrap().paths, moved);
 }

@@ -149,9 +149,7 @@ impl ProtectedCheck {
         }
         std::thread::sleep(SETTLING_TIME);
         let traps = look(Some(&self.site.quarantine));
-        for changes in &traps {
-            self.tell(changes);
-        }
+        self.tell(&traps);
         (live, traps.into_iter().flat_map(|changes| changes.paths).collect())
     }
 
@@ -185,9 +183,7 @@ impl ProtectedCheck {
         let changes = self.snapshot.check_if(&self.allowed_now(), Some(quarantine), &|path| {
             self.site.guard.is_own(path) && !self.is_being_made(path, environments)
         });
-        if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
-            self.tell(&changes);
-        }
+        self.tell(&changes.filter(|changes| !changes.restored.is_empty()));
     }
 
     fn at_end(&self) {
@@ -205,13 +201,10 @@ impl ProtectedCheck {
         guard.state.lock().changes.end_allowed(&self.watch.changes.paths);
         let allowed = [self.allowed_now(), installed].concat();
         self.undo_own(&self.snapshot, &allowed);
-        let is_any_unknown = guard.state.lock().changes.have_been_unknown();
-        if is_any_unknown
-            && let Some(changes) = self.snapshot.check_if(&allowed, None, &|path| {
+        if guard.state.lock().changes.have_been_unknown() {
+            self.tell(&self.snapshot.check_if(&allowed, None, &|path| {
                 guard.is_of_unknown(path) && !guard.is_of_call(path)
-            })
-        {
-            self.tell(&changes);
+            }));
         }
         self.site.search_ignored();
         // Those that a command makes before its call returns are found with the changes of the call, if these are.
@@ -223,12 +216,13 @@ impl ProtectedCheck {
 
     /// Undoes the changes that can only be the command's.
     fn undo_own(&self, snapshot: &ProtectedSnapshot, allowed: &[PathBuf]) {
-        let guard = &self.site.guard;
-        let quarantine = &self.site.quarantine;
-        let own = snapshot.check_if(allowed, Some(quarantine), &|path| guard.is_own(path));
-        if let Some(changes) = own {
-            self.tell(&changes);
-        }
+        let CheckSite { guard, quarantine, .. } = &self.site;
+        let undo = || snapshot.check_if(allowed, Some(quarantine), &|path| guard.is_own(path));
+        let own = undo();
+        let mut paths = own.iter().flat_map(|changes| &changes.paths);
+        // The place to which a `.git` led before is seen once that is put back.
+        let more = paths.any(|path| path.ends_with(".git")).then(undo).flatten();
+        self.tell(own.iter().chain(&more));
     }
 
     /// Checks the repositories that have appeared since the command began.
@@ -267,9 +261,11 @@ impl ProtectedCheck {
         allowed
     }
 
-    fn tell(&self, changes: &ProtectedChanges) {
-        tracing::warn!(?changes, "a command changed protected paths");
-        self.add_to_report(&changes.message());
+    fn tell<'a>(&self, all: impl IntoIterator<Item = &'a ProtectedChanges>) {
+        for changes in all {
+            tracing::warn!(?changes, "a command changed protected paths");
+            self.add_to_report(&changes.message());
+        }
     }
 
     fn add_to_report(&self, text: &str) {
@@ -346,6 +342,12 @@ impl ConfinementGuard {
     /// Returns true if the last change of a path can only be the work of a sandboxed program, so that it is undone.
     pub(super) fn is_own(&self, path: &Path) -> bool {
         !self.is_of_unknown(path) && !self.is_of_call(path)
+    }
+
+    /// Returns true if the same holds, and no command was allowed to make that change.
+    pub(super) fn is_undone(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.is_own(path) && !self.state.lock().changes.are_known(path, time)
     }
 
     /// Returns true if a command without a sandbox was running at the last change of a path.
@@ -460,9 +462,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct IgnoredSearch {
     is_running: bool,
     is_due: bool,
-    /// The repositories that were there before the first command; `None` until they are known.
-    known: Option<BTreeSet<PathBuf>>,
-    /// The programs that git runs in the repositories that the last search has found.
+    /// The repositories that the last search has found, and the programs that git runs there; `None` before the first.
     snapshot: Option<Arc<ProtectedSnapshot>>,
     has_told_limit: bool,
     /// The report, until it is told.
@@ -480,8 +480,7 @@ impl CommandSite {
 
     /// Notes the repositories in ignored folders before the first command. Returns at once.
     pub(crate) fn begin_ignored_search(&self) {
-        let is_known = self.guard.state.lock().ignored.known.is_some();
-        if !is_known {
+        if self.guard.state.lock().ignored.snapshot.is_none() {
             self.check_site().search_ignored();
         }
     }
@@ -503,12 +502,12 @@ impl CheckSite {
 }
 
 async fn search_while_due(site: CheckSite) {
-    let requested = SystemTime::now();
     loop {
+        let since = SystemTime::now() - CLOCK_LAG;
         site.guard.state.lock().ignored.is_due = false;
         let start = Instant::now();
         let own = site.clone();
-        if let Err(error) = spawn_blocking(move || search_once(&own, requested)).await {
+        if let Err(error) = spawn_blocking(move || search_once(&own, since)).await {
             tracing::error!(%error, "the search of ignored folders has failed");
         }
         let pause = (start.elapsed() * SEARCH_PAUSE_FACTOR).min(MAX_PAUSE);
@@ -522,18 +521,18 @@ async fn search_while_due(site: CheckSite) {
     }
 }
 
-fn search_once(site: &CheckSite, requested: SystemTime) {
+/// Searches once. What has changed after `since`, when this began, is judged again by the next search.
+fn search_once(site: &CheckSite, since: SystemTime) {
     let quarantine = &site.quarantine;
     let (found, is_complete) = site.tracker.find_in_ignored();
-    let state = site.guard.state.lock();
-    let known = state.ignored.known.clone();
-    let before = state.ignored.snapshot.clone();
-    drop(state);
-    let before = before.as_deref();
+    let last = site.guard.state.lock().ignored.snapshot.clone();
+    let before = last.as_deref();
     let changed = before.and_then(|before| undo_changes(before, quarantine));
     // At the first search, only older repositories count as there before.
-    let known = known
-        .unwrap_or_else(|| found.iter().filter(|git| is_older(git, requested)).cloned().collect());
+    let known = match before {
+        Some(before) => (*before.repositories).clone(),
+        None => found.iter().filter(|git| is_older(git, since)).cloned().collect(),
+    };
     let new: Vec<_> = found.difference(&known).cloned().collect();
     let made = ProtectedSnapshot::without_repositories(new, None).check(&[], Some(quarantine));
     let changes: Vec<_> = changed.into_iter().chain(made).collect();
@@ -542,16 +541,13 @@ fn search_once(site: &CheckSite, requested: SystemTime) {
     }
     // One that is gone is new when it is there again.
     let found = if is_complete { found } else { &known | &found };
-    let all = Arc::new(found.clone());
-    let snapshot = ProtectedSnapshot::take(&ProtectedPaths::default(), all, before);
+    let snapshot = ProtectedSnapshot::take_settled(found, before, since);
     let search = &mut site.guard.state.lock().ignored;
-    search.known = Some(found);
     search.snapshot = Some(Arc::new(snapshot));
     let is_first_limit = !is_complete && !std::mem::replace(&mut search.has_told_limit, true);
     let limit = is_first_limit.then(|| NOT_SEARCHED.to_owned());
     for text in changes.iter().map(ProtectedChanges::message).chain(limit) {
-        search.report.push_str(&text);
-        search.report.push('\n');
+        search.report.push_str(&format!("{text}\n"));
     }
 }
 
@@ -564,14 +560,10 @@ fn is_older(git: &Path, time: SystemTime) -> bool {
 /// address of a remote, is the work of package managers.
 fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
     let changed: BTreeSet<_> = before.check(&[], None)?.paths.into_iter().collect();
-    let all = before
-        .repositories
-        .iter()
-        .filter(|git| changed.iter().any(|path| path.starts_with(git)))
-        .cloned()
-        .collect();
+    let all = before.repositories.iter();
+    let touched = all.filter(|git| changed.iter().any(|path| path.starts_with(git)));
     // They are judged as if they were new.
-    let new = ProtectedSnapshot::without_repositories(all, None);
+    let new = ProtectedSnapshot::without_repositories(touched.cloned().collect(), None);
     let risky = new.check_if(&[], None, &|path| changed.contains(path))?.paths;
     before.check_if(&[], Some(quarantine), &|path| risky.iter().any(|risky| risky == path))
 }

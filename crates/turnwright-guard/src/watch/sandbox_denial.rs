@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use turnwright_proxy::HostReport;
+use turnwright_proxy::{HostReport, RefusedHosts};
 use turnwright_sandbox::{Refusal, RefusedCall, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
@@ -114,7 +114,7 @@ impl CommandWatch {
             return Some(limit);
         }
         if let Some(HostReport { for_model, for_user }) =
-            self.refused_hosts.as_ref().and_then(|refused| refused.report())
+            self.refused_hosts.as_ref().and_then(RefusedHosts::report)
         {
             return Some(ReachedLimit { for_model, for_user });
         }

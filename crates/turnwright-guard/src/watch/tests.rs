@@ -105,3 +105,32 @@ fn only_a_mark_that_nobody_holds_is_of_an_unfinished_command() {
     drop(running);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+fn a_command_that_starts_while_another_has_set_a_trap_does_not_put_it_back() {
+    let project = tempfile::tempdir().unwrap();
+    let root = real_path(project.path()).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let site = site_in(&root, state.path(), Arc::new(NotingClient::default()));
+    let git = root.join("lib/.git");
+    let config = git.join("config");
+    let hook = git.join("hooks/post-merge");
+    fs::create_dir_all(git.join("hooks")).unwrap();
+    fs::write(&config, "[core]\n").unwrap();
+    let repositories = Arc::new(BTreeSet::from([git]));
+    site.take_snapshot(Arc::clone(&repositories));
+    let running = CommandWatch { has_snapshot: true, ..CommandWatch::default() };
+    site.guard.state.lock().watches.insert("p1".to_owned(), Arc::new(running));
+    fs::write(&config, "[core]\n\tfsmonitor = ./x\n").unwrap();
+    fs::write(&hook, "x").unwrap();
+    let beside = site.take_snapshot(Arc::clone(&repositories));
+    assert_eq!(beside.check(&[], None).unwrap().paths, [config.clone(), hook.clone()]);
+    // The check of the first command takes the trap away.
+    fs::write(&config, "[core]\n").unwrap();
+    fs::remove_file(&hook).unwrap();
+    assert_eq!(beside.check(&[], None), None);
+    site.guard.state.lock().watches.clear();
+    fs::write(&config, "[core]\n\tbare = false\n").unwrap();
+    assert_eq!(site.take_snapshot(repositories).check(&[], None), None);
+}

@@ -16,9 +16,9 @@ use std::ops::ControlFlow;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::wire::repair_surrogates;
 use crate::reply::has_too_many_values;
 use turnwright_types::message::Arguments;
+use turnwright_types::text::repair_surrogates;
 
 /// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the
 /// next one.
@@ -58,7 +58,7 @@ fn parse_arguments(text: String) -> Arguments {
              executed. Send the whole call again.",
             text.len()
         ),
-        Err(error) => match repeated_object(&repair_surrogates(&escape_controls(&text))) {
+        Err(error) => match repeated_object(&repair_surrogates(&escape_controls(&text), &mut None)) {
             Some(object) => return Arguments::Object(object),
             None => format!("The arguments are not valid JSON ({error}). Nothing was executed."),
         },
@@ -181,7 +181,7 @@ fn may_be_one_value(text: &str) -> bool {
 
 fn parse_leniently(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
-        let mended = repair_surrogates(&escape_controls(text));
+        let mended = repair_surrogates(&escape_controls(text), &mut None).into_owned();
         let whole = first_value(&mended).or_else(|| first_value(&without_trailing_comma(&mended)?));
         whole.ok_or(error)
     })

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
 use super::reasoning_details;
-use super::wire::{CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta, with_chunk};
+use super::wire::{CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta, without_list};
 use crate::errors::error_body;
 use crate::exchange::ReplyContext;
 use crate::reply::leaked_calls::{LeakedCall, find_leaked_calls};
@@ -72,7 +72,8 @@ impl ReplyAssembler for ChatAssembler {
             // llama.cpp may end the stream within the same event.
             return self.handle_failure(data.trim_end_matches("[DONE]"), batch);
         }
-        with_chunk(data, |chunk, json| match chunk {
+        let json = without_list(data);
+        match serde_json::from_str::<ChatChunk<'_>>(json) {
             Ok(chunk) if chunk.is_failure() => self.handle_failure(json, batch),
             Ok(chunk) => self.push_chunk(&chunk, batch),
             Err(error) if self.is_complete() => {
@@ -80,12 +81,12 @@ impl ReplyAssembler for ChatAssembler {
                 Ok(())
             }
             Err(error) => Err(self.context.event_error(&error, data, "chunk")),
-        })
+        }
     }
 
-    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError> {
-        let text = String::from_utf8_lossy(bytes);
-        with_chunk(text.trim(), |chunk, json| match chunk {
+    fn push_document(&mut self, document: &str, batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let json = without_list(document);
+        match serde_json::from_str::<ChatChunk<'_>>(json) {
             Ok(chunk) if chunk.is_failure() => Err(self.context.stream_error(json)),
             Ok(chunk) if chunk.choice.is_none() => {
                 Err(self.context.other_document_error(json, "chat completion"))
@@ -96,7 +97,7 @@ impl ReplyAssembler for ChatAssembler {
                 Ok(())
             }
             Err(error) => Err(self.context.document_error(&error, "chat completion")),
-        })
+        }
     }
 
     fn is_done(&self) -> bool {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::reasoning_details::{is_complete_block, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
-use crate::exchange::{RequestStyle, arguments_json};
+use crate::exchange::{PDF_NAME, RequestStyle, arguments_json};
 use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
 use crate::wire_names::wire_call_id;
 use turnwright_types::message::{
@@ -148,9 +148,7 @@ pub(super) fn render_messages<'a>(
                 entries.extend(answer);
             }
             Message::Tool(tool) => {
-                if style.quirks.images && !style.quirks.tool_images {
-                    pictures.extend(&tool.images);
-                }
+                pictures.extend(tool.images.iter().filter(|image| style.quirks.moves(image)));
                 entries.push(tool_message(tool, style));
                 follows_tool = true;
             }
@@ -207,10 +205,11 @@ fn text_part(text: &str) -> Value {
 }
 
 fn image_part(media: &Media) -> Value {
-    json!({
-        "type": "image_url",
-        "image_url": { "url": format!("data:{};base64,{}", media.mime, media.data) },
-    })
+    let url = format!("data:{};base64,{}", media.mime, media.data);
+    if media.is_pdf() {
+        return json!({ "type": "file", "file": { "filename": PDF_NAME, "file_data": url } });
+    }
+    json!({ "type": "image_url", "image_url": { "url": url } })
 }
 
 fn audio_part(media: &Media) -> Value {
@@ -231,7 +230,9 @@ fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatCont
     // The parts between two media are rendered like a prompt of their own.
     for chunk in user.parts.chunk_by(|one, next| !is_media(one) && !is_media(next)) {
         match chunk {
-            [PromptPart::Image(media)] if style.quirks.images => parts.push(image_part(media)),
+            [PromptPart::Image(media)] if style.quirks.takes(media) => {
+                parts.push(image_part(media));
+            }
             [PromptPart::Audio(media)] if style.quirks.audio => parts.push(audio_part(media)),
             others => {
                 let text = render_parts(others);
@@ -246,7 +247,7 @@ fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatCont
 
 fn is_accepted_media(part: &PromptPart, quirks: &Quirks) -> bool {
     match part {
-        PromptPart::Image(_) => quirks.images,
+        PromptPart::Image(media) => quirks.takes(media),
         PromptPart::Audio(_) => quirks.audio,
         _ => false,
     }
@@ -262,16 +263,21 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'a>) -> ChatMess
     let quirks = style.quirks;
     let name = style.aliases.to_wire(&tool.name);
     let tool_call_id = wire_call_id(quirks.ids, &tool.provider_id, &tool.call, &name);
-    let content = if tool.images.is_empty() || quirks.images && !quirks.tool_images {
-        ChatContent::Text(tool.text.as_str().into())
-    } else if quirks.images {
-        let mut parts = vec![text_part(&tool.text)];
-        parts.extend(tool.images.iter().map(image_part));
-        ChatContent::Parts(parts)
+    let mut text = Cow::from(tool.text.as_str());
+    let mut parts = Vec::new();
+    for image in &tool.images {
+        if !quirks.takes(image) {
+            let note = omitted_media_note(image.kind(), &image.mime);
+            text.to_mut().push_str(&format!("\n{note}"));
+        } else if !quirks.moves(image) {
+            parts.push(image_part(image));
+        }
+    }
+    let content = if parts.is_empty() {
+        ChatContent::Text(text)
     } else {
-        let notes: Vec<_> =
-            tool.images.iter().map(|image| omitted_media_note("image", &image.mime)).collect();
-        ChatContent::Text(format!("{}\n{}", tool.text, notes.join("\n")).into())
+        parts.insert(0, text_part(&text));
+        ChatContent::Parts(parts)
     };
     ChatMessage::Tool { tool_call_id, name: quirks.signature.then_some(name), content }
 }

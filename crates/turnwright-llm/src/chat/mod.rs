@@ -105,6 +105,7 @@ fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Requ
         fields.insert(name.to_owned(), limit.into());
     }
     fields.extend(effort_field(quirks.effort, request.effort));
+    fields.extend(style.file_parser(request));
     if quirks.tool_stream && !style.tools.is_empty() {
         fields.insert("tool_stream".to_owned(), true.into());
     }
@@ -172,13 +173,12 @@ fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
         end = end.min(messages.len().saturating_sub(1));
     }
     let results = messages[..end].iter().rev().map_while(|message| match message.as_ref() {
-        Message::Tool(tool) => Some(tool.images.is_empty()),
+        Message::Tool(tool) => Some(tool.images.iter().any(|image| quirks.moves(image))),
         Message::User(_) | Message::Assistant(_) => None,
     });
-    let moves = quirks.images && !quirks.tool_images;
     let (count, has_pictures) =
-        results.fold((0, false), |(count, any), is_plain| (count + 1, any || !is_plain));
-    if moves && has_pictures { end - count } else { end }
+        results.fold((0, false), |(count, any), has_some| (count + 1, any || has_some));
+    if has_pictures { end - count } else { end }
 }
 
 /// Gives each call an answer of its own, which its result follows: some servers refuse several calls in one answer.

@@ -207,11 +207,7 @@ pub(crate) fn raw_arguments_text(raw: &RawValue) -> Cow<'_, str> {
     if !raw.starts_with('"') {
         return Cow::Borrowed(raw);
     }
-    match serde_json::from_str::<TolerantText<'_>>(raw) {
-        Ok(text_parts) => text_parts.text,
-        // Parsing a `RawValue` only finds its end, so an unpaired surrogate is noticed only here.
-        Err(_) => Cow::Owned(serde_json::from_str(&repair_surrogates(raw)).unwrap_or_default()),
-    }
+    serde_json::from_str::<TolerantText<'_>>(raw).unwrap_or_default().text
 }
 
 /// True if an error field holds an error: some servers send an empty one with each chunk.
@@ -224,37 +220,6 @@ pub(crate) fn holds_error(value: &Value) -> bool {
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
     }
-}
-
-/// Replaces unpaired surrogates such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
-/// They come from servers that cut text in UTF-16 units (quirk C.4 #24).
-pub(crate) fn repair_surrogates(json: &str) -> String {
-    let mut result = String::with_capacity(json.len());
-    let mut rest = 0;
-    while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
-        result.push_str(&json[rest..at]);
-        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
-            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
-            (Some(0xD800..0xE000), _) => {
-                result.push_str("\\ufffd");
-                rest = at + 6;
-                continue;
-            }
-            (Some(_), _) => 6,
-            // A one-character escape, perhaps `\\\\`: the next escape starts after it.
-            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
-        };
-        result.push_str(&json[at..at + length]);
-        rest = at + length;
-    }
-    result.push_str(&json[rest..]);
-    result
-}
-
-/// The UTF-16 unit that is escaped at this place.
-fn escaped_unit(json: &str, at: usize) -> Option<u16> {
-    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-    u16::from_str_radix(digits, 16).ok()
 }
 
 /// Deserialises the first item of a list or null and ignores the others.
@@ -459,21 +424,5 @@ pub(crate) fn without_list(json: &str) -> &str {
     match list {
         Some(Ok([only])) => only.get(),
         _ => json,
-    }
-}
-
-/// Parses a chunk and passes it on with its JSON.
-pub(super) fn with_chunk<T>(
-    json: &str,
-    then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T,
-) -> T {
-    let json = without_list(json);
-    match serde_json::from_str(json) {
-        Ok(chunk) => then(Ok(chunk), json),
-        Err(error) => {
-            let mended = repair_surrogates(json);
-            let chunk = serde_json::from_str(&mended);
-            then(chunk.map_err(|_| error), &mended)
-        }
     }
 }

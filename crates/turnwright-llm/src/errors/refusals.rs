@@ -13,16 +13,26 @@ use turnwright_types::text;
 /// an image.
 const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
-/// The words for images in refusals: in English, in MiniMax's messages, in Chinese, and as the place of the image in
-/// the request.
-const IMAGE_WORDS: &[&str] =
-    &["image", "media exceeds", "图片", "content.type", "should be a valid string"];
+/// The words for images and PDF files in refusals: in English, in MiniMax's messages, in Chinese, and as the place of
+/// the image in the request.
+const IMAGE_WORDS: &[&str] = &[
+    "image",
+    "media exceeds",
+    "图片",
+    "content.type",
+    "should be a valid string",
+    "pdf",
+    "file_data",
+];
 
 /// The places of other fields, whose refusals read like those of images.
 const OTHER_FIELDS: &[&str] = &["tools", "function", "tool_call", "'name'", "'model'"];
 
 /// Phrases of servers that accept no images at all.
 const NO_IMAGES_PHRASES: &str = include_str!("phrases/no_images.txt");
+
+/// Phrases of servers that accept no PDF files at all.
+const NO_FILES_PHRASES: &str = include_str!("phrases/no_files.txt");
 
 /// Phrases that leave no doubt that the server accepts no images.
 const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
@@ -85,12 +95,18 @@ impl LlmError {
             || self.image_refusal().is_some_and(|message| has_listed(&message, NO_IMAGES_PHRASES))
     }
 
-    /// True if the server rejected one image but accepts images in general.
+    /// True if the server rejected one image or PDF file but accepts such media in general.
     pub fn is_about_one_image(&self) -> bool {
         self.image_refusal().is_some_and(|message| {
             has_listed(&message, ONE_IMAGE_PHRASES)
                 && !has_any(&message, CERTAINLY_NO_IMAGES_PHRASES)
+                && !has_listed(&message, NO_FILES_PHRASES)
         })
+    }
+
+    /// True if the server rejected PDF files in general.
+    pub fn is_about_files(&self) -> bool {
+        self.refusal().is_some_and(|message| has_listed(&message, NO_FILES_PHRASES))
     }
 
     /// The most images that the server accepts in one request, if it says so.
@@ -100,15 +116,21 @@ impl LlmError {
         count.parse().ok().filter(|_| rest.starts_with("image"))
     }
 
-    /// Returns the message of a refusal in lower case if it mentions an image.
+    /// Returns the message of a refusal in lower case if it mentions an image or a PDF file.
     fn image_refusal(&self) -> Option<String> {
+        self.refusal().filter(|message| {
+            let is_other =
+                message.contains("should be a valid string") && has_any(message, OTHER_FIELDS);
+            !is_other && has_any(message, IMAGE_WORDS)
+        })
+    }
+
+    /// Returns the message of a refusal in lower case.
+    fn refusal(&self) -> Option<String> {
         let refusals = [400, 404, 413, 415, 422, 500];
         let is_refusal = self.status().is_none_or(|status| refusals.contains(&status));
         let message = self.message()?.to_ascii_lowercase();
-        let is_other =
-            message.contains("should be a valid string") && has_any(&message, OTHER_FIELDS);
-        let is_meant = is_refusal && !is_other && !self.quotes_reply();
-        (is_meant && has_any(&message, IMAGE_WORDS)).then_some(message)
+        (is_refusal && !self.quotes_reply()).then_some(message)
     }
 }
 
@@ -230,6 +252,13 @@ mod tests {
             (true, "[1210][图片输入格式/解析错误][20260916231629b20b]"),
             (false, "messages.content.type 参数非法，取值范围 ['text']"),
             (false, "Input should be a valid string"),
+            (true, "Could not process PDF"),
+            (true, "A maximum of 100 PDF pages may be provided."),
+            (true, "The PDF specified is password protected."),
+            (
+                true,
+                "Invalid file data: 'messages[1].content[0].file.file_data'. Expected a base64-encoded data URL",
+            ),
             (false, "the prompt is too large"),
             (false, "tools.0.function.description: Input should be a valid string"),
         ];
@@ -248,6 +277,37 @@ mod tests {
             let is_about_images =
                 message != "the prompt is too large" && !message.contains("tools.0");
             assert_eq!(error.is_about_images(), is_about_images, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_takes_no_files_is_told_from_one_that_could_not_use_one() {
+        for (expected, message) in [
+            (true, "Unknown part type: file"),
+            (
+                true,
+                "Unsupported chat content part type: 'file'. Supported types: 'text', 'image_url'",
+            ),
+            (true, "litellm.BadRequestError: Invalid content part type: file"),
+            (true, "Invalid value: file. Supported values are: 'text','image_url' and 'video'."),
+            (true, "Invalid value: 'input_file'. Supported values are: 'input_text'"),
+            (true, "messages[1]: unknown variant `file`, expected `text` or `image_url`"),
+            (true, "Input tag 'file' found using 'type' does not match any of the expected tags"),
+            (true, "unsupported content[].type"),
+            (
+                true,
+                "'content' objects must have a 'type' field that is either 'text' or 'image_url'.",
+            ),
+            (true, "This model does not support file content types."),
+            (true, "No endpoints found that support file input"),
+            (true, "Unsupported MIME type: application/pdf"),
+            (false, "Could not process PDF"),
+            (false, "The PDF file is too large"),
+            (false, "Could not read the configuration file"),
+        ] {
+            let error = LlmError::in_stream("h".into(), message.into(), ErrorKind::BadRequest);
+            assert_eq!(error.is_about_files(), expected, "{message}");
+            assert!(!expected || !error.is_about_one_image(), "{message}");
         }
     }
 

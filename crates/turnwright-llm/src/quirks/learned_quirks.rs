@@ -133,13 +133,16 @@ impl LearnedQuirks {
             | ErrorKind::Refused
             | ErrorKind::Auth
             | ErrorKind::UrlNotFound => true,
-            ErrorKind::ModelNotFound => !message.contains("image input"),
+            ErrorKind::ModelNotFound => !has_any(message, &["image input", "file input"]),
             _ => error.is_reply_specific() || error.is_effort_rejection() || error.lacks_thought(),
         };
         if is_unrelated || error.quotes_reply() || error.is_about_one_image() {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
+        if media.files && error.is_about_files() {
+            patches.insert(0, NONE.files(false));
+        }
         // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
         let is_unexplained = patches.is_empty()
             && matches!(status, 400 | 415 | 422)
@@ -190,16 +193,14 @@ impl LearnedQuirks {
         self.profile.lock().price
     }
 
-    /// Records the price that the server lists.
-    pub(crate) fn record_price(&self, price: Price) {
-        if self.price() != Some(price) {
-            self.change(|profile| profile.price = Some(price));
-        }
-    }
-
-    /// Stores the known facts, even if there are none.
-    pub(crate) fn save(&self) {
-        self.change(|_| ());
+    /// Records the price of the model in the server's list, and that it takes PDF files according to that list, unless
+    /// a refusal has shown that it does not. The profile is stored even if it is empty, so the next process need not
+    /// ask before its first request.
+    pub(crate) fn record_listed(&self, price: Option<Price>, takes_files: bool) {
+        self.change(|profile| {
+            profile.price = price.or(profile.price);
+            profile.quirks.files = profile.quirks.files.or(takes_files.then_some(true));
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut ModelProfile)) {

@@ -7,6 +7,8 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
+use turnwright_types::message::Media;
+
 macro_rules! define_quirks {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $usual:expr;)*) => {
         /// How requests to one model at one server are rendered, and how its replies are read.
@@ -91,6 +93,8 @@ define_quirks! {
     images: bool = true;
     /// True if the model accepts audio.
     audio: bool = false;
+    /// True if the model accepts PDF files.
+    files: bool = false;
     /// True if images may be part of a tool result (C.4 #17).
     tool_images: bool = false;
     /// How the provider's prompt cache is used (C.4 #23).
@@ -237,6 +241,17 @@ impl Quirks {
     /// The quirks of a model at a host according to the built-in table.
     pub fn lookup(host: &str, model: &str) -> Quirks {
         Quirks::default().with(QuirkPatch::lookup(host, model))
+    }
+
+    /// True if the model accepts an image or a PDF file.
+    pub(crate) fn takes(&self, media: &Media) -> bool {
+        if media.is_pdf() { self.files } else { self.images }
+    }
+
+    /// True if an image of a tool result is sent in a message that follows it, as PDF files always are in chat
+    /// completions.
+    pub(crate) fn moves(&self, media: &Media) -> bool {
+        self.takes(media) && (media.is_pdf() || !self.tool_images)
     }
 
     /// True if a reasoning effort can be chosen.

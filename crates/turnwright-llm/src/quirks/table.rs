@@ -139,6 +139,16 @@ const ROWS: &[TableRow] = &[
     // Hosts.
     row(
         &["api.openai.com"],
+        &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"],
+        NONE.files(true),
+    ),
+    row(
+        &["api.openai.com"],
+        &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"],
+        NONE.files(false),
+    ),
+    row(
+        &["api.openai.com"],
         &[],
         QuirkPatch {
             limit: Some(OutputLimitField::MaxCompletionTokens),
@@ -286,6 +296,19 @@ mod tests {
             ("localhost", "gpt-5", CacheHint::Auto),
         ] {
             assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn files_are_sent_only_where_they_are_known_to_be_taken() {
+        for (host, model, files) in [
+            ("api.openai.com", "gpt-5.2", true),
+            ("api.openai.com", "o3-mini", false),
+            ("api.openai.com", "gpt-3.5-turbo", false),
+            ("openrouter.ai", "openai/gpt-5", false),
+            ("localhost", "gpt-4o", false),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).files, files, "{model} at {host}");
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::exchange::{ReplyContext, cost_in_headers};
 use crate::http::ReplyBody;
 use crate::{DeltaBatch, LlmError, Reply, ReplyStream, sse};
+use turnwright_types::text::repair_surrogates;
 
 /// The limit for a response that is not streamed.
 const MAX_DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
@@ -34,7 +35,7 @@ pub(super) trait ReplyAssembler: Debug + Send {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError>;
     /// Processes a complete response that is not streamed.
-    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError>;
+    fn push_document(&mut self, document: &str, batch: &mut DeltaBatch) -> Result<(), LlmError>;
     /// True if the server has marked the end of the stream.
     fn is_done(&self) -> bool;
     /// True if the reply is complete even if the connection breaks now.
@@ -54,6 +55,8 @@ pub(super) trait ReplyAssembler: Debug + Send {
 pub(super) struct ReplyReader<A> {
     framing: Framing,
     assembler: A,
+    /// The half of a character with which the text of an event has ended.
+    half: Option<String>,
 }
 
 /// How the response is framed. Its first byte is a more reliable sign than its headers.
@@ -69,7 +72,7 @@ enum Framing {
 
 impl<A: ReplyAssembler> ReplyReader<A> {
     pub(super) fn new(assembler: A) -> ReplyReader<A> {
-        ReplyReader { framing: Framing::Unknown, assembler }
+        ReplyReader { framing: Framing::Unknown, assembler, half: Some(String::new()) }
     }
 
     /// Processes bytes; returns the reply if they complete it.
@@ -105,7 +108,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
                 let size = self.assembler.content_size();
                 let pushed = decoder.push(bytes, |event| {
                     if result.is_ok() {
-                        result = push_event(&mut self.assembler, &event, batch);
+                        result = push_event(&mut self.assembler, &mut self.half, &event, batch);
                     }
                 });
                 batch.has_content |= self.assembler.content_size() > size;
@@ -128,16 +131,18 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Unknown => {}
             Framing::Document(document) => {
                 let document = std::mem::take(document);
-                if has_too_many_values(&String::from_utf8_lossy(&document)) {
+                let lossy = String::from_utf8_lossy(&document);
+                let text = repair_surrogates(&lossy, &mut None);
+                if has_too_many_values(&text) {
                     return Err(self.malformed_error(TOO_MANY_VALUES));
                 }
-                self.assembler.push_document(&document, batch)?;
+                self.assembler.push_document(text.trim(), batch)?;
             }
             Framing::Events(decoder) => {
                 let mut result = Ok(());
                 decoder.finish(|event| {
                     if result.is_ok() {
-                        result = push_event(&mut self.assembler, &event, batch);
+                        result = push_event(&mut self.assembler, &mut self.half, &event, batch);
                     }
                 });
                 result?;
@@ -149,13 +154,16 @@ impl<A: ReplyAssembler> ReplyReader<A> {
 
 fn push_event<A: ReplyAssembler>(
     assembler: &mut A,
+    half: &mut Option<String>,
     event: &sse::Event<'_>,
     batch: &mut DeltaBatch,
 ) -> Result<(), LlmError> {
     if !assembler.is_done() && has_too_many_values(event.data) {
         return Err(assembler.context().malformed_error(TOO_MANY_VALUES));
     }
-    assembler.push_event(event, batch)
+    // Parsing a `RawValue` only finds its end, so half a character in it would be noticed too late.
+    let data = &*repair_surrogates(event.data, half);
+    assembler.push_event(&sse::Event { name: event.name, data }, batch)
 }
 
 /// A reply that is already complete.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::streamed::{self, PieceKind, StreamedCall, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponsesEvent};
 use crate::chat::arguments::MAX_CALLS;
-use crate::chat::wire::repair_surrogates;
+use crate::chat::wire::without_list;
 use crate::errors::error_body;
 use crate::exchange::ReplyContext;
 use crate::reply::ReplyAssembler;
@@ -61,7 +61,8 @@ impl ReplyAssembler for ResponsesAssembler {
         if event.name == "error" {
             return Err(self.context.stream_error(data));
         }
-        wire::with_event(data, |parsed, json| match parsed {
+        let json = without_list(data);
+        match serde_json::from_str::<ResponsesEvent<'_>>(json) {
             Ok(typed) if typed.is_failure() => Err(self.context.stream_error(json)),
             Ok(typed) if typed.kind.text.is_empty() && event.name.is_empty() => {
                 self.push_untyped_event(json)
@@ -71,12 +72,12 @@ impl ReplyAssembler for ResponsesAssembler {
                 self.push_typed_event(kind, &typed, batch)
             }
             Err(error) => Err(self.context.event_error(&error, data, "event")),
-        })
+        }
     }
 
-    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError> {
-        let text = repair_surrogates(&String::from_utf8_lossy(bytes));
-        wire::with_event(text.trim(), |parsed, json| match parsed {
+    fn push_document(&mut self, document: &str, batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let json = without_list(document);
+        match serde_json::from_str::<ResponsesEvent<'_>>(json) {
             Ok(typed) if typed.is_failure() && !wire::is_response(json) => {
                 Err(self.context.stream_error(json))
             }
@@ -86,7 +87,7 @@ impl ReplyAssembler for ResponsesAssembler {
             },
             Ok(_) => Err(self.context.other_document_error(json, "response")),
             Err(error) => Err(self.context.document_error(&error, "response")),
-        })
+        }
     }
 
     fn is_done(&self) -> bool {

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::chat::cache_key;
-use crate::exchange::{RequestStyle, arguments_json, write_json};
+use crate::exchange::{PDF_NAME, RequestStyle, arguments_json, write_json};
 use crate::http::request_body::{PrefixCache, RequestBody};
 use crate::quirks::{CacheHint, CallIdFormat};
 use crate::schema::provider_safe_schema;
@@ -64,6 +64,7 @@ enum InputItem<'a> {
 enum InputContent<'a> {
     InputText { text: Cow<'a, str> },
     InputImage { image_url: DataUrl<'a>, detail: &'static str },
+    InputFile { filename: &'static str, file_data: DataUrl<'a> },
     OutputText { text: &'a str },
 }
 
@@ -74,7 +75,7 @@ enum CallOutput<'a> {
     Parts(Vec<InputContent<'a>>),
 }
 
-/// An image as a data URL, serialised without copying it.
+/// An image or a PDF file as a data URL, serialised without copying it.
 struct DataUrl<'a>(&'a Media);
 
 impl Serialize for DataUrl<'_> {
@@ -119,6 +120,7 @@ pub(crate) fn render(
         }
         fields.extend(reasoning_field(request.effort, quirks.summary));
     }
+    fields.extend(style.file_parser(request));
     if quirks.cache == CacheHint::Key {
         fields.insert("prompt_cache_key".to_owned(), cache_key(request).into());
     }
@@ -148,14 +150,16 @@ fn message_items<'a>(style: &RequestStyle<'_>, message: &'a Arc<Message>) -> Vec
 }
 
 fn user_item<'a>(style: &RequestStyle<'_>, user: &'a UserMessage) -> Option<InputItem<'a>> {
-    let is_sent_as_image =
-        |part: &PromptPart| style.quirks.images && matches!(part, PromptPart::Image(_));
+    let is_sent_as_image = |part: &PromptPart| match part {
+        PromptPart::Image(media) => style.quirks.takes(media),
+        _ => false,
+    };
     let mut content = Vec::new();
     // The parts between two images are rendered like a prompt of their own.
     for chunk in user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
     {
         match chunk {
-            [PromptPart::Image(media)] if style.quirks.images => {
+            [PromptPart::Image(media)] if style.quirks.takes(media) => {
                 content.push(image_content(media));
             }
             parts => {
@@ -186,21 +190,21 @@ fn assistant_items<'a>(
 }
 
 fn result_item<'a>(style: &RequestStyle<'_>, result: &'a ToolMessage) -> InputItem<'a> {
-    let output = if result.images.is_empty() {
-        CallOutput::Text(result.text.as_str().into())
-    } else if style.quirks.images {
-        let text_content = (!result.text.is_empty())
-            .then(|| InputContent::InputText { text: result.text.as_str().into() });
-        CallOutput::Parts(
-            text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
-        )
-    } else {
-        let notes = result.images.iter().map(|image| omitted_media_note("image", &image.mime));
-        let lines = std::iter::once(result.text.clone()).chain(notes);
-        CallOutput::Text(
-            lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").into(),
-        )
-    };
+    let mut text = Cow::from(result.text.as_str());
+    let mut parts = Vec::new();
+    for image in &result.images {
+        if style.quirks.takes(image) {
+            parts.push(image_content(image));
+        } else {
+            let between = if text.is_empty() { "" } else { "\n" };
+            let note = omitted_media_note(image.kind(), &image.mime);
+            text.to_mut().push_str(&format!("{between}{note}"));
+        }
+    }
+    if !parts.is_empty() && !text.is_empty() {
+        parts.insert(0, InputContent::InputText { text: std::mem::take(&mut text) });
+    }
+    let output = if parts.is_empty() { CallOutput::Text(text) } else { CallOutput::Parts(parts) };
     InputItem::FunctionCallOutput {
         call_id: call_id(style, &result.provider_id, &result.call, &result.name),
         output,
@@ -282,6 +286,9 @@ fn assistant_message<'a>(text: &'a str, phase: Option<&'a str>) -> InputItem<'a>
 }
 
 fn image_content(media: &Media) -> InputContent<'_> {
+    if media.is_pdf() {
+        return InputContent::InputFile { filename: PDF_NAME, file_data: DataUrl(media) };
+    }
     InputContent::InputImage { image_url: DataUrl(media), detail: "auto" }
 }
 

@@ -7,9 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::chat::wire::{
-    TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates, without_list,
-};
+use crate::chat::wire::{TolerantText, bounded_list, holds_error, raw_arguments_text};
 use crate::errors::error_body::number;
 use crate::exchange::{cost_beside_usage, cost_in_usage};
 
@@ -241,26 +239,4 @@ fn typed_texts(kind: &str, parts: &[ContentPart<'_>]) -> Vec<Value> {
 /// True if this JSON is a response object rather than an event.
 pub(super) fn is_response(json: &str) -> bool {
     serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|response| response.is_response())
-}
-
-/// Parses an event and passes it on with its JSON.
-pub(super) fn with_event<T>(
-    json: &str,
-    then: impl FnOnce(serde_json::Result<ResponsesEvent<'_>>, &str) -> T,
-) -> T {
-    let json = without_list(json);
-    let parsed = serde_json::from_str::<ResponsesEvent<'_>>(json);
-    // An unpaired surrogate in a `RawValue` goes unnoticed until it is parsed.
-    let has_checked_text = parsed.as_ref().is_ok_and(|event| {
-        event.item.is_none() && event.response.is_none() || !json.contains("\\u")
-    });
-    match parsed {
-        Ok(event) if has_checked_text => then(Ok(event), json),
-        parsed => {
-            let error = parsed.err();
-            let repaired = repair_surrogates(json);
-            let event = serde_json::from_str(&repaired);
-            then(event.map_err(|second| error.unwrap_or(second)), &repaired)
-        }
-    }
 }

@@ -150,18 +150,13 @@ async fn answer_each(
 /// Sends the call once and waits for the response.
 async fn send_once(params: JsonObject, call: &mut CallInFlight<'_>) -> Result<Response, CallError> {
     let waiting = timeout(call.server.spec.timeouts.call, call.peer.0.wait_for_capacity());
-    match call.caller.cancel.run_until_cancelled(waiting).await {
-        Some(Ok(())) => {}
-        Some(Err(_)) => {
-            return Err("The server does not read calls. Nothing was done.".to_owned().into());
-        }
-        None => return Err(cancelled().into()),
-    }
+    let waited = call.caller.cancel.run_until_cancelled(waiting).await.ok_or_else(cancelled)?;
+    waited.map_err(|_| "The server does not read calls. Nothing was done.".to_owned())?;
     let mut running = call.peer.0.start("tools/call", params);
     call.latest = running.progress();
     call.tell(String::new());
-    let waited = call.within_limits(running.response()).await;
-    waited.inspect_err(|why| running.give_up(why)).map_err(CallError::from)
+    let answered = call.within_limits(running.response()).await;
+    answered.inspect_err(|why| running.give_up(why)).map_err(CallError::from)
 }
 
 pub(crate) fn cancelled() -> String {

@@ -247,32 +247,20 @@ fn assign_arguments<'a>(
         let unassigned: Vec<_> =
             arguments.iter().filter(|argument| !assigned.contains_key(&argument.name)).collect();
         let named = unassigned.iter().find_map(|argument| {
-            let value = rest.strip_prefix(argument.name.as_str())?.strip_prefix('=')?;
-            Some((argument.name.clone(), value))
+            Some((*argument, rest.strip_prefix(argument.name.as_str())?.strip_prefix('=')?))
         });
-        let (name, value, after) = match (named, unassigned.as_slice()) {
-            (Some((name, value)), _) => {
-                let (value, after) = split_word(value);
-                (name, value, after)
-            }
-            (None, []) => {
-                return Err(match arguments {
-                    [] => "This prompt takes no arguments.".to_owned(),
-                    _ => format!("Too many arguments. Usage: {}", usage(arguments)),
-                });
-            }
-            (None, [last]) => {
-                let (value, after) = split_word(rest);
-                let whole = if after.is_empty() { value } else { rest };
-                (last.name.clone(), whole, "")
-            }
-            (None, [next, ..]) => {
-                let (value, after) = split_word(rest);
-                (next.name.clone(), value, after)
-            }
+        let next = named.or_else(|| Some((*unassigned.first()?, rest)));
+        let Some((argument, words)) = next else {
+            return Err(match arguments {
+                [] => "This prompt takes no arguments.".to_owned(),
+                _ => format!("Too many arguments. Usage: {}", usage(arguments)),
+            });
         };
-        assigned.insert(name, value.into());
-        rest = after;
+        let (word, after) = split_word(words);
+        let takes_rest = named.is_none() && unassigned.len() == 1 && !after.is_empty();
+        let (value, left) = if takes_rest { (rest, "") } else { (word, after) };
+        assigned.insert(argument.name.clone(), value.into());
+        rest = left;
     }
     let required = arguments.iter().filter(|argument| argument.required == Some(true));
     let missing = required.filter(|argument| !assigned.contains_key(&argument.name));

@@ -43,18 +43,14 @@ pub async fn call(
     caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
     let running = async {
-        match wanted_uri(arguments) {
-            Some(uri) => read(peer, uri, limit, caller).await,
-            None => match timeout(limit, list(peer)).await {
-                Ok(listed) => Ok(vec![ResultBlock::Text(listed?)]),
-                Err(_) => Err(timed_out(limit)),
-            },
-        }
+        let Some(uri) = wanted_uri(arguments) else {
+            let listed = timeout(limit, list(peer)).await.map_err(|_| timed_out(limit))?;
+            return Ok(vec![ResultBlock::Text(listed?)]);
+        };
+        read(peer, uri, limit, caller).await
     };
-    match caller.cancel.run_until_cancelled(running).await {
-        Some(read) => read.map(|blocks| ToolResult { blocks, ..ToolResult::default() }),
-        None => Err(cancelled().into()),
-    }
+    let blocks = caller.cancel.run_until_cancelled(running).await.ok_or_else(cancelled)??;
+    Ok(ToolResult { blocks, ..ToolResult::default() })
 }
 
 fn timed_out(limit: Duration) -> CallError {

@@ -356,7 +356,7 @@ fn preferred_name(server: &str, tool: &str) -> String {
 }
 
 /// A name with a digest that is unique to the pair of names.
-fn with_digest(server: &str, tool: &str, salt: u32) -> String {
+pub(crate) fn with_digest(server: &str, tool: &str, salt: u32) -> String {
     let digest = sha256_hex(format!("{server}\0{tool}\0{salt}").as_bytes());
     let mut first = sanitized(server);
     let second = sanitized(tool);
@@ -371,10 +371,7 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
 
 /// Replaces the characters that a function name cannot have.
 pub(crate) fn sanitized(name: &str) -> String {
-    name.replace(
-        |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
-        "_",
-    )
+    name.replace(|char: char| !char.is_ascii_alphanumeric() && !matches!(char, '_' | '-'), "_")
 }
 
 #[cfg(test)]

@@ -220,14 +220,12 @@ impl<'a> Validation<'a> {
     }
 
     fn array(&mut self, schema: &'a Map<String, Value>, items: &[Value]) -> Validated {
-        if let Some(least) = limit(schema, "minItems")
-            && items.len() < least
-        {
+        let least = limit(schema, "minItems").unwrap_or_default();
+        if items.len() < least {
             return self.mismatch(|| format!("the value has fewer than {least} items"));
         }
-        if let Some(most) = limit(schema, "maxItems")
-            && items.len() > most
-        {
+        let most = limit(schema, "maxItems").unwrap_or(usize::MAX);
+        if items.len() > most {
             return self.mismatch(|| format!("the value has more than {most} items"));
         }
         if schema.get("uniqueItems") == Some(&Value::Bool(true)) && self.has_repetition(items)? {

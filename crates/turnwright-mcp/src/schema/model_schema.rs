@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::features::JsonObject;
 use turnwright_types::effect::{escape_hidden, is_hidden_char};
 use turnwright_types::text;
 
@@ -41,6 +42,10 @@ const COPIED_KEYWORDS: [(&str, IsFit); 14] = [
     ("default", |value| !value.is_array() && !value.is_object()),
 ];
 
+/// Keywords with schemas as their values.
+const NESTED_KEYWORDS: [&str; 7] =
+    ["properties", "items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"];
+
 /// A schema as the model is shown it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ModelSchema {
@@ -51,7 +56,7 @@ pub(crate) struct ModelSchema {
 }
 
 /// Simplifies a schema for the model.
-pub(crate) fn model_schema(schema: &Map<String, Value>) -> ModelSchema {
+pub(crate) fn model_schema(schema: &JsonObject) -> ModelSchema {
     for depth in DEPTHS {
         let mut walk = SchemaWalk {
             root: schema,
@@ -69,12 +74,12 @@ pub(crate) fn model_schema(schema: &Map<String, Value>) -> ModelSchema {
 
 /// One traversal of a schema. Any method returns `None` if the schema is too large at this depth.
 struct SchemaWalk<'a> {
-    root: &'a Map<String, Value>,
+    root: &'a JsonObject,
     depth: usize,
     /// Bytes that are left.
     budget: usize,
     /// The targets of the references on the path to the current node.
-    open: Vec<&'a Map<String, Value>>,
+    open: Vec<&'a JsonObject>,
     is_whole: bool,
 }
 
@@ -99,11 +104,7 @@ impl<'a> SchemaWalk<'a> {
         Some(Value::Object(self.fields(schema, level)?))
     }
 
-    fn fields(
-        &mut self,
-        schema: &'a Map<String, Value>,
-        level: usize,
-    ) -> Option<Map<String, Value>> {
+    fn fields(&mut self, schema: &'a JsonObject, level: usize) -> Option<JsonObject> {
         self.spend(4)?;
         let open = self.open.len();
         let mut fields = Map::new();
@@ -140,14 +141,14 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Resolves a reference, unless it leads out of the schema or back to where it is used.
-    fn target(&self, reference: &str) -> Option<&'a Map<String, Value>> {
+    fn target(&self, reference: &str) -> Option<&'a JsonObject> {
         let found = resolve(self.root, reference)?;
         let is_open = self.open.iter().any(|schema| std::ptr::eq(*schema, found));
         (!is_open).then_some(found)
     }
 
     /// The keywords of the schema itself, without its reference.
-    fn own(&mut self, schema: &'a Map<String, Value>, level: usize) -> Option<Map<String, Value>> {
+    fn own(&mut self, schema: &'a JsonObject, level: usize) -> Option<JsonObject> {
         let mut fields = Map::new();
         for (key, is_fit) in COPIED_KEYWORDS {
             let Some(value) = schema.get(key).filter(|value| is_fit(value)) else { continue };
@@ -183,20 +184,11 @@ impl<'a> SchemaWalk<'a> {
     /// The nested schemas.
     fn inner(
         &mut self,
-        schema: &'a Map<String, Value>,
+        schema: &'a JsonObject,
         level: usize,
-        fields: &mut Map<String, Value>,
+        fields: &mut JsonObject,
     ) -> Option<()> {
-        let keys = [
-            "properties",
-            "items",
-            "prefixItems",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "additionalProperties",
-        ];
-        for key in keys {
+        for key in NESTED_KEYWORDS {
             let Some(inner) = schema.get(key) else { continue };
             self.spend(key.len() + 4)?;
             let is_list = matches!(key, "prefixItems" | "anyOf" | "oneOf" | "allOf" | "items");
@@ -223,7 +215,7 @@ impl<'a> SchemaWalk<'a> {
         Some(())
     }
 
-    fn properties(&mut self, properties: &'a Map<String, Value>, level: usize) -> Option<Value> {
+    fn properties(&mut self, properties: &'a JsonObject, level: usize) -> Option<Value> {
         let mut simplified = Map::new();
         for (name, schema) in properties {
             // The name cannot be escaped: the server would not recognise it.
@@ -256,18 +248,12 @@ impl<'a> SchemaWalk<'a> {
 }
 
 /// Resolves a reference within the schema to an object.
-pub(crate) fn resolve<'a>(
-    root: &'a Map<String, Value>,
-    reference: &str,
-) -> Option<&'a Map<String, Value>> {
+pub(crate) fn resolve<'a>(root: &'a JsonObject, reference: &str) -> Option<&'a JsonObject> {
     if reference == "#" { Some(root) } else { resolve_below(root, reference)?.as_object() }
 }
 
 /// Resolves a reference to a part of the schema.
-pub(crate) fn resolve_below<'a>(
-    root: &'a Map<String, Value>,
-    reference: &str,
-) -> Option<&'a Value> {
+pub(crate) fn resolve_below<'a>(root: &'a JsonObject, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix("#/")?.replace("%24", "$");
     let (first, rest) = pointer.split_at(pointer.find('/').unwrap_or(pointer.len()));
     root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)

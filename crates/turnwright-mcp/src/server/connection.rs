@@ -34,6 +34,17 @@ pub(super) struct ConnectRequest<'a> {
 }
 
 impl ConnectRequest<'_> {
+    fn handler(&self) -> ServerMessageHandler {
+        let ServerTask { spec, env, changed, callers, .. } = self.server;
+        ServerMessageHandler {
+            roots: Arc::new(env.roots_of(spec)),
+            changed: Arc::clone(changed),
+            server: spec.name.clone(),
+            elicitation: env.elicitation,
+            callers: callers.clone(),
+        }
+    }
+
     /// Runs a future until the server is stopped or the deadline passes.
     pub(super) async fn until_deadline<T>(
         &self,
@@ -102,48 +113,38 @@ enum ConnectionKind {
     Link(watch::Receiver<Option<String>>),
 }
 
+type Opened = Result<Connection, ConnectFailure>;
+
 impl Connection {
-    pub(super) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
-        let ServerTask { spec, env, changed, callers, .. } = request.server;
-        let handler = ServerMessageHandler {
-            roots: Arc::new(env.roots_of(spec)),
-            changed: Arc::clone(changed),
-            server: spec.name.clone(),
-            elicitation: env.elicitation,
-            callers: callers.clone(),
-        };
+    pub(super) async fn open(request: &ConnectRequest<'_>) -> Opened {
+        let ServerTask { spec, env, .. } = request.server;
         match &spec.transport {
-            ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
+            ServerTransport::Stdio { .. } => Connection::to_process(request).await,
             ServerTransport::Http { url, headers } => {
                 let opening = async {
                     let made = HttpConnection::new(url, headers, &env.logins).await;
                     let connection = made.map_err(ConnectFailure::Lasting)?;
-                    Connection::over_http(connection, handler).await
+                    Connection::over_http(connection, request.handler()).await
                 };
                 Box::pin(request.until_deadline(opening)).await?
             }
-            ServerTransport::Linked(link) => {
-                Connection::through_link(request, link.clone(), handler).await
-            }
+            ServerTransport::Linked(link) => Connection::through_link(request, link.clone()).await,
         }
     }
 
     /// Connects to a process, first with the handshake: most servers know it, and one that knows only
     /// the handshake may never answer `server/discover`. If the server refuses it, a new process is
     /// started and connected without a handshake.
-    async fn to_process(
-        request: &ConnectRequest<'_>,
-        handler: ServerMessageHandler,
-    ) -> Result<Connection, ConnectFailure> {
+    async fn to_process(request: &ConnectRequest<'_>) -> Opened {
         let mut first = None;
         if !request.server.is_modern.load(Ordering::Relaxed) {
-            match connect(request, handler.clone(), true).await {
+            match connect(request, true).await {
                 Ok(connection) => return Ok(connection),
                 Err(ConnectFailure::Refused(why)) => first = Some(why),
                 Err(failure) => return Err(failure),
             }
         }
-        let failure = match connect(request, handler, false).await {
+        let failure = match connect(request, false).await {
             Ok(connection) => {
                 request.server.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
@@ -160,14 +161,9 @@ impl Connection {
 
     /// Connects over HTTP: first with a handshake, which all servers knew until 2025, and without one if
     /// that fails.
-    async fn over_http(
-        connection: HttpConnection,
-        handler: ServerMessageHandler,
-    ) -> Result<Connection, ConnectFailure> {
+    async fn over_http(connection: HttpConnection, handler: ServerMessageHandler) -> Opened {
         let channel = |version| {
-            let changed = Arc::clone(&handler.changed);
-            let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
-            let http = Arc::new(http);
+            let (http, answers) = HttpChannel::new(connection.clone(), version);
             (Peer::new(Channel::Http(Arc::clone(&http)), handler.clone()), http, answers)
         };
         let (mut peer, mut http, mut answers) = channel(None);
@@ -178,11 +174,8 @@ impl Connection {
             }
             (peer, http, answers) = channel(Some(NEWEST_VERSION));
             if let Err(error) = handshake::discover(&peer).await {
-                let failure = connection.last_failure();
-                return Err(failure.map_or_else(
-                    || http::unexpected(&error.to_string()),
-                    |failure| failure.reason,
-                ));
+                let known = connection.last_failure().map(|failure| failure.reason);
+                return Err(known.unwrap_or_else(|| http::unexpected(&error.to_string())));
             }
         }
         let tasks = http.start_tasks(&peer, answers);
@@ -191,21 +184,14 @@ impl Connection {
 
     /// Connects to a server that the client runs. A link has no handshake. If the server does not answer now,
     /// another attempt would not change that.
-    async fn through_link(
-        request: &ConnectRequest<'_>,
-        link: LinkedServer,
-        handler: ServerMessageHandler,
-    ) -> Result<Connection, ConnectFailure> {
+    async fn through_link(request: &ConnectRequest<'_>, link: LinkedServer) -> Opened {
         let link = LinkChannel::new(link);
         let reason = link.lost();
-        let peer = Peer::new(Channel::Link(link), handler);
+        let peer = Peer::new(Channel::Link(link), request.handler());
         let why = match request.until_deadline(handshake::discover(&peer)).await {
             Ok(Ok(())) => {
-                return Ok(Connection {
-                    peer,
-                    kind: ConnectionKind::Link(reason),
-                    tasks: JoinSet::new(),
-                });
+                let kind = ConnectionKind::Link(reason);
+                return Ok(Connection { peer, kind, tasks: JoinSet::new() });
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
@@ -281,11 +267,7 @@ async fn close_pipes(mut tasks: JoinSet<()>) {
 }
 
 /// Starts the process and connects to it, with the handshake or without.
-async fn connect(
-    request: &ConnectRequest<'_>,
-    handler: ServerMessageHandler,
-    has_handshake: bool,
-) -> Result<Connection, ConnectFailure> {
+async fn connect(request: &ConnectRequest<'_>, has_handshake: bool) -> Opened {
     let server = request.server;
     let program = ProgramRequest {
         spec: server.spec.clone(),
@@ -294,7 +276,7 @@ async fn connect(
     };
     let started = ServerProcess::start(program, &server.activity).await;
     let (mut process, output, input) = started.map_err(ConnectFailure::Lasting)?;
-    let (peer, tasks) = process::connect(output, input, handler);
+    let (peer, tasks) = process::connect(output, input, request.handler());
     let beginning = async {
         if has_handshake {
             handshake::initialize(&peer).await
@@ -311,11 +293,8 @@ async fn connect(
     let failure = match request.until_deadline(within_memory).await {
         Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
             None => {
-                return Ok(Connection {
-                    peer,
-                    kind: ConnectionKind::Process(Box::new(process)),
-                    tasks,
-                });
+                let kind = ConnectionKind::Process(Box::new(process));
+                return Ok(Connection { peer, kind, tasks });
             }
             Some(info) => {
                 ConnectFailure::Refused(unsupported_version(std::slice::from_ref(&info.version)))

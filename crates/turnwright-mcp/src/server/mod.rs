@@ -127,6 +127,7 @@ impl Server {
             spec: server.spec.clone(),
             env: server.env.clone(),
             environment,
+            stop,
             publisher,
             changed: Arc::default(),
             lost: watch::Sender::default(),
@@ -137,7 +138,7 @@ impl Server {
         };
         let ended_guard = server.ended.clone().drop_guard();
         tracker.spawn(async move {
-            Box::pin(task.run(stop)).await;
+            Box::pin(task.run()).await;
             drop(ended_guard);
         });
         Arc::new(server)
@@ -253,6 +254,8 @@ struct ServerTask {
     spec: ServerSpec,
     env: ServerEnv,
     environment: Environment,
+    /// Cancelled when the server is no longer used.
+    stop: CancellationToken,
     publisher: watch::Sender<Arc<ServerState>>,
     /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
@@ -282,10 +285,10 @@ enum ConnectionEnd {
 }
 
 impl ServerTask {
-    async fn run(self, stop: CancellationToken) {
+    async fn run(self) {
         let mut failures = 0;
         loop {
-            let (end, connection) = Box::pin(self.run_connection(&stop, &mut failures)).await;
+            let (end, connection) = Box::pin(self.run_connection(&mut failures)).await;
             let is_down = match &end {
                 ConnectionEnd::Failed(failure) => {
                     failures += 1;
@@ -302,7 +305,7 @@ impl ServerTask {
             let continues = match end {
                 ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     failures = 0;
-                    stop.run_until_cancelled(self.wait_for_login()).await.is_some()
+                    self.stop.run_until_cancelled(self.wait_for_login()).await.is_some()
                 }
                 ConnectionEnd::Stopped => false,
                 ConnectionEnd::Restart => {
@@ -318,7 +321,7 @@ impl ServerTask {
                         }
                         _ => None,
                     };
-                    self.wait_before_restart(delay, &mut failures, &stop).await
+                    self.wait_before_restart(delay, &mut failures).await
                 }
             };
             if !continues {
@@ -355,21 +358,10 @@ impl ServerTask {
 
     /// Waits for this delay before the next attempt, or until the user requests a restart. Returns false if
     /// the server is stopped meanwhile.
-    async fn wait_before_restart(
-        &self,
-        delay: Option<Duration>,
-        failures: &mut u32,
-        stop: &CancellationToken,
-    ) -> bool {
-        let pause = async {
-            match delay {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
+    async fn wait_before_restart(&self, delay: Option<Duration>, failures: &mut u32) -> bool {
         tokio::select! {
-            () = stop.cancelled() => return false,
-            () = pause => {}
+            () = self.stop.cancelled() => return false,
+            () = tokio::time::sleep(delay.unwrap_or_default()), if delay.is_some() => {}
             () = self.restart_requested.notified() => {
                 *failures = 0;
                 self.publish_end(&ConnectionEnd::Restart, false);
@@ -379,12 +371,8 @@ impl ServerTask {
     }
 
     /// Opens one connection and serves it until it ends.
-    async fn run_connection(
-        &self,
-        stop: &CancellationToken,
-        failures: &mut u32,
-    ) -> (ConnectionEnd, Option<Connection>) {
-        let attempt = stop.child_token();
+    async fn run_connection(&self, failures: &mut u32) -> (ConnectionEnd, Option<Connection>) {
+        let attempt = self.stop.child_token();
         let opening = self.open(&attempt);
         tokio::pin!(opening);
         let opened = tokio::select! {
@@ -397,14 +385,14 @@ impl ServerTask {
         };
         let mut connection = match opened {
             Ok(connection) => connection,
-            Err(_) if stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
+            Err(_) if self.stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
             Err(failure) => return (ConnectionEnd::Failed(failure), None),
         };
         let started = Instant::now();
         let end = tokio::select! {
             why = self.serve(&mut connection) => ConnectionEnd::Failed(why.into()),
             () = self.restart_requested.notified() => ConnectionEnd::Restart,
-            () = stop.cancelled() => ConnectionEnd::Stopped,
+            () = self.stop.cancelled() => ConnectionEnd::Stopped,
         };
         if started.elapsed() > STABLE_AFTER {
             *failures = 0;
@@ -517,19 +505,15 @@ impl ServerTask {
     /// Lists tools and prompts again whenever they change. Returns how the connection ended.
     async fn serve(&self, connection: &mut Connection) -> String {
         let peer = connection.peer().clone();
+        let server = &self.spec.name;
         let needs_subscription = connection.needs_subscription();
-        let mut subscription = std::pin::pin!(async {
-            if needs_subscription {
-                subscribe_to_changes(&peer).await;
-            }
-            std::future::pending::<()>().await;
-        });
+        let mut subscription = std::pin::pin!(subscribe_to_changes(&peer));
         let mut next = Instant::now();
         loop {
             tokio::select! {
                 why = connection.ended() => return why,
                 () = self.changed.notified() => {}
-                () = &mut subscription => {}
+                () = &mut subscription, if needs_subscription => {}
             }
             tokio::select! {
                 why = connection.ended() => return why,
@@ -551,15 +535,8 @@ impl ServerTask {
                     state.late = lists.late;
                     state.tools_version += 1;
                 }),
-                Ok(Err(why)) => tracing::warn!(
-                    server = self.spec.name,
-                    why,
-                    "the tools could not be listed again"
-                ),
-                Err(_) => tracing::warn!(
-                    server = self.spec.name,
-                    "the tools were not listed again in time"
-                ),
+                Ok(Err(why)) => tracing::warn!(server, why, "the tools could not be listed again"),
+                Err(_) => tracing::warn!(server, "the tools were not listed again in time"),
             }
         }
     }
@@ -582,10 +559,11 @@ async fn unless_late<T>(
 }
 
 /// Subscribes to change notifications, which come like those to everyone. If the server refuses or ends the
-/// subscription, its lists are used as they are.
+/// subscription, its lists are used as they are. Never returns.
 async fn subscribe_to_changes(peer: &Peer) {
     let changes = json!({ "toolsListChanged": true, "promptsListChanged": true });
     let params = JsonObject::from_iter([("notifications".to_owned(), changes)]);
     let ended = peer.request::<Value>("subscriptions/listen", params).await;
     tracing::debug!(?ended, "the subscription to changes has ended");
+    std::future::pending().await
 }

@@ -62,11 +62,7 @@ pub struct ServerPool {
 impl ServerPool {
     /// Creates an empty pool. The tasks of servers run on `tracker` until no session uses them or
     /// `stop` is cancelled.
-    pub fn new(
-        environment: Environment,
-        stop: CancellationToken,
-        tracker: TaskTracker,
-    ) -> ServerPool {
+    pub fn new(environment: Environment, stop: CancellationToken, tracker: TaskTracker) -> Self {
         ServerPool { environment, stop, tracker, running: Mutex::default() }
     }
 

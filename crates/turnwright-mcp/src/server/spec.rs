@@ -43,11 +43,7 @@ const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl ServerSpec {
     /// Creates a configuration with the default timeouts and sandbox.
-    pub fn new(
-        name: impl Into<String>,
-        source: ServerSource,
-        transport: ServerTransport,
-    ) -> ServerSpec {
+    pub fn new(name: impl Into<String>, source: ServerSource, transport: ServerTransport) -> Self {
         ServerSpec {
             name: name.into(),
             source,

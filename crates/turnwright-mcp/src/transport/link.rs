@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -48,29 +47,27 @@ pub enum LinkError {
 
 /// A server that is reached through a link. It equals only itself, so no other session shares it. Clones share
 /// the link.
-// Held only to copy the pointer.
 #[derive(Clone, Debug)]
-pub struct LinkedServer(Arc<Mutex<Arc<dyn ServerLink>>>);
+pub struct LinkedServer(watch::Sender<Arc<dyn ServerLink>>);
 
 impl LinkedServer {
     pub fn new(link: impl ServerLink + 'static) -> LinkedServer {
-        LinkedServer(Arc::new(Mutex::new(Arc::new(link))))
+        LinkedServer(watch::Sender::new(Arc::new(link)))
     }
 
     /// Sends further requests through the link of the other one.
     pub fn use_link_of(&self, other: &LinkedServer) {
-        let link = other.link();
-        *self.0.lock() = link;
+        self.0.send_replace(other.link());
     }
 
     pub(crate) fn link(&self) -> Arc<dyn ServerLink> {
-        Arc::clone(&self.0.lock())
+        Arc::clone(&self.0.borrow())
     }
 }
 
 impl PartialEq for LinkedServer {
     fn eq(&self, other: &LinkedServer) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.0.same_channel(&other.0)
     }
 }
 

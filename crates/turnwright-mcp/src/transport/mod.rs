@@ -213,10 +213,7 @@ impl Peer {
     pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
         let id = self.0.pending.next_id();
         tracing::trace!(id, method, "a request to a server");
-        let mut meta = match params.remove("_meta") {
-            Some(Value::Object(meta)) => meta,
-            _ => JsonObject::new(),
-        };
+        let mut meta = JsonObject::new();
         if method != "initialize" {
             meta.insert("progressToken".to_owned(), id.into());
         }

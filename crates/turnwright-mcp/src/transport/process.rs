@@ -194,15 +194,11 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to a process. The task of the connection ends when the process closes one of its pipes, or
 /// when the peer is closed and everything is written. Dropping the set ends it at once.
-pub(crate) fn connect<R, W>(
-    output: MessageReader<R>,
-    input: W,
+pub(crate) fn connect(
+    output: MessageReader<impl AsyncRead + Unpin + Send + 'static>,
+    input: impl AsyncWrite + Unpin + Send + 'static,
     handler: ServerMessageHandler,
-) -> (Peer, JoinSet<()>)
-where
-    R: AsyncRead + Unpin + Send + 'static,
-    W: AsyncWrite + Unpin + Send + 'static,
-{
+) -> (Peer, JoinSet<()>) {
     let (outbox, drain) = message_queue(|_, _| None, None);
     let peer = Peer::new(Channel::Pipes(outbox.clone()), handler);
     let mut tasks = JoinSet::new();

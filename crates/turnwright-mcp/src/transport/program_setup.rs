@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::features::tools::sanitized;
+use crate::features::tools::{sanitized, with_digest};
 use crate::server::pool::ServerEnv;
 use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
@@ -143,7 +143,10 @@ impl ProgramRequest {
 
     /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
-        self.env.private_caches.join(sanitized(&self.spec.name))
+        let plain = sanitized(&self.spec.name);
+        let is_name = plain == self.spec.name;
+        let folder = if is_name { plain } else { with_digest(&self.spec.name, "", 0) };
+        self.env.private_caches.join(folder)
     }
 }
 
@@ -176,6 +179,7 @@ fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<Path
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
+    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -287,6 +291,21 @@ mod tests {
         // A declared variable is passed; inherited ones that lead out of the sandbox are not.
         assert_eq!(environment.get("DOCKER_HOST"), Some(OsStr::new("tcp://x")));
         assert_eq!((environment.get("SSH_AUTH_SOCK"), environment.get("DISPLAY")), (None, None));
+    }
+
+    #[test]
+    fn servers_with_names_in_any_script_have_caches_of_their_own() {
+        let base = Path::new("/private");
+        let dir = tempfile::tempdir().unwrap();
+        let folders = ["s", "高德地图", "飞书文档", "a/b", "a b"].map(|name| {
+            let mut request = wanted("npx".into(), dir.path(), ServerSandbox::default());
+            request.env.private_caches = base.to_path_buf();
+            request.spec.name = name.to_owned();
+            request.private_caches()
+        });
+        assert_eq!(folders[0], base.join("s"));
+        assert!(folders.iter().all(|folder| folder.parent() == Some(base)), "{folders:?}");
+        assert_eq!(BTreeSet::from(folders).len(), 5);
     }
 
     #[test]

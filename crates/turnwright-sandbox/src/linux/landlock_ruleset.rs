@@ -28,8 +28,10 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 /// The paths that every program may read: programs, libraries and the configuration of the system. One a line.
 const SYSTEM_PATHS: &str = include_str!("system_paths.txt");
 
+type Rights = BitFlags<AccessFs>;
+
 /// The rights on a writable folder: everything but creating and controlling devices.
-fn write_rights() -> BitFlags<AccessFs> {
+fn write_rights() -> Rights {
     AccessFs::from_all(NEWEST_ABI)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
 }
@@ -96,7 +98,7 @@ fn create_ruleset() -> Result<Option<OwnedFd>, landlock::RulesetError> {
 struct RulesetBuilder {
     ruleset: OwnedFd,
     /// The rights that the kernel knows.
-    known: BitFlags<AccessFs>,
+    known: Rights,
     rules: usize,
 }
 
@@ -108,7 +110,7 @@ impl RulesetBuilder {
     }
 
     /// Grants the rights that the kernel knows and that apply to this kind of file.
-    fn allow(&mut self, place: &OwnedFd, rights: BitFlags<AccessFs>) -> io::Result<()> {
+    fn allow(&mut self, place: &OwnedFd, rights: Rights) -> io::Result<()> {
         let is_folder = rustix::fs::fstat(place)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
         let applicable = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
@@ -120,14 +122,11 @@ impl RulesetBuilder {
         syscalls::add_rule(self.ruleset.as_fd(), place.as_fd(), possible.bits())
     }
 
-    fn allow_if_accessible(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<()> {
+    fn allow_if_accessible(&mut self, path: &Path, rights: Rights) -> io::Result<()> {
         if (rights & self.known).is_empty() {
             return Ok(());
         }
-        match if_accessible(open(path))? {
-            Some(place) => self.allow(&place, rights),
-            None => Ok(()),
-        }
+        if_accessible(open(path))?.map_or(Ok(()), |place| self.allow(&place, rights))
     }
 
     fn allow_reading(&mut self, profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<()> {
@@ -168,12 +167,7 @@ impl RulesetBuilder {
     }
 
     /// Grants rights on everything at and below a real path, except for what is hidden.
-    fn allow_all_but(
-        &mut self,
-        top: &Path,
-        hidden: &[PathBuf],
-        rights: BitFlags<AccessFs>,
-    ) -> io::Result<()> {
+    fn allow_all_but(&mut self, top: &Path, hidden: &[PathBuf], rights: Rights) -> io::Result<()> {
         let mut pending = vec![top.to_owned()];
         while let Some(place) = pending.pop() {
             if hidden.iter().any(|path| place.starts_with(path)) {

@@ -306,10 +306,7 @@ struct ProcessNamespace {
 
 impl ProcessNamespace {
     /// The first process keeps the descriptors `locks` open.
-    fn new(
-        locks: Vec<RawFd>,
-        supervisor: Option<SocketSupervisor>,
-    ) -> io::Result<ProcessNamespace> {
+    fn new(locks: Vec<RawFd>, supervisor: Option<SocketSupervisor>) -> io::Result<Self> {
         let caller = pidfd_open(getpid(), PidfdFlags::empty())?;
         let numbers = io::pipe()?;
         rustix::io::ioctl_fionbio(&numbers.0, true)?;

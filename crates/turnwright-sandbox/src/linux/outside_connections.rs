@@ -177,15 +177,14 @@ fn is_near(address: IpAddr) -> bool {
 /// An IPv4 address if this is an IPv6 form of one, otherwise the same address.
 fn canonical(address: IpAddr) -> IpAddr {
     let IpAddr::V6(address) = address else { return address };
-    let halves = match address.segments() {
+    let (high, low) = match address.segments() {
         // Mapped, compatible, NAT64 and 6to4. The compatible form of 0.0.0.1 is the loopback address.
         [0, 0, 0, 0, 0, 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => Some((high, low)),
-        [0, 0, 0, 0, 0, 0, high, low] if high > 0 => Some((high, low)),
-        _ => None,
+        | [0x2002, high, low, ..] => (high, low),
+        [0, 0, 0, 0, 0, 0, high, low] if high > 0 => (high, low),
+        _ => return IpAddr::V6(address),
     };
-    let Some((high, low)) = halves else { return IpAddr::V6(address) };
     IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
 }
 

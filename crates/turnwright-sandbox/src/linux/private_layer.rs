@@ -132,6 +132,14 @@ struct Publishing {
     failed: Option<Errno>,
 }
 
+/// A change in the layer: an entry of one of its folders, and the folder that gets it.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    upper: &'a OwnedFd,
+    lower: BorrowedFd<'a>,
+    name: &'a CStr,
+}
+
 impl Publishing {
     /// Moves the entries of a folder of the layer into the folder that it lies over.
     fn merge(&mut self, upper: &OwnedFd, lower: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
@@ -145,45 +153,35 @@ impl Publishing {
             if [c".", c".."].contains(&name) {
                 continue;
             }
-            if let Err(error) = self.publish(upper, lower, name, depth) {
+            if let Err(error) = self.publish(Change { upper, lower, name }, depth) {
                 self.failed = Some(error);
             }
         }
         Ok(())
     }
 
-    fn publish(
-        &mut self,
-        upper: &OwnedFd,
-        lower: BorrowedFd<'_>,
-        name: &CStr,
-        depth: usize,
-    ) -> Result<(), Errno> {
+    fn publish(&mut self, change: Change<'_>, depth: usize) -> Result<(), Errno> {
+        let Change { upper, lower, name } = change;
         let stat = statat(upper, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             // The mark of a deleted entry.
             FileType::CharacterDevice if stat.st_rdev == 0 => self.take_away(lower, name),
             FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => Ok(()),
-            FileType::Directory => self.publish_folder(upper, lower, name, (&stat, depth)),
+            FileType::Directory => self.merge_folder(change, &stat, depth),
             kind => {
                 if folder_at(lower, name)?.is_some() {
                     self.take_away(lower, name)?;
                 }
                 match renameat(upper, name, lower, name) {
-                    Err(Errno::XDEV) => copy(upper, lower, name, (kind, &stat)),
+                    Err(Errno::XDEV) => copy(change, kind, &stat),
                     moved => moved,
                 }
             }
         }
     }
 
-    fn publish_folder(
-        &mut self,
-        upper: &OwnedFd,
-        lower: BorrowedFd<'_>,
-        name: &CStr,
-        (stat, depth): (&Stat, usize),
-    ) -> Result<(), Errno> {
+    fn merge_folder(&mut self, change: Change<'_>, stat: &Stat, depth: usize) -> Result<(), Errno> {
+        let Change { upper, lower, name } = change;
         let changed = openat(upper, name, FOLDER, Mode::empty())?;
         let is_opaque = fgetxattr(&changed, OPAQUE, &mut [0_u8; 1]).is_ok();
         let published = match folder_at(lower, name)?.filter(|_| !is_opaque) {
@@ -227,35 +225,26 @@ fn folder_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Err
 }
 
 /// Copies an entry that is not a folder to another file system.
-fn copy(
-    upper: &OwnedFd,
-    lower: BorrowedFd<'_>,
-    name: &CStr,
-    (kind, stat): (FileType, &Stat),
-) -> Result<(), Errno> {
+fn copy(change: Change<'_>, kind: FileType, stat: &Stat) -> Result<(), Errno> {
+    let Change { upper, lower, name } = change;
     match unlinkat(lower, COPY_NAME, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error),
     }
     match kind {
         FileType::Symlink => symlinkat(readlinkat(upper, name, [])?, lower, COPY_NAME)?,
-        FileType::RegularFile => copy_file(upper, lower, name, stat)?,
+        FileType::RegularFile => copy_file(change, stat)?,
         // Pipes and sockets mean nothing without the processes that have ended.
         _ => return Ok(()),
     }
     renameat(lower, COPY_NAME, lower, name)
 }
 
-fn copy_file(
-    upper: &OwnedFd,
-    lower: BorrowedFd<'_>,
-    name: &CStr,
-    stat: &Stat,
-) -> Result<(), Errno> {
+fn copy_file(change: Change<'_>, stat: &Stat) -> Result<(), Errno> {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mut from = File::from(openat(upper, name, read, Mode::empty())?);
-    let mut to = File::from(openat(lower, COPY_NAME, write, Mode::RUSR | Mode::WUSR)?);
+    let mut from = File::from(openat(change.upper, change.name, read, Mode::empty())?);
+    let mut to = File::from(openat(change.lower, COPY_NAME, write, Mode::RUSR | Mode::WUSR)?);
     io::copy(&mut from, &mut to).map_err(|error| to_errno(&error))?;
     fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
     let modified = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec.cast_signed() };

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::super::{PrivateTmp, SandboxProfile};
 use super::mount_namespace::c_string;
@@ -154,7 +155,8 @@ impl TmpMounts {
             let mut top = way.as_ref();
             for place in &entry.places {
                 let clone = if place.is_writable {
-                    clone_of(&place.path, writable, clones)
+                    let mut copies = writable.iter().zip(clones);
+                    copies.find(|copy| *copy.0 == place.path).and_then(|copy| copy.1.as_ref())
                 } else {
                     shown.next().and_then(Option::as_ref)
                 };
@@ -319,21 +321,13 @@ fn id_of(file: BorrowedFd<'_>) -> io::Result<FileId> {
 }
 
 /// Makes an empty file. Follows no link.
-fn make_file(
-    folder: BorrowedFd<'_>,
-    name: impl rustix::path::Arg,
-    mode: Mode,
-) -> rustix::io::Result<()> {
+fn make_file(folder: BorrowedFd<'_>, name: impl Arg, mode: Mode) -> rustix::io::Result<()> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     rustix::fs::openat(folder, name, create, mode).map(drop)
 }
 
 /// Makes a folder, unless something is there.
-fn make_folder(
-    folder: BorrowedFd<'_>,
-    name: impl rustix::path::Arg,
-    mode: Mode,
-) -> rustix::io::Result<()> {
+fn make_folder(folder: BorrowedFd<'_>, name: impl Arg, mode: Mode) -> rustix::io::Result<()> {
     match rustix::fs::mkdirat(folder, name, mode) {
         Err(Errno::EXIST) => Ok(()),
         made => made,
@@ -352,14 +346,4 @@ fn link_to_itself(folder: OwnedFd, name: &Path) -> io::Result<()> {
     }
     let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::fs::symlinkat(&target, &above, last)?)
-}
-
-/// The copy of the mounts of a path.
-fn clone_of<'a>(
-    path: &CStr,
-    writable: &[CString],
-    clones: &'a [Option<OwnedFd>],
-) -> Option<&'a OwnedFd> {
-    let mut copies = writable.iter().zip(clones).filter(|copy| copy.0.as_c_str() == path);
-    copies.next()?.1.as_ref()
 }

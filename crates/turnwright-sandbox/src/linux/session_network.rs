@@ -36,7 +36,7 @@ pub struct SessionNetwork {
     network_namespace: OwnedFd,
     /// The user namespace that owns it; `None` if root has made it, who needs none.
     user_namespace: Option<OwnedFd>,
-    pub(super) memory: SessionMemory,
+    pub(super) memory: Arc<SessionMemory>,
 }
 
 impl SessionNetwork {
@@ -57,8 +57,8 @@ impl SessionNetwork {
         let id_maps = id_maps();
         let has_user_namespace = id_maps.is_some();
         let (receiver, sender) = UnixStream::pair()?;
-        let memory = SessionMemory::new()?;
-        let filled = memory.try_clone()?;
+        let memory = Arc::new(SessionMemory::new()?);
+        let filled = Arc::clone(&memory);
         let is_made = succeeds_in_child(move || {
             let user_flag = if id_maps.is_some() { libc::CLONE_NEWUSER } else { 0 };
             syscalls::unshare(libc::CLONE_NEWNET | user_flag)?;
@@ -107,11 +107,11 @@ impl SessionNetwork {
         let network_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = Some(user_namespace).filter(|_| !is_root());
-        let memory = SessionMemory {
+        let memory = Arc::new(SessionMemory {
             taken: receive(syscalls::receive_descriptor).await?.into(),
             given: receive(syscalls::receive_descriptor).await?.into(),
             current: receive(syscalls::receive_descriptor).await?.into(),
-        };
+        });
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 
@@ -191,14 +191,6 @@ impl SessionMemory {
 
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.taken.as_fd(), self.given.as_fd(), self.current.as_fd()]
-    }
-
-    fn try_clone(&self) -> io::Result<SessionMemory> {
-        Ok(SessionMemory {
-            taken: self.taken.try_clone()?,
-            given: self.given.try_clone()?,
-            current: self.current.try_clone()?,
-        })
     }
 
     /// Makes the file system of a [size](size_within) and its first mounts, in a process of the session's user namespace that does nothing else.

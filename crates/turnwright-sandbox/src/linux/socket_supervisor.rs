@@ -48,7 +48,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use seccompiler::sock_filter;
 
 use super::outside_connections::{
-    self, Destination, OutsideConnections, connect_timeout, is_closed, is_worth_noting,
+    Destination, OutsideConnections, connect_timeout, is_closed, is_worth_noting, network_of,
+    open_similar, own_network,
 };
 use super::socket_address::Address;
 use super::supervised_call::{
@@ -79,9 +80,13 @@ pub(super) struct SocketSupervisor {
     channel: (UnixStream, UnixStream),
 }
 
-/// The state of the first process while it supervises.
-#[derive(Default)]
-struct Memory {
+/// The work of the first process, and its state.
+struct Supervision<'a> {
+    listener: BorrowedFd<'a>,
+    sockets: &'a OpenSockets,
+    outside: &'a OutsideConnections,
+    /// The notes of what the sandbox refuses.
+    notes: &'a PipeWriter,
     /// The number of the network of this process.
     own_network: u64,
     done_connects: DoneCalls,
@@ -114,10 +119,7 @@ struct Connection {
 }
 
 impl SocketSupervisor {
-    pub(super) fn new(
-        sockets: OpenSockets,
-        outside: OutsideConnections,
-    ) -> io::Result<SocketSupervisor> {
+    pub(super) fn new(sockets: OpenSockets, outside: OutsideConnections) -> io::Result<Self> {
         let refusals = io::pipe()?;
         rustix::io::ioctl_fionbio(&refusals.0, true)?;
         Ok(SocketSupervisor { sockets, outside, refusals, channel: UnixStream::pair()? })
@@ -146,12 +148,23 @@ impl SocketSupervisor {
         let received = syscalls::receive_descriptor(self.channel.1.as_fd());
         let Ok(listener) = received.map(ManuallyDrop::new) else { return Ok(()) };
         syscalls::let_alarms_interrupt()?;
-        self.serve(listener.as_fd())
+        let mut supervision = Supervision {
+            listener: listener.as_fd(),
+            sockets: &self.sockets,
+            outside: &self.outside,
+            notes: &self.refusals.1,
+            own_network: own_network()?,
+            done_connects: DoneCalls::default(),
+            done_binds: DoneCalls::default(),
+            noted: NotedRefusals::default(),
+        };
+        supervision.serve()
     }
+}
 
-    fn serve(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let own_network = outside_connections::own_network()?;
-        let mut memory = Memory { own_network, ..Memory::default() };
+impl Supervision<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        let listener = self.listener;
         let mut waiting = [const { None }; MAX_WAITING];
         let mut next_retry = Instant::now();
         loop {
@@ -167,13 +180,12 @@ impl SocketSupervisor {
             if events.contains(PollFlags::IN) {
                 if let Some(notification) = syscalls::receive_notification(listener)? {
                     let free = waiting.iter_mut().find(|place| place.is_none());
-                    let blocked = self.handle(listener, &notification, &mut memory);
-                    match (blocked, free) {
+                    match (self.handle(&notification), free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
                         (Some(connection), None) => {
                             let is_unix = connection.call.address.is_unix();
                             let number = if is_unix { libc::EAGAIN } else { libc::ETIMEDOUT };
-                            connection.answer(listener, number, &mut memory);
+                            self.answer(connection, number);
                         }
                         (None, _) => {}
                     }
@@ -183,9 +195,7 @@ impl SocketSupervisor {
             }
             if Instant::now() >= next_retry {
                 for place in &mut waiting {
-                    let waiting = place.take();
-                    *place = waiting
-                        .and_then(|connection| self.advance(connection, listener, &mut memory));
+                    *place = place.take().and_then(|connection| self.advance(connection));
                 }
                 next_retry = Instant::now() + RETRY_INTERVAL;
             }
@@ -193,56 +203,43 @@ impl SocketSupervisor {
     }
 
     /// Does what a call asks for and answers. Returns a connection that has to wait.
-    fn handle(
-        &self,
-        listener: BorrowedFd<'_>,
-        notification: &libc::seccomp_notif,
-        memory: &mut Memory,
-    ) -> Option<Connection> {
+    fn handle(&mut self, notification: &libc::seccomp_notif) -> Option<Connection> {
         let id = notification.id;
         let done = match libc::c_long::from(notification.data.nr) {
-            libc::SYS_sendto => self.send(listener, notification, memory.own_network),
-            libc::SYS_listen => self.listen(listener, notification, memory.own_network),
-            libc::SYS_bind => match self.socket_to_bind(listener, notification, memory) {
+            libc::SYS_sendto => self.send(notification),
+            libc::SYS_listen => self.listen(notification),
+            libc::SYS_bind => match self.socket_to_bind(notification) {
                 Ok(Some(call)) => {
-                    bind(call, listener, &mut memory.done_binds);
+                    self.bind(call);
                     return None;
                 }
                 Ok(None) => {
-                    syscalls::let_through(listener, id);
+                    syscalls::let_through(self.listener, id);
                     return None;
                 }
                 Err(error) => Err(error),
             },
-            libc::SYS_connect => match self.open_connection(listener, notification, memory) {
-                Ok(connection) => return self.advance(connection, listener, memory),
+            libc::SYS_connect => match self.open_connection(notification) {
+                Ok(connection) => return self.advance(connection),
                 Err(error) => Err(error),
             },
-            _ => Err(self.refuse(&notification.data, memory)),
+            _ => Err(self.refuse(&notification.data)),
         };
-        let (value, error) = match done {
-            Ok(value) => (value, 0),
-            Err(error) => (0, error_number(&error)),
-        };
-        syscalls::answer_notification(listener, id, value, error);
+        let (value, error) = done.map_or_else(|why| (0, error_number(&why)), |value| (value, 0));
+        syscalls::answer_notification(self.listener, id, value, error);
         None
     }
 
     /// Notes a call that is denied. Returns the error that the filter itself would give.
-    fn refuse(&self, call: &libc::seccomp_data, memory: &mut Memory) -> io::Error {
+    fn refuse(&mut self, call: &libc::seccomp_data) -> io::Error {
         if let Some(kind) = seccomp_filter::refused_call(call) {
-            memory.noted.note(Refusal::Call(kind), &self.refusals.1);
+            self.noted.note(Refusal::Call(kind), self.notes);
         }
         io::Error::from_raw_os_error(libc::EPERM)
     }
 
     /// Copies all that a connection consists of.
-    fn open_connection(
-        &self,
-        listener: BorrowedFd<'_>,
-        notification: &libc::seccomp_notif,
-        memory: &mut Memory,
-    ) -> io::Result<Connection> {
+    fn open_connection(&mut self, notification: &libc::seccomp_notif) -> io::Result<Connection> {
         let [descriptor, pointer, length, ..] = notification.data.args;
         let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
         let mut buffer = [0; syscalls::MAX_ADDRESS + 1];
@@ -253,10 +250,10 @@ impl SocketSupervisor {
             }
             _ => None,
         };
-        call.check(listener)?;
+        call.check(self.listener)?;
         if call.address.abstract_name().is_some() {
             self.sockets.check_abstract()?;
-            self.check_network(call.socket.as_fd(), memory.own_network)?;
+            self.check_network(call.socket.as_fd())?;
         }
         let target = path
             .map(|path| call.user.run_as_user(|| self.sockets.resolve(folder.as_ref(), path)))
@@ -265,8 +262,8 @@ impl SocketSupervisor {
             call.address = Address::of_descriptor(target)?;
         }
         let outside = if self.sockets.has_private_network {
-            let opened = self.outside_socket(&call, memory.own_network);
-            opened.inspect_err(|error| self.note(&call, error_number(error), memory))?
+            let opened = self.outside_socket(&call);
+            opened.inspect_err(|error| self.note(&call, error_number(error)))?
         } else {
             None
         };
@@ -276,14 +273,14 @@ impl SocketSupervisor {
     }
 
     /// Fails for a socket of the machine's network, unless that is the program's.
-    fn check_network(&self, socket: BorrowedFd<'_>, own_network: u64) -> io::Result<()> {
-        let is_private = !self.sockets.has_private_network
-            || outside_connections::network_of(socket)? != own_network;
+    fn check_network(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let is_private =
+            !self.sockets.has_private_network || network_of(socket)? != self.own_network;
         if is_private { Ok(()) } else { Err(access_denied()) }
     }
 
     /// Notes a connection that failed because of the sandbox.
-    fn note(&self, call: &SuspendedCall, error: i32, memory: &mut Memory) {
+    fn note(&mut self, call: &SuspendedCall, error: i32) {
         // Whoever does not wait learns it later.
         let error = match error {
             libc::EINPROGRESS if is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
@@ -293,33 +290,29 @@ impl SocketSupervisor {
             && self.outside.is_out_of_reach(address, error)
             && is_worth_noting(call.socket.as_fd(), address)
         {
-            memory.noted.note(Refusal::Connection(address), &self.refusals.1);
+            self.noted.note(Refusal::Connection(address), self.notes);
         }
     }
 
     /// The socket that the program needs for an address outside of its network; `None` if its own is right.
-    fn outside_socket(
-        &self,
-        call: &SuspendedCall,
-        own_network: u64,
-    ) -> io::Result<Option<OwnedFd>> {
+    fn outside_socket(&self, call: &SuspendedCall) -> io::Result<Option<OwnedFd>> {
         let socket = call.socket.as_fd();
         let Some(address) = call.address.internet() else {
             // Once disconnected, a socket of the machine could be bound elsewhere, and a datagram socket would receive
             // from everyone.
             let is_unix_stream = syscalls::socket_option(socket, libc::SO_DOMAIN)? == libc::AF_UNIX
                 && syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM;
-            let is_kept = is_unix_stream || outside_connections::network_of(socket)? != own_network;
+            let is_kept = is_unix_stream || network_of(socket)? != self.own_network;
             return if is_kept { Ok(None) } else { Err(access_denied()) };
         };
-        let is_outside = outside_connections::network_of(socket)? == own_network;
+        let is_outside = network_of(socket)? == self.own_network;
         match self.outside.destination(address) {
             Destination::Outside if is_outside => Ok(None),
             Destination::Outside
                 if self.outside.has_datagrams()
                     || syscalls::socket_option(socket, libc::SO_TYPE)? == libc::SOCK_STREAM =>
             {
-                outside_connections::open_similar(socket).map(Some)
+                open_similar(socket).map(Some)
             }
             Destination::OwnNetwork if !is_outside => Ok(None),
             Destination::Outside | Destination::OwnNetwork | Destination::Refused => {
@@ -329,19 +322,14 @@ impl SocketSupervisor {
     }
 
     /// Prepares the socket for a message to an address outside, which is always connected.
-    fn prepare_to_send(
-        &self,
-        listener: BorrowedFd<'_>,
-        call: &mut SuspendedCall,
-        own_network: u64,
-    ) -> io::Result<()> {
-        if let Some(outside) = self.outside_socket(call, own_network)? {
+    fn prepare_to_send(&self, call: &mut SuspendedCall) -> io::Result<()> {
+        if let Some(outside) = self.outside_socket(call)? {
             call.socket = outside;
             syscalls::connect(call.socket.as_fd(), call.address.bytes())?;
-            return call.replace(listener);
+            return call.replace(self.listener);
         }
         let socket = call.socket.as_fd();
-        if outside_connections::network_of(socket)? != own_network {
+        if network_of(socket)? != self.own_network {
             return Ok(());
         }
         // A resolver asks all nameservers with one socket. The first has to answer.
@@ -355,17 +343,12 @@ impl SocketSupervisor {
     }
 
     /// Makes a socket accept connections, unless it belongs to the network of the machine.
-    fn listen(
-        &self,
-        listener: BorrowedFd<'_>,
-        notification: &libc::seccomp_notif,
-        own_network: u64,
-    ) -> io::Result<i64> {
+    fn listen(&self, notification: &libc::seccomp_notif) -> io::Result<i64> {
         let [descriptor, backlog, ..] = notification.data.args;
         let call = SuspendedCall::read(notification, descriptor, (0, 0))?;
-        call.check(listener)?;
+        call.check(self.listener)?;
         let socket = call.socket.as_fd();
-        self.check_network(socket, own_network)?;
+        self.check_network(socket)?;
         // A client sees the user that made it.
         call.user.run_as_user(|| Ok(rustix::net::listen(socket, lower_half(backlog))?))?;
         Ok(0)
@@ -374,58 +357,44 @@ impl SocketSupervisor {
     /// The socket that is to be bound for the program; `None` if the program may do so itself.
     fn socket_to_bind(
         &self,
-        listener: BorrowedFd<'_>,
         notification: &libc::seccomp_notif,
-        memory: &Memory,
     ) -> io::Result<Option<SuspendedCall>> {
         let [descriptor, pointer, length, ..] = notification.data.args;
         let call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
-        call.check(listener)?;
+        call.check(self.listener)?;
         let socket = call.socket.as_fd();
-        self.check_network(socket, memory.own_network)?;
+        self.check_network(socket)?;
         let domain = syscalls::socket_option(socket, libc::SO_DOMAIN)?;
         Ok([libc::AF_INET, libc::AF_INET6].contains(&domain).then_some(call))
     }
 
     /// Tries to connect and answers. Returns the connection if it has to wait.
-    fn advance(
-        &self,
-        mut connection: Connection,
-        listener: BorrowedFd<'_>,
-        memory: &mut Memory,
-    ) -> Option<Connection> {
-        if !syscalls::is_waiting(listener, connection.call.id) {
+    fn advance(&mut self, mut connection: Connection) -> Option<Connection> {
+        if !syscalls::is_waiting(self.listener, connection.call.id) {
             return None;
         }
-        let number = match connection.attempt() {
-            Ok(()) => 0,
-            Err(error) => error_number(&error),
-        };
+        let number = connection.attempt().map_or_else(|error| error_number(&error), |()| 0);
         if number != libc::EINTR {
-            self.note(&connection.call, number, memory);
-            connection.answer(listener, number, memory);
+            self.note(&connection.call, number);
+            self.answer(connection, number);
             return None;
         }
         // If a signal interrupts the program, it goes on with the socket that connects.
         if connection.is_replacement {
-            if let Err(error) = connection.call.replace(listener) {
-                connection.answer(listener, error_number(&error), memory);
+            if let Err(error) = connection.call.replace(self.listener) {
+                self.answer(connection, error_number(&error));
                 return None;
             }
             connection.is_replacement = false;
         }
-        let socket = connection.call.socket.as_fd();
-        let deadline = match connection.deadline {
-            Some(deadline) => Some(deadline),
-            None => {
-                let timeout = connect_timeout(socket).unwrap_or(Duration::MAX);
-                Instant::now().checked_add(timeout)
-            }
-        };
+        let deadline = connection.deadline.or_else(|| {
+            let timeout = connect_timeout(connection.call.socket.as_fd());
+            Instant::now().checked_add(timeout.unwrap_or(Duration::MAX))
+        });
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             let is_unix = connection.call.address.is_unix();
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
-            connection.answer(listener, number, memory);
+            self.answer(connection, number);
             return None;
         }
         connection.deadline = deadline;
@@ -434,12 +403,7 @@ impl SocketSupervisor {
 
     /// Sends a message to an address for the program. Returns how many bytes were sent.
     #[expect(clippy::large_stack_arrays, reason = "nothing is allocated here, and there is room")]
-    fn send(
-        &self,
-        listener: BorrowedFd<'_>,
-        notification: &libc::seccomp_notif,
-        own_network: u64,
-    ) -> io::Result<i64> {
+    fn send(&self, notification: &libc::seccomp_notif) -> io::Result<i64> {
         let [descriptor, message, size, flags, pointer, length] = notification.data.args;
         let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
         let mut buffer = [0; MAX_MESSAGE];
@@ -453,17 +417,40 @@ impl SocketSupervisor {
             None => return Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
         };
         syscalls::read_memory(call.call.thread, message, buffer)?;
-        call.check(listener)?;
+        call.check(self.listener)?;
         let flags = lower_half(flags);
         if call.address.is_unix() || flags & libc::MSG_FASTOPEN != 0 {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         // The address says nothing for a connected stream, and another one sends nothing.
         if !is_stream && self.sockets.has_private_network {
-            self.prepare_to_send(listener, &mut call, own_network)?;
+            self.prepare_to_send(&mut call)?;
         }
         let sent = syscalls::send_to(call.socket.as_fd(), buffer, flags, call.address.bytes())?;
         i64::try_from(sent).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Answers the call of a connection with an error number, or 0.
+    fn answer(&mut self, mut connection: Connection, number: i32) {
+        let is_begun = [0, libc::EINPROGRESS].contains(&number) && connection.is_replacement;
+        let replaced = is_begun.then(|| connection.call.replace(self.listener));
+        let failed = replaced.and_then(Result::err);
+        let answer = failed.map_or(number, |error| error_number(&error));
+        let SuspendedCall { id, call, .. } = connection.call;
+        // If the program closes the socket next, nothing else keeps it open.
+        drop(connection);
+        self.done_connects.answer(self.listener, (id, call), answer, REPEATED_CONNECT);
+    }
+
+    /// Binds a socket for the program and answers.
+    fn bind(&mut self, suspended: SuspendedCall) {
+        let SuspendedCall { id, call, user, .. } = suspended;
+        let address = suspended.address.bytes();
+        let bound = user.run_as_user(|| syscalls::bind(suspended.socket.as_fd(), address));
+        let number = bound.map_or_else(|error| error_number(&error), |()| 0);
+        // If the program closes the socket next, nothing else keeps it open.
+        drop(suspended);
+        self.done_binds.answer(self.listener, (id, call), number, REPEATED_BIND);
     }
 }
 
@@ -496,16 +483,11 @@ impl SuspendedCall {
 
     /// Puts the socket in the place of the program's.
     fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = close_on_exec_flag(self.call.thread, self.descriptor)?;
-        // The program may register itself what cannot be transferred.
         let thread = self.call.thread;
-        epoll_transfer::transfer(
-            thread,
-            self.process.as_fd(),
-            self.descriptor,
-            self.socket.as_fd(),
-        )
-        .ok();
+        let flags = close_on_exec_flag(thread, self.descriptor)?;
+        let process = self.process.as_fd();
+        // The program may register itself what cannot be transferred.
+        epoll_transfer::transfer(thread, process, self.descriptor, self.socket.as_fd()).ok();
         let place = (self.descriptor, flags);
         syscalls::replace_descriptor(listener, self.id, place, self.socket.as_fd())?;
         self.call.socket = rustix::fs::fstat(&self.socket)?.st_ino;
@@ -521,29 +503,6 @@ impl Connection {
         syscalls::set_alarm(Duration::ZERO);
         result
     }
-
-    /// Answers with an error number, or 0.
-    fn answer(mut self, listener: BorrowedFd<'_>, number: i32, memory: &mut Memory) {
-        let is_begun = [0, libc::EINPROGRESS].contains(&number);
-        let replaced =
-            if self.is_replacement && is_begun { self.call.replace(listener) } else { Ok(()) };
-        let number = replaced.map_or_else(|error| error_number(&error), |()| number);
-        let SuspendedCall { id, call, .. } = self.call;
-        // If the program closes the socket next, nothing else keeps it open.
-        drop(self);
-        memory.done_connects.answer(listener, (id, call), number, REPEATED_CONNECT);
-    }
-}
-
-/// Binds a socket for the program and answers.
-fn bind(suspended: SuspendedCall, listener: BorrowedFd<'_>, done: &mut DoneCalls) {
-    let SuspendedCall { id, call, user, .. } = suspended;
-    let address = suspended.address.bytes();
-    let bound = user.run_as_user(|| syscalls::bind(suspended.socket.as_fd(), address));
-    let number = bound.map_or_else(|error| error_number(&error), |()| 0);
-    // If the program closes the socket next, nothing else keeps it open.
-    drop(suspended);
-    done.answer(listener, (id, call), number, REPEATED_BIND);
 }
 
 /// The error number that the program gets for an error.

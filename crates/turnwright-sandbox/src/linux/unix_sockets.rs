@@ -163,14 +163,9 @@ fn sockets_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// The working folders of all processes, as far as this user may see them.
 fn working_folders() -> Vec<PathBuf> {
+    // Only processes have such a link.
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = entries.filter(|entry| {
-        entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-    });
-    let folders = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    let folders = entries.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     folders.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
@@ -218,11 +213,8 @@ impl OpenSockets {
 
     /// Fails if another program of the user may have an abstract socket. The kernel does not tell whose it is.
     pub(super) fn check_abstract(&self) -> io::Result<()> {
-        if self.has_private_network {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(libc::EPERM))
-        }
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        if self.has_private_network { Ok(()) } else { Err(denied) }
     }
 
     /// Opens the target of a path, if the program may connect to it.
@@ -237,13 +229,9 @@ impl OpenSockets {
             format_path(&mut link_bytes, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
         let length = rustix::fs::readlinkat_raw(CWD, link, &mut buffer[..])?;
         let place = Path::new(OsStr::from_bytes(&buffer[..length]));
-        if is_below(place, &self.open)
-            || is_below(place, &self.partly_open) && is_writable(&target)?
-        {
-            Ok(target)
-        } else {
-            Err(io::Error::from_raw_os_error(libc::EACCES))
-        }
+        let is_open = is_below(place, &self.open)
+            || is_below(place, &self.partly_open) && is_writable(&target)?;
+        if is_open { Ok(target) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
     }
 }
 

@@ -276,7 +276,7 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
     for part in &prompt.parts {
         match part {
             PromptPart::Context(_) => {}
-            PromptPart::Image(_) => text.push_str("[image]"),
+            PromptPart::Image(media) => text.push_str(&format!("[{}]", media.kind())),
             PromptPart::Audio(_) => text.push_str("[recording]"),
             part => render_part(part, &mut text),
         }

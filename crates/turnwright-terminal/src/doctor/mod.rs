@@ -32,6 +32,10 @@ const NO_SANDBOX: &str = "No sandbox on this system: every command needs your ap
 /// The checks that a model must pass. Any other failure is only a limitation.
 const ESSENTIAL_CHECKS: &[&str] = &["answer", "tools", "result"];
 
+/// The fields that the JSON object always has; null where nothing was checked.
+const FIELDS: &str = "platform program store disk editor in_force provider base_url model key sandbox audit hooks \
+    servers search language_servers checks works profile error corrected_base_url";
+
 /// The output: printed line by line for people, or as one JSON object at the end.
 #[derive(Debug)]
 pub struct DoctorReport {
@@ -66,29 +70,7 @@ impl DoctorReport {
         }
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
-        for name in [
-            "platform",
-            "program",
-            "store",
-            "disk",
-            "editor",
-            "in_force",
-            "provider",
-            "base_url",
-            "model",
-            "key",
-            "sandbox",
-            "audit",
-            "hooks",
-            "servers",
-            "search",
-            "language_servers",
-            "checks",
-            "works",
-            "profile",
-            "error",
-            "corrected_base_url",
-        ] {
+        for name in FIELDS.split_whitespace() {
             report.set(name, Value::Null);
         }
         report

@@ -7,7 +7,7 @@
 mod search;
 mod target;
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::process::ExitCode;
 
 use turnwright_config::{
@@ -157,9 +157,7 @@ fn ask_which(names: &[String]) -> CliResult<Option<&str>> {
     }
     let mut choices: Vec<&str> = names.iter().map(String::as_str).collect();
     choices.push("all");
-    for (number, name) in choices.iter().enumerate() {
-        prompt::say(&format!("{:4}  {name}\n", number + 1))?;
-    }
+    prompt::say(&numbered(&choices))?;
     let at = ask_until("Log out of (number or name): ", |answer| {
         choose(answer, &choices, choices.len())
     })?;
@@ -330,24 +328,23 @@ fn models_note(count: usize) -> String {
 
 /// The list of providers with a note on each, and the entry for another server.
 fn provider_list(shown: &[(&'static ProviderPreset, String)]) -> String {
-    let mut text = String::new();
-    let another = (ANOTHER_SERVER, "");
-    let entries =
-        shown.iter().map(|(provider, note)| (provider.name, note.as_str())).chain([another]);
-    for (number, (name, note)) in entries.enumerate() {
-        let line = format!("{:4}  {name:14}  {note}", number + 1);
-        writeln!(text, "{}", line.trim_end()).ok();
-    }
-    text.push('\n');
-    text
+    let providers = shown.iter().map(|(provider, note)| format!("{:14}  {note}", provider.name));
+    let entries: Vec<_> = providers.chain([ANOTHER_SERVER.to_owned()]).collect();
+    numbered(&entries) + "\n"
+}
+
+/// A list with a number before each entry.
+fn numbered(entries: &[impl Display]) -> String {
+    let lines = entries.iter().enumerate().map(|(index, entry)| {
+        let line = format!("{:4}  {entry}", index + 1);
+        line.trim_end().to_owned() + "\n"
+    });
+    lines.collect()
 }
 
 /// The first models with their numbers.
 fn model_list(models: &[String]) -> String {
-    let mut text = String::new();
-    for (number, name) in models.iter().take(MAX_SHOWN).enumerate() {
-        writeln!(text, "{:4}  {name}", number + 1).ok();
-    }
+    let mut text = numbered(&models[..models.len().min(MAX_SHOWN)]);
     if models.len() > MAX_SHOWN {
         writeln!(text, "      … and {} more; any name can be typed", models.len() - MAX_SHOWN).ok();
     }

@@ -130,7 +130,10 @@ impl Login<'_> {
             ))?;
         }
         let trial = Trial::of(&target.name(), models);
-        if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
+        if matches!(trial, Trial::Models(_))
+            && key.is_some()
+            && block_on(count_models(&target.base_url))?.is_some()
+        {
             prompt::say(&format!(
                 "{} lists its models without a key, too, so the key itself was not tried.\n",
                 target.name()
@@ -154,12 +157,6 @@ impl Trial {
             }
         }
     }
-}
-
-/// Returns true if the server lists its models to everybody, as OpenRouter does.
-fn is_public(target: &LoginTarget) -> CliResult<bool> {
-    let (models, _) = block_on(list_models(&target.base_url, None))?;
-    Ok(models.is_ok_and(|models| !models.is_empty()))
 }
 
 /// Asks a server for its models. Also returns the base URL that works, if this one lacks its version.
@@ -188,6 +185,7 @@ pub(super) async fn find_local(base_urls: &[&str], limit: Duration) -> Vec<Optio
     join_all(counts).await
 }
 
+/// Returns how many models a server lists to everybody, as OpenRouter does, if it lists any.
 async fn count_models(base_url: &str) -> Option<usize> {
     let models = list_models(base_url, None).await.0.ok()?;
     Some(models.len()).filter(|count| *count > 0)

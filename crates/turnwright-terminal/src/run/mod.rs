@@ -160,16 +160,14 @@ impl TerminalRun {
 }
 
 /// Until it is dropped, GitHub Actions obeys no line that a model, a file or a command has written.
-struct StoppedCommands {
-    /// The word that ends it, which nobody can guess.
-    word: SessionId,
-}
+/// The word that ends this cannot be guessed.
+struct StoppedCommands(SessionId);
 
 impl StoppedCommands {
     fn new() -> StoppedCommands {
         let word = SessionId::random();
         say(&format!("::stop-commands::{word}\n")).ok();
-        StoppedCommands { word }
+        StoppedCommands(word)
     }
 }
 
@@ -178,7 +176,7 @@ impl Drop for StoppedCommands {
         // The runner reads stdout and stderr separately, and stderr first. It must have taken the answer from stdout
         // before its commands are on again.
         thread::sleep(RUNNER_LAG);
-        say(&format!("::{}::\n", self.word)).ok();
+        say(&format!("::{}::\n", self.0)).ok();
     }
 }
 

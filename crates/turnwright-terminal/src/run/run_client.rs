@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
-use super::agent_link::{AgentLink, AgentUpdate, list, string};
+use super::agent_link::{AgentLink, list, string, told_commands};
 use super::exit_status::{StopSignals, TurnEnd};
 use super::permission_answer::{self, AnswerPolicy, AnswerRule};
 use super::screen::Screen;
@@ -200,7 +200,7 @@ impl RunClient {
         if let RpcMessage::Notification { method, params } = &message
             && &**method == "session/update"
             && let Ok(params) = serde_json::from_str::<Value>(params.text())
-            && let AgentUpdate::Commands(commands) = AgentUpdate::read(&params["update"])
+            && let Some(commands) = told_commands(&params["update"])
         {
             self.commands = commands;
             return None;
@@ -228,19 +228,20 @@ impl RunClient {
 
     fn on_update(&mut self, params: &str) {
         let value: Value = serde_json::from_str(params).unwrap_or_default();
-        let update = AgentUpdate::read(&value["update"]);
+        let update = &value["update"];
         if self.is_json {
             let line = format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{params}}}\n"
             );
             self.write_json(&line);
         }
-        match update {
-            AgentUpdate::Commands(commands) => self.commands = commands,
-            update if !self.is_json => self.screen.show(update),
+        if let Some(commands) = told_commands(update) {
+            self.commands = commands;
+        } else if !self.is_json {
+            self.screen.show(update);
+        } else if !update["toolCallId"].is_null() {
             // A question refers to it.
-            AgentUpdate::Card(card) => self.screen.note_card(&card),
-            _ => {}
+            self.screen.note_card(update);
         }
     }
 

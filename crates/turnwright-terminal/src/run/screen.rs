@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::agent_link::{AgentUpdate, list, string};
+use super::agent_link::{list, pairs, string};
 use super::exit_status::TurnEnd;
 use super::markdown::MarkdownStream;
 use super::text_style::{TerminalTraits, TextStyle, WordWrap, paint, shortened};
@@ -35,6 +35,7 @@ pub(super) struct Screen {
     needs_space: bool,
     calls: HashMap<String, CallCard>,
     plan: Vec<(String, String)>,
+    /// How many tokens are in the context window, its size, and the cost of the session in US dollars.
     usage: Option<(u64, u64, Option<f64>)>,
     /// The activity of the agent, and its beginning.
     activity: Option<(String, Instant)>,
@@ -88,15 +89,22 @@ impl Screen {
         Some(TurnEnd::Failed)
     }
 
-    pub(super) fn show(&mut self, update: AgentUpdate) {
-        match update {
-            AgentUpdate::Text { message, text } => self.text(message, &text),
-            AgentUpdate::Thought => self.begin("thinking"),
-            AgentUpdate::Notice(text) => self.note(&text),
-            AgentUpdate::Card(update) => self.call(&update),
-            AgentUpdate::Plan(entries) => self.show_plan(entries),
-            AgentUpdate::Usage { used, size, cost } => self.usage = Some((used, size, cost)),
-            AgentUpdate::Commands(_) | AgentUpdate::Other => {}
+    /// Shows the `update` of a notification, as far as a terminal can.
+    pub(super) fn show(&mut self, update: &Value) {
+        match update["sessionUpdate"].as_str().unwrap_or_default() {
+            "agent_message_chunk" => {
+                self.text(string(&update["messageId"]), &string(&update["content"]["text"]));
+            }
+            "agent_thought_chunk" => self.begin("thinking"),
+            "notice" => self.note(&string(&update["title"])),
+            "tool_call" | "tool_call_update" => self.call(update),
+            "plan" => self.show_plan(pairs(&update["entries"], "content", "status")),
+            "usage_update" => {
+                let [used, size] =
+                    ["used", "size"].map(|name| update[name].as_u64().unwrap_or_default());
+                self.usage = Some((used, size, update["cost"]["amount"].as_f64()));
+            }
+            _ => {}
         }
     }
 

@@ -33,28 +33,24 @@ pub fn run_in_sandbox(
     // Removed when this process ends.
     let folder = PrivateTempFolder::create()?;
     let place = folder.path().canonicalize()?;
-    let mut write = vec![place.clone()];
-    let mut keep = Vec::new();
+    let mut writable = vec![place.clone()];
+    let mut read_only = Vec::new();
     if !only_reads {
         let here = Path::new(".").canonicalize()?;
-        keep = vec![here.join(".git/hooks"), here.join(".git/config")];
-        write.push(here);
+        read_only = vec![here.join(".git/hooks"), here.join(".git/config")];
+        writable.push(here);
     }
     for path in added {
         let real = path.canonicalize();
-        write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
+        writable
+            .push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
-    let mut hide = config.snapshot().sandbox_settings().hide;
-    hide.extend(config.private_places());
-    let sandbox = Box::new(SandboxProfile {
-        writable: write,
-        read_only: keep,
-        hidden: hide,
-        network,
-        ..SandboxProfile::default()
-    });
+    let mut hidden = config.snapshot().sandbox_settings().hide;
+    hidden.extend(config.private_places());
+    let profile =
+        SandboxProfile { writable, read_only, hidden, network, ..SandboxProfile::default() };
     let environment = config.snapshot().command_environment().with_temp_folder(&place);
-    run_in_terminal(LaunchSource::Person { program, sandbox }, &environment)
+    run_in_terminal(LaunchSource::Person { program, sandbox: Box::new(profile) }, &environment)
 }
 
 /// The most chunks of output that may wait to be written to the terminal.

@@ -44,10 +44,12 @@ const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
 /// have git show names as they are and not as octal numbers, and tidy up before it ends, because what a command leaves
-/// running is stopped. `GIT_SSH_COMMAND` is not here: it would replace the user's
+/// running is stopped. `LANGUAGE` has errors reported in English, so that denials by the sandbox are recognised, and
+/// changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
+    ("LANGUAGE", "en"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
@@ -447,6 +449,16 @@ mod tests {
         }
         assert!(all.contains(&("GIT_CONFIG_KEY_3", "a.b3")));
         assert!(all.contains(&("GIT_CONFIG_VALUE_8", "c8")));
+    }
+
+    #[test]
+    fn errors_are_told_in_english_in_the_locale_of_the_user() {
+        let variables = [("LC_ALL", "de_DE.UTF-8"), ("LANGUAGE", "de:fr")];
+        let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
+        for environment in [all.for_silent_command(|_| true), all] {
+            assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
+            assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
+        }
     }
 
     #[test]

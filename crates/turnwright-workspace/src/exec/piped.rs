@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
 
 use super::Environment;
 use super::descendants::wait_until_above;
@@ -135,7 +134,7 @@ impl ProcessGroup {
 
 /// The processes of a program, which may be started anew. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct ProgramActivity(Arc<Mutex<Option<ProgramRoots>>>);
+pub struct ProgramActivity(watch::Sender<Option<ProgramRoots>>);
 
 /// The processes below which all others of a program are.
 #[derive(Clone, Debug)]
@@ -163,7 +162,7 @@ impl ActivitySample {
 
 impl ProgramActivity {
     fn set(&self, roots: ProgramRoots) {
-        *self.0.lock() = Some(roots);
+        self.0.send_replace(Some(roots));
     }
 
     /// Looks at all threads. `None` where the system does not tell. Blocks.
@@ -174,10 +173,10 @@ impl ProgramActivity {
             return None;
         }
         let mut sample = ActivitySample::default();
-        let roots = match self.0.lock().clone() {
-            None => return Some(sample),
-            Some(ProgramRoots::Namespace(roots)) => roots,
-            Some(ProgramRoots::Everything) => descendants::of(rustix::process::getpid()),
+        let Some(known) = self.0.borrow().clone() else { return Some(sample) };
+        let roots = match known {
+            ProgramRoots::Namespace(roots) => roots,
+            ProgramRoots::Everything => descendants::of(rustix::process::getpid()),
         };
         for process in descendants::with_descendants(roots) {
             let threads = std::fs::read_dir(format!("/proc/{process}/task"));

@@ -70,7 +70,7 @@ impl TerminalCleaner {
                 self.incomplete = after.to_vec();
                 return;
             }
-            let line = self.decoder.decode(&after[..line_end]);
+            let line = self.decoder.decode(&self.line, &after[..line_end]);
             self.text(&line, sink);
             bytes = &after[line_end..];
         }
@@ -79,7 +79,7 @@ impl TerminalCleaner {
     /// Ends the output.
     pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
         let incomplete = std::mem::take(&mut self.incomplete);
-        let rest = self.decoder.decode(&incomplete);
+        let rest = self.decoder.decode(&self.line, &incomplete);
         self.text(&rest, sink);
         self.end_redrawing(sink);
         if !self.line.is_empty() {
@@ -99,7 +99,7 @@ impl TerminalCleaner {
     pub(super) fn line(&self) -> Cow<'_, str> {
         match std::str::from_utf8(&self.incomplete) {
             Err(error) if error.error_len().is_some() => {
-                let mut rest = LineDecoder::default().decode(&self.incomplete);
+                let mut rest = LineDecoder::default().decode(&self.line, &self.incomplete);
                 rest.retain(|char| !char.is_control());
                 Cow::Owned(format!("{}{rest}", self.line))
             }
@@ -453,6 +453,8 @@ mod tests {
             ("日本語\n".as_bytes().to_vec(), "日本語\n"),
             (b"\xe6\x97\xa5 \xff \xe6\x9c\xac\n".to_vec(), "日 \u{fffd} 本\n"),
             (b"\xff\x01\x02\x00\x03\n".to_vec(), "\u{fffd}\n"),
+            // As `cut -b`, `head -c` and `printf %.10s` leave it.
+            (b"\xe6\x97\xa5\xe6\n\xe6\x97\xa5\xe6\x97".to_vec(), "日\u{fffd}\n日\u{fffd}"),
         ] {
             assert_eq!(clean([bytes.as_slice()]), expected);
             assert_eq!(clean(bytes.chunks(1)), expected);

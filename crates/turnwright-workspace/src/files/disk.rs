@@ -70,8 +70,8 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// The largest image that is worth its tokens.
-const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
+/// The largest image or PDF file that is worth its tokens.
+pub(super) const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 
 /// Reads an image of a format that models accept, detected by its first bytes. Blocks.
 pub(super) fn read_image(path: &Path) -> Result<Media, FileError> {

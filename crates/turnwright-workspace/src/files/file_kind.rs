@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use memchr::memmem;
 
+use super::disk::MAX_IMAGE_BYTES;
 use super::text::decode_head;
 use turnwright_types::message::Media;
 
@@ -173,6 +174,21 @@ pub fn read_picture(data: String) -> Result<Media, PictureFault> {
     Ok(Media { mime, data })
 }
 
+/// Returns a PDF file as a part of a request; `None` if it is too large.
+pub fn pdf_part(bytes: &[u8]) -> Option<Media> {
+    let is_small = bytes.len() as u64 <= MAX_IMAGE_BYTES;
+    is_small.then(|| Media { mime: Media::PDF.to_owned(), data: BASE64.encode(bytes) })
+}
+
+/// Reads a PDF file in base64; `None` if it is another file, or too large.
+pub fn read_pdf(data: String) -> Option<Media> {
+    let is_pdf = data.starts_with("JVBERi0");
+    if !is_pdf || data.len() as u64 > MAX_IMAGE_BYTES / 3 * 4 {
+        return None;
+    }
+    Some(Media { mime: Media::PDF.to_owned(), data: usual_base64(data)? })
+}
+
 /// Reads the text of a file in base64; `None` if the file is not text.
 pub fn blob_text(data: &str) -> Option<String> {
     let bytes = BASE64.decode(usual_base64(data.to_owned())?).ok()?;
@@ -207,6 +223,17 @@ mod tests {
     use super::*;
 
     type FormatRow<'a> = (&'a [u8], Option<(&'a str, Option<(u32, u32)>)>);
+
+    #[test]
+    fn a_pdf_file_is_a_part_of_a_request_unless_it_is_too_large() {
+        let part = pdf_part(b"%PDF-1.7\n").unwrap();
+        assert_eq!((part.mime.as_str(), part.data.as_str()), ("application/pdf", "JVBERi0xLjcK"));
+        assert_eq!(read_pdf("JVBERi0x\nLjcK".to_owned()), Some(part));
+        assert_eq!(read_pdf("JVBERi0x?".to_owned()), None);
+        assert_eq!(read_pdf("UEsDBAoA".to_owned()), None);
+        assert_eq!(read_pdf("JVBERi0x".repeat(1_000_000)), None);
+        assert_eq!(pdf_part(&vec![b'x'; 6 * 1024 * 1024]), None);
+    }
 
     #[test]
     fn file_formats_are_detected_by_their_first_bytes() {

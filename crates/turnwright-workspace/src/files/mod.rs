@@ -24,8 +24,8 @@ use buffers::UnsavedFiles;
 pub use disk::{BinaryFile, FileHead, read_head};
 pub use entries::EntryInfo;
 pub use file_kind::{
-    FileKind, PictureFault, blob_text, is_pdf, may_be_document, picture_mime, read_picture,
-    usual_base64,
+    FileKind, PictureFault, blob_text, is_pdf, may_be_document, pdf_part, picture_mime, read_pdf,
+    read_picture, usual_base64,
 };
 pub use roots::Roots;
 pub use save::remove_left_files;
@@ -140,16 +140,11 @@ impl Files {
             _ => disk::read_text(path).map(Some),
         });
         let on_disk = match looking.await {
-            Ok(None) => match self.read_excerpt(target, window, cancel).await {
-                // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
-                Err(FileError::TooLarge(size)) if size <= READ_LIMIT => {
-                    self.read_disk(target).await
-                }
-                result => return result,
-            },
+            Ok(None) | Err(FileError::Binary(_)) => {
+                return self.read_excerpt(target, window, cancel).await;
+            }
             Ok(Some(text)) => Ok(text),
             Err(FileError::NotFound) => Err(FileError::NotFound),
-            Err(FileError::Binary(_)) => return self.read_excerpt(target, window, cancel).await,
             Err(error) => return Err(error),
         };
         let loaded = self.prefer_editor(target, on_disk).await?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::FileError;
-use super::disk::ensure_regular;
-use super::text::{PROBE_BYTES, decode_lines, is_binary, utf16_from_bom};
+use super::disk::{ensure_regular, read_bytes};
+use super::text::{PROBE_BYTES, decode_head, decode_lines, is_binary, utf16_from_bom};
 use crate::nofollow;
 use turnwright_types::text;
 
@@ -35,9 +35,9 @@ pub(super) fn read_excerpt(
     let mut buffer = vec![0; CHUNK_BYTES];
     let count = reader.fill(&mut buffer[..PROBE_BYTES])?;
     if utf16_from_bom(&buffer[..count]).is_some() {
-        // Lines in UTF-16 cannot be found in a stream of bytes. The caller reads the whole file if it
-        // can.
-        return Err(FileError::TooLarge(size));
+        // Lines in UTF-16 cannot be found in a stream of bytes. The end of one may be missing, as of a log.
+        let text = decode_head(&read_bytes(path)?, false).ok_or(FileError::Binary(size))?;
+        return Ok(Excerpt::of(&text, window));
     }
     // A PDF may begin with text.
     if is_binary(&buffer[..count]) || buffer.starts_with(b"%PDF-") {
@@ -410,8 +410,8 @@ mod tests {
         assert_eq!(streamed(&path, &window(None, None)), Err(FileError::Binary(3)));
         std::fs::write(&path, b"%PDF-1.4\n").unwrap();
         assert_eq!(streamed(&path, &window(None, None)), Err(FileError::Binary(9)));
-        std::fs::write(&path, b"\xff\xfea\0").unwrap();
-        assert_eq!(streamed(&path, &window(None, None)), Err(FileError::TooLarge(4)));
+        std::fs::write(&path, b"\xff\xfe\0\0a\0\0\0").unwrap();
+        assert_eq!(streamed(&path, &window(None, None)), Err(FileError::Binary(8)), "UTF-32");
         std::fs::write(&path, b"text").unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();

@@ -1,10 +1,8 @@
 //! A text file with everything that must be preserved when a part of it is changed, and its encoding. Bytes count as
 //! text only if encoding the text gives the same bytes again, so that a change of one line never changes another.
 
-use std::str::Utf8Chunk;
-
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{Encoding, GB18030, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::FileError;
 use turnwright_types::hash::sha256;
@@ -258,9 +256,12 @@ impl Charset {
 pub(crate) struct LineDecoder(Option<Box<EncodingDetector>>);
 
 impl LineDecoder {
-    /// Decodes a line, or the end of one. Bytes that are not text become replacement characters.
-    pub(crate) fn decode(&mut self, line: &[u8]) -> String {
-        let wide = line.utf8_chunks().filter(has_wide_char).count();
+    /// Decodes a line, or the end of one that begins with this text. Bytes that are not text become replacement
+    /// characters.
+    pub(crate) fn decode(&mut self, beginning: &str, line: &[u8]) -> String {
+        let parts = line.utf8_chunks().map(|chunk| chunk.valid());
+        let wide =
+            std::iter::once(beginning).chain(parts).filter(|part| has_wide_char(part)).count();
         let wrong = line.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
         // After one line in another encoding, the others probably have it as well.
         let most_wrong = if self.0.is_some() { wide } else { wide * MAX_WRONG_FOR_WIDE };
@@ -278,8 +279,8 @@ impl LineDecoder {
     }
 }
 
-fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
-    chunk.valid().chars().any(|char| char.len_utf8() > 2)
+fn has_wide_char(text: &str) -> bool {
+    text.chars().any(|char| char.len_utf8() > 2)
 }
 
 /// Returns true if bytes are UTF-8. With `is_cut`, the last character may be cut off.
@@ -304,12 +305,15 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     if is_binary(bytes) || mostly_utf8(bytes, 10) {
         return None;
     }
-    let encoding = guess_charset(bytes);
-    let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
+    let guessed = guess_charset(bytes);
+    let text = guessed.decode_without_bom_handling_and_without_replacement(bytes)?;
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
     let has_odd = text.contains(|c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c));
-    let is_text = !has_odd && encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
-    is_text.then(|| (text.into_owned(), TextEncoding { charset: encoding, has_bom: false }))
+    // GBK is decoded as GB18030, whose longer characters it cannot encode.
+    let charset = [guessed, GB18030].into_iter().find(|&charset| {
+        !has_odd && encode_legacy(charset, &text).is_ok_and(|encoded| encoded == bytes)
+    })?;
+    Some((text.into_owned(), TextEncoding { charset, has_bom: false }))
 }
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
@@ -452,6 +456,7 @@ mod tests {
             ("Le café est fermé à Noël.\n", WINDOWS_1252),
             (russian, WINDOWS_1251),
             (japanese, SHIFT_JIS),
+            ("中文𠀀😀内容\n第二\n", GB18030),
         ];
         for (text, encoding) in table {
             let text_encoding = TextEncoding { charset: encoding, has_bom: false };

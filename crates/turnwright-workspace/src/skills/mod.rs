@@ -339,7 +339,8 @@ fn read_skill(
 /// A text as a name that can be typed, in any script: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(composed(text).to_lowercase(), MAX_NAME_CHARS);
-    Some(hyphenated(&text, |c| c.is_alphanumeric() || is_mark(c))).filter(|name| !name.is_empty())
+    let name = hyphenated(&text, |char| char.is_alphanumeric() || is_mark(char));
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Joins the words of a text with hyphens. `is_part` returns true for the characters of words.
@@ -586,10 +587,11 @@ mod tests {
         put(&ws.join("skills/mute"), "---\nname: mute\n---\n");
         put(&ws.join("skills/my-tool"), &skill_text("My Tool", "x"));
         put(&ws.join("skills/Python_Testing"), &skill_text("Python Testing", "x"));
-        put(&ws.join("skills/\u{3001}"), &skill_text("Another One", "x"));
-        put(&ws.join("skills/\u{3002}"), &skill_text("\u{1f680}", "x"));
+        put(&ws.join("skills/\u{e9}"), &skill_text("Another One", "x"));
         put(&ws.join("skills/writer"), &skill_text("写作者", "x"));
-        put(&ws.join("skills/r\u{e9}dacteur"), &skill_text("R\u{e9}dacteur Fran\u{e7}ais", "x"));
+        put(&ws.join("skills/e\u{300}-代码"), &skill_text("R\u{e9}dacteur Fran\u{e7}ais", "x"));
+        put(&ws.join("skills/\u{3001}"), &skill_text("Yet Another", "x"));
+        put(&ws.join("skills/\u{2026}"), &skill_text("\u{1f680}", "x"));
         put(&ws.join("skills/told"), "# Title\n\nTold by\nits text.\n\nMore.\n");
         fs::create_dir_all(ws.join("skills/small")).unwrap();
         fs::write(ws.join("skills/small/skill.md"), skill_text("small", "x")).unwrap();
@@ -620,7 +622,6 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "another-one: x",
                 "deep: named by its folder",
                 "deploy: of the project",
                 "my-tool: x",
@@ -631,6 +632,9 @@ mod tests {
                 "secret: outside of the project",
                 "small: x",
                 "told: Told by its text.",
+                "yet-another: x",
+                "\u{e8}-代码: x",
+                "\u{e9}: x",
                 "写作者: x",
             ]
         );
@@ -644,7 +648,7 @@ mod tests {
                 #[cfg(unix)]
                 "linked: its file cannot be read, or leads out of the project",
                 "mute: it has neither a description nor a text",
-                "\u{3002}: neither its name nor that of its folder has letters or digits",
+                "\u{2026}: neither its name nor that of its folder has letters or digits",
                 "deploy: another skill has its name",
             ]
         );

@@ -14,10 +14,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
 use reqwest::{Client, ClientBuilder, Response, redirect};
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit, watch};
 use tokio::task::spawn_blocking;
 use url::Url;
 
@@ -72,8 +71,8 @@ pub struct WebFetcher {
     limits: FetchLimits,
     lookup: LookupFn,
     proxies: Vec<String>,
-    // Held only to copy a short list.
-    allowed: Mutex<Arc<Vec<AllowedHost>>>,
+    /// The hosts that may have any address, as the settings name them now.
+    allowed: watch::Sender<Vec<AllowedHost>>,
     /// The client for public addresses; it connects to no others.
     public_client: OnceCell<Client>,
     /// The client for hosts that the user has allowed by name.
@@ -147,7 +146,7 @@ impl WebFetcher {
             limits,
             lookup,
             proxies: Vec::new(),
-            allowed: Mutex::default(),
+            allowed: watch::Sender::default(),
             public_client: OnceCell::new(),
             allowed_client: OnceCell::new(),
             conversions: Semaphore::new(2),
@@ -169,8 +168,7 @@ impl WebFetcher {
             }
             allowed
         });
-        let all = Arc::new(parsed.collect());
-        *self.allowed.lock() = all;
+        self.allowed.send_replace(parsed.collect());
     }
 
     /// Checks what can be checked without a DNS lookup.
@@ -182,8 +180,8 @@ impl WebFetcher {
     }
 
     fn host_access(&self, url: &Url) -> Result<HostAccess, FetchError> {
-        let allowed = Arc::clone(&self.allowed.lock());
-        let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
+        let checked = address_guard::check(url, &self.allowed.borrow());
+        let access = checked.map_err(|what| blocked(url, what))?;
         let is_proxy = url
             .host_str()
             .is_some_and(|host| self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host)));

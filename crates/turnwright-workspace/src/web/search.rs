@@ -1,6 +1,7 @@
 //! Searches the web with a service that the user's settings name. A service that is throttled, refuses or fails gives an
 //! error, and never an empty list of results. No redirect is followed, because the request has the key and the query.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -38,7 +39,19 @@ static REPETITION: Semaphore = Semaphore::const_new(1);
 const DATE: &[&str] = &["date", "publishedDate", "page_age", "publish_date"];
 const EXCERPT: &[&str] = &["highlights", "snippet", "description", "summary", "content", "text"];
 
-/// All services. The last three belong to providers of models.
+/// The places of the pages that a model cites, in the Responses API and in Chat Completions, and of those that it has
+/// only seen. `*` stands for each element of a list.
+const CITATIONS: &[&str] = &[
+    "output/*/content/*/annotations/*",
+    "choices/*/message/annotations/*/url_citation",
+    "output/*/action/sources/*",
+];
+/// The places of the model's words.
+const MODEL_WORDS: &[&str] = &["output/*/content/*/text", "choices/*/message/content"];
+/// The time that a model has to search and to answer.
+const MODEL_PATIENCE: Duration = Duration::from_secs(90);
+
+/// All services. The last five belong to providers of models.
 static BACKENDS: LazyLock<Vec<SearchBackend>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("search_backends.json")).unwrap_or_default()
 });
@@ -55,28 +68,27 @@ struct SearchBackend {
     /// The fields are the query of a GET, as opposed to the body of a POST.
     #[serde(default)]
     is_get: bool,
-    /// The fields of a request, with `WORDS` for the words.
+    /// The fields of a request, with `WORDS` for the words and `MODEL` for the model.
     request: Map<String, Value>,
     /// The place of the results in the answer.
+    #[serde(default)]
     list: String,
+    /// The model that usually searches, if one does. The pages that it cites are the results.
+    model: Option<String>,
 }
 
 impl SearchBackend {
-    /// The fields of a request.
-    fn request(&self, words: &str) -> Map<String, Value> {
-        let mut fields = self.request.clone();
-        for value in fields.values_mut().filter(|value| **value == "WORDS") {
-            *value = words.into();
-        }
-        fields
-    }
-
     /// Reads the results in an answer.
     ///
     /// # Errors
     /// If the answer does not say for certain that there are none.
     fn results(&self, answer: &Value) -> Result<Vec<String>, String> {
         let name = &self.name;
+        if self.model.is_some() {
+            // Without citations, the model may not have searched at all.
+            let cited = Some(cited_pages(answer)).filter(|pages| !pages.is_empty());
+            return cited.ok_or_else(|| format!("{name} has cited no page"));
+        }
         let list = answer.pointer(&self.list).and_then(Value::as_array);
         let found = list.into_iter().flatten().filter_map(read_result);
         let results: Vec<_> = found.take(MAX_RESULTS).collect();
@@ -93,6 +105,52 @@ impl SearchBackend {
             _ => Err(format!("{name} answered with something other than results")),
         }
     }
+}
+
+/// Puts the words and the model into a part of a request.
+fn fill(part: &mut Value, words: &str, model: &str) {
+    match part {
+        Value::String(text) if *text == "MODEL" => model.clone_into(text),
+        Value::String(text) => *text = text.replace("WORDS", words),
+        Value::Array(list) => list.iter_mut().for_each(|inner| fill(inner, words, model)),
+        Value::Object(fields) => fields.values_mut().for_each(|inner| fill(inner, words, model)),
+        _ => {}
+    }
+}
+
+/// The values at a place of an answer, where `*` stands for each element of a list.
+fn values_at<'a>(answer: &'a Value, place: &str) -> Vec<&'a Value> {
+    place.split('/').fold(vec![answer], |values, step| {
+        let each = values.into_iter();
+        match step {
+            "*" => each.filter_map(Value::as_array).flatten().collect(),
+            field => each.filter_map(|value| value.get(field)).collect(),
+        }
+    })
+}
+
+/// Reads the pages that a model cites, each once. If a citation has no excerpt, the model's line about the page is one.
+fn cited_pages(answer: &Value) -> Vec<String> {
+    let words = MODEL_WORDS.iter().flat_map(|place| values_at(answer, place));
+    let lines: Vec<_> = words.filter_map(Value::as_str).flat_map(str::lines).collect();
+    let mut known = HashSet::new();
+    let mut pages = Vec::new();
+    for citation in CITATIONS.iter().flat_map(|place| values_at(answer, place)) {
+        let Some(cited) = citation["url"].as_str() else { continue };
+        let untagged = cited.strip_suffix("utm_source=openai");
+        let address = untagged.map_or(cited, |start| start.trim_end_matches(['?', '&']));
+        if !known.insert(address) {
+            continue;
+        }
+        let mut page = citation.clone();
+        page["url"] = address.into();
+        if line(&page, EXCERPT, MAX_EXCERPT_CHARS).is_none() {
+            page["content"] = lines.iter().find(|line| line.contains(cited)).copied().into();
+        }
+        pages.extend(read_result(&page));
+    }
+    pages.truncate(MAX_RESULTS);
+    pages
 }
 
 /// Reads a result: its title, address, date and excerpt in a line each. One without an address that can be fetched is
@@ -129,6 +187,8 @@ pub struct SearchService {
     backend: &'static SearchBackend,
     url: Url,
     pub key: Option<Secret>,
+    /// The model that searches, if it is not the usual one.
+    pub model: Option<String>,
 }
 
 impl SearchService {
@@ -142,7 +202,7 @@ impl SearchService {
             let path = format!("{page}/search");
             url.set_path(&path);
         }
-        Some(SearchService { backend, url, key: None })
+        Some(SearchService { backend, url, key: None, model: None })
     }
 
     pub fn name(&self) -> &'static str {
@@ -164,7 +224,8 @@ impl SearchService {
     /// Why there are none, as the end of a sentence.
     pub async fn search(&self, web: &WebFetcher, words: &str) -> Result<Vec<String>, String> {
         self.check_key()?;
-        let limit = web.limits.total;
+        let is_model = self.backend.model.is_some();
+        let limit = if is_model { MODEL_PATIENCE } else { web.limits.total };
         let asking = async {
             let first = web.ask_service(self, words).await?;
             if first.status != TOO_MANY {
@@ -188,10 +249,13 @@ impl SearchService {
         if body.is_truncated || body.bytes.len() > MAX_ANSWER_BYTES {
             return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
         }
-        let answer = serde_json::from_slice(&body.bytes).map_err(|_| {
+        let answer: Value = serde_json::from_slice(&body.bytes).map_err(|_| {
             format!("{} did not answer with JSON; is {} its API?", self.name(), self.host())
         })?;
-        self.backend.results(&answer)
+        // OpenRouter reports what fails once it has begun to answer in the body only.
+        let code = answer["error"]["code"].as_u64().filter(|_| is_model);
+        let failed = code.and_then(|code| u16::try_from(code).ok());
+        failed.map_or_else(|| self.backend.results(&answer), |code| Err(self.refusal(code)))
     }
 
     /// Checks what can be checked of the key before anything is sent.
@@ -213,6 +277,12 @@ impl SearchService {
                 "does not answer with JSON: add `json` to `search.formats` in its settings.yml"
             }
             401 | 403 => "refuses the key",
+            400 | 404 if self.backend.model.is_some() => {
+                "refuses the query or the model; `web.search_model` can name another model"
+            }
+            TOO_MANY if self.backend.model.is_some() => {
+                "has had too many requests, or no credit is left for this key"
+            }
             402 | 432 | 433 => "has no searches left for this key or its plan",
             202 | TOO_MANY => "has had too many searches",
             400 | 413 | 414 | 422 => "refuses this query; a shorter one may help",
@@ -237,15 +307,17 @@ impl WebFetcher {
         let access = if is_usual { HostAccess::Public } else { HostAccess::Any };
         let built = self.get_or_build_client(access).await;
         let client = built.map_err(|reason| request_failed(&url, reason))?;
-        let fields = backend.request(words);
+        let mut fields = Value::Object(backend.request.clone());
+        let model = service.model.as_deref().or(backend.model.as_deref());
+        fill(&mut fields, words, model.unwrap_or_default());
         let mut request = if backend.is_get {
-            for (name, value) in &fields {
+            for (name, value) in fields.as_object().into_iter().flatten() {
                 let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 url.query_pairs_mut().append_pair(name, &shown);
             }
             client.get(url.clone())
         } else {
-            let body = Value::Object(fields).to_string();
+            let body = fields.to_string();
             client.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body)
         };
         if let Some(key) = &service.key {

@@ -345,6 +345,63 @@ fn images_are_placed_where_allowed_and_named_elsewhere() {
     assert_eq!(body["messages"][5]["content"][1]["type"], "image_url");
 }
 
+#[test]
+fn pdf_files_follow_the_results_and_are_named_where_they_are_not_taken() {
+    let parts = vec![PromptPart::Text("Read: ".to_owned()), PromptPart::Image(media(Media::PDF))];
+    let history = [
+        Message::User(UserMessage::new(parts)),
+        answer(ORIGIN, "", "", vec![call(1, "a", None)]),
+        tool_result(1, "a", vec![media("image/png"), media(Media::PDF)]),
+    ];
+    let data = "data:application/pdf;base64,AAAA";
+    let file = json!({ "type": "file", "file": { "filename": "document.pdf", "file_data": data } });
+    let taking_both = Quirks { files: true, tool_images: true, ..Quirks::default() };
+    let taken = body(&taking_both, ReasoningEffort::Default, &history);
+    assert_eq!(taken["messages"][1]["content"][1], file);
+    let result = taken["messages"][3]["content"].as_array().unwrap();
+    assert_eq!(result.len(), 2, "{taken}");
+    assert_eq!(result[1]["type"], "image_url");
+    assert_eq!(taken["messages"][4]["content"][1], file);
+    assert_eq!(taken["plugins"], Value::Null);
+
+    let named = body(&Quirks::default(), ReasoningEffort::Default, &history);
+    let note = "[PDF omitted (application/pdf): this model does not accept PDF input]";
+    for index in [1_usize, 3] {
+        let text = named["messages"][index]["content"].as_str().unwrap();
+        assert!(text.contains(note), "{text}");
+    }
+    assert_eq!(named["messages"][4]["content"][1]["type"], "image_url");
+    assert!(!named.to_string().contains(data), "{named}");
+}
+
+#[test]
+fn openrouter_is_told_to_pass_a_file_to_nobody_but_the_model() {
+    let parts = vec![PromptPart::Image(media(Media::PDF))];
+    let request = Request {
+        system: "Be brief.".into(),
+        messages: vec![Arc::new(Message::User(UserMessage::new(parts)))],
+        tools: Arc::default(),
+        effort: ReasoningEffort::Default,
+        has_media: true,
+    };
+    for (origin, files, expected) in
+        [("openrouter.ai/m", true, true), ("openrouter.ai/m", false, false), (ORIGIN, true, false)]
+    {
+        let style = RequestStyle {
+            model: "m",
+            origin,
+            quirks: &Quirks { files, ..Quirks::default() },
+            aliases: &ToolAliases::new(["read_file"]),
+            tools: b"",
+            max_output: None,
+            extra_body: &Map::new(),
+        };
+        let body = chat::render(&PrefixCache::default(), &style, &request).to_vec();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["plugins"][0]["pdf"]["engine"] == "native", expected, "{body}");
+    }
+}
+
 /// The template of Llama 3, and Databricks.
 #[test]
 fn each_call_is_sent_with_its_result_where_several_in_an_answer_are_refused() {

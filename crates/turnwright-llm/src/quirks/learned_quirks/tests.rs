@@ -82,7 +82,7 @@ fn a_failed_generation_teaches_nothing() {
          reasoning_effort are\"', err=unexpected end of JSON input",
     ] {
         let error = refused(ErrorKind::Unavailable, message);
-        let images = Modalities { images: true, audio: false };
+        let images = Modalities { images: true, ..Modalities::default() };
         let patches = learned_quirks.candidate_patches(&error, &learned_quirks.quirks(), images);
         assert_eq!(patches, [], "{message}");
     }
@@ -90,7 +90,7 @@ fn a_failed_generation_teaches_nothing() {
 
 #[test]
 fn a_refusal_in_unknown_words_is_blamed_on_an_image_only_if_images_are_assumed() {
-    let images = Modalities { images: true, audio: false };
+    let images = Modalities { images: true, ..Modalities::default() };
     let wish = QuirkPatch { images: Some(true), ..QuirkPatch::NONE };
     for (model, overrides, media, is_blamed) in [
         ("my-own", QuirkPatch::NONE, images, true),
@@ -105,6 +105,29 @@ fn a_refusal_in_unknown_words_is_blamed_on_an_image_only_if_images_are_assumed()
         let no_images = QuirkPatch { images: Some(false), ..QuirkPatch::NONE };
         let expected = if is_blamed { vec![no_images] } else { Vec::new() };
         assert_eq!(patches, expected, "{model} {overrides:?} {media:?}");
+    }
+}
+
+#[test]
+fn a_refusal_of_files_teaches_that_the_model_takes_none_unless_the_user_wants_them() {
+    let files = Modalities { files: true, ..Modalities::default() };
+    let dropped = NONE.files(false);
+    let refused_parts =
+        "Invalid value: file. Supported values are: 'text','image_url' and 'video'.";
+    let strings = "'messages.1.content' : value must be a string";
+    for (overrides, media, message, expected) in [
+        (NONE, files, refused_parts, vec![dropped]),
+        (NONE, files, "the template could not be applied", Vec::new()),
+        (NONE, files, strings, vec![NONE.wordless(EmptyContent::Empty)]),
+        (NONE, files, "Could not process PDF", Vec::new()),
+        (NONE, Modalities::default(), refused_parts, Vec::new()),
+        (NONE.files(true), files, refused_parts, Vec::new()),
+    ] {
+        let table = QuirkPatch::lookup("api.openai.com", "gpt-4o");
+        let learned = LearnedQuirks::new(table, ModelProfile::default(), overrides, None);
+        let error = refused(ErrorKind::BadRequest, message);
+        let patches = learned.candidate_patches(&error, &learned.quirks(), media);
+        assert_eq!(patches, expected, "{overrides:?} {media:?} {message}");
     }
 }
 
@@ -179,7 +202,7 @@ fn an_unknown_field_is_no_rejected_effort() {
     }
 }
 
-const ALL: Modalities = Modalities { images: true, audio: true };
+const ALL: Modalities = Modalities { images: true, files: true, audio: true };
 
 fn patch(quirks: &Quirks, status: u16, message: &str) -> String {
     let patch = patches_for_refusal(status, message, quirks, ALL);

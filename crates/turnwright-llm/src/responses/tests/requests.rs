@@ -196,6 +196,23 @@ fn each_role_has_its_shape() {
 }
 
 #[test]
+fn pdf_files_are_sent_or_named() {
+    let parts = vec![PromptPart::Text("Read ".to_owned()), PromptPart::Image(media(Media::PDF))];
+    let history = [
+        Message::User(UserMessage::new(parts)),
+        Message::Assistant(assistant("", &[("a", "f", object(json!({})))])),
+        result("a", "Here.", &[media("image/png"), media(Media::PDF)]),
+    ];
+    let data = "data:application/pdf;base64,AAAA";
+    let file = format!(r#"{{"type":"input_file","filename":"document.pdf","file_data":"{data}"}}"#);
+    let taken = items(&history, &Quirks { files: true, ..thinking() });
+    assert_eq!(taken.matches(&file).count(), 2, "{taken}");
+    let named = items(&history, &thinking());
+    assert_eq!(named.matches("[PDF omitted (application/pdf): ").count(), 2, "{named}");
+    assert!(named.contains("input_image") && !named.contains(data), "{named}");
+}
+
+#[test]
 fn images_are_placed_where_allowed_or_named() {
     let parts = vec![
         PromptPart::Text("Compare ".to_owned()),

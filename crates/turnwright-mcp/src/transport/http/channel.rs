@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -52,7 +52,6 @@ pub(crate) struct HttpChannel {
     answers: mpsc::Sender<Vec<u8>>,
     /// The arguments of tools that are sent as headers too.
     header_arguments: watch::Sender<HeaderArguments>,
-    changed: Arc<Notify>,
 }
 
 /// The session id and protocol version that each request of a session names.
@@ -82,8 +81,7 @@ impl HttpChannel {
     pub(crate) fn new(
         connection: HttpConnection,
         version: Option<&'static str>,
-        changed: Arc<Notify>,
-    ) -> (HttpChannel, WaitingAnswers) {
+    ) -> (Arc<HttpChannel>, WaitingAnswers) {
         let version = version.map(HeaderValue::from_static);
         let (answers, waiting) = mpsc::channel(MAX_WAITING_ANSWERS);
         let channel = HttpChannel {
@@ -94,9 +92,8 @@ impl HttpChannel {
             posts: Semaphore::new(MAX_POSTS),
             answers,
             header_arguments: watch::Sender::default(),
-            changed,
         };
-        (channel, waiting)
+        (Arc::new(channel), waiting)
     }
 
     /// Starts the tasks of a connection that has begun.
@@ -177,8 +174,6 @@ impl HttpChannel {
 
     /// Opens the session again, unless another request has done so.
     async fn renew_session(&self, expired: &HttpSession) -> Result<(), PeerError> {
-        // The server may offer other tools now.
-        self.changed.notify_one();
         let renewal = async {
             let _permit = self.renewing.acquire().await;
             if self.session.borrow().id != expired.id {
@@ -262,6 +257,8 @@ impl HttpChannel {
             match exchange.await {
                 Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
                     peer.forget_results("");
+                    // The server may offer other tools now.
+                    peer.handler().changed.notify_one();
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
                 }
@@ -403,16 +400,12 @@ fn is_opened_at_once(was_at_once: &mut bool, broke_off: bool, lasted: Duration) 
 
 /// True if a stream may be opened later.
 fn is_temporary(error: &HttpError) -> bool {
-    !matches!(
-        error,
-        HttpError::Auth(_)
-            | HttpError::Status {
-                status: StatusCode::METHOD_NOT_ALLOWED
-                    | StatusCode::UNAUTHORIZED
-                    | StatusCode::FORBIDDEN,
-                ..
-            }
-    )
+    let lasting = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    match error {
+        HttpError::Auth(_) => false,
+        HttpError::Status { status, .. } => !lasting.contains(status),
+        _ => true,
+    }
 }
 
 /// Returns true for the statuses with which a server says that it has not processed the request.

@@ -9,9 +9,9 @@ mod callback;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
@@ -189,11 +189,7 @@ fn describe_error(error: &AuthError) -> String {
     }
     let first = error.to_string();
     let last = last.to_string();
-    if first.contains(&last) {
-        display_line(&first)
-    } else {
-        display_line(&format!("{first}: {last}"))
-    }
+    display_line(&if first.contains(&last) { first } else { format!("{first}: {last}") })
 }
 
 /// The time limit of a renewal, including the wait for another process's.
@@ -475,38 +471,23 @@ fn register_tokens(stored: &LoginFile) -> Result<(), AuthError> {
     redact::register_keys(tokens.chain(stored.client_secret.clone())).map_err(as_store_error)
 }
 
-type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
-
+#[async_trait]
 impl CredentialStore for ServerLogin {
-    fn load<'a, 'b>(&'a self) -> CredentialFuture<'b, Option<StoredCredentials>>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        Box::pin(async move { self.read().await.map(|saved| Some(saved?.credentials)) })
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(self.read().await?.map(|saved| saved.credentials))
     }
 
-    fn save<'a, 'b>(&'a self, credentials: StoredCredentials) -> CredentialFuture<'b, ()>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let file = self.file.clone();
-        Box::pin(async move {
-            let client_secret = self.client_secret.clone();
-            let kept = LoginFile { url: self.url.clone(), credentials, client_secret };
-            register_tokens(&kept)?;
-            on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
-        })
+        let client_secret = self.client_secret.clone();
+        let kept = LoginFile { url: self.url.clone(), credentials, client_secret };
+        register_tokens(&kept)?;
+        on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
     }
 
-    fn clear<'a, 'b>(&'a self) -> CredentialFuture<'b, ()>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
+    async fn clear(&self) -> Result<(), AuthError> {
         let login = self.clone();
-        Box::pin(on_disk(move || login.remove().map(drop)))
+        on_disk(move || login.remove().map(drop)).await
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod standard_headers;
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
 use login::{LoginStore, ServerLogin};
 use reply::{
-    Attempt, EVENT_STREAM, EventStream, JSON, ReplyBody, content_type, is_trouble, read_reply,
+    Attempt, EVENT_STREAM, EventStream, JSON, Reply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
 };
 use turnwright_http::{ConnectionFault, PROXY_LOGIN};
@@ -137,7 +137,6 @@ pub(crate) struct HttpConnection {
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
-    has_key: bool,
     /// The last failure, or the first that has ended the connection.
     failure: watch::Sender<Option<RequestFailure>>,
 }
@@ -176,7 +175,6 @@ impl HttpConnection {
             url: url.clone(),
             headers: header_map(headers)?,
             login,
-            has_key,
             failure: watch::Sender::new(None),
         })
     }
@@ -216,59 +214,54 @@ impl HttpConnection {
     }
 
     fn interpret(&self, error: &HttpError) -> Option<RequestFailure> {
-        let (reason, ends_connection) = match error {
+        let mut is_conclusive = true;
+        let mut ends_connection = false;
+        let reason = match error {
             HttpError::Status { status: StatusCode::UNAUTHORIZED, .. }
             | HttpError::Auth(
                 AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
-            ) => (self.unauthorized(), true),
+            ) => {
+                ends_connection = true;
+                if self.headers.contains_key(AUTHORIZATION) {
+                    let why = "it rejects the key in its `Authorization` header (HTTP 401)";
+                    ConnectFailure::Lasting(why.to_owned())
+                } else {
+                    ConnectFailure::NeedsLogin
+                }
+            }
             HttpError::Status { status: StatusCode::FORBIDDEN, scope, body } => {
-                let why = format!(
+                ConnectFailure::Lasting(format!(
                     "it denies access (HTTP 403): your login, or the key in its headers, is not \
                      permitted to use it{}",
                     server_explanation(scope.as_deref(), body)
-                );
-                (ConnectFailure::Lasting(why), false)
+                ))
             }
             HttpError::Status { status: StatusCode::PROXY_AUTHENTICATION_REQUIRED, .. } => {
-                (ConnectFailure::Lasting(PROXY_LOGIN.to_owned()), false)
+                ConnectFailure::Lasting(PROXY_LOGIN.to_owned())
             }
             HttpError::Status { status, .. } if is_trouble(*status) => {
                 let why = format!("it has a problem of its own (HTTP {})", status.as_u16());
-                (ConnectFailure::Failed(why), false)
+                ConnectFailure::Failed(why)
             }
             HttpError::Auth(error) => {
                 let shown = display_line(&error.to_string());
-                let why = format!("its login could not be renewed: {shown}");
-                (ConnectFailure::Failed(why), false)
+                ConnectFailure::Failed(format!("its login could not be renewed: {shown}"))
             }
             HttpError::Request(error) if error.is_connect() => {
+                ends_connection = true;
                 let fault = ConnectionFault::of(error);
                 let why = format!("it cannot be reached: {}", fault_text(&fault));
                 let is_lasting = fault.is_lasting();
-                let reason =
-                    if is_lasting { ConnectFailure::Lasting } else { ConnectFailure::Failed };
-                (reason(why), true)
+                if is_lasting { ConnectFailure::Lasting(why) } else { ConnectFailure::Failed(why) }
             }
             HttpError::SessionExpired
             | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => return None,
             _ => {
-                return Some(RequestFailure {
-                    reason: unexpected(&error.to_string()),
-                    is_conclusive: false,
-                    ends_connection: false,
-                });
+                is_conclusive = false;
+                unexpected(&error.to_string())
             }
         };
-        Some(RequestFailure { reason, is_conclusive: true, ends_connection })
-    }
-
-    fn unauthorized(&self) -> ConnectFailure {
-        if self.has_key {
-            return ConnectFailure::Lasting(
-                "it rejects the key in its `Authorization` header (HTTP 401)".to_owned(),
-            );
-        }
-        ConnectFailure::NeedsLogin
+        Some(RequestFailure { reason, is_conclusive, ends_connection })
     }
 
     async fn token(&self) -> Result<Option<String>, HttpError> {
@@ -333,12 +326,7 @@ fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 impl HttpConnection {
     /// Posts a message with these headers. Returns the answer, and the id of the session that the server has opened.
-    pub(crate) async fn post(
-        &self,
-        message: &[u8],
-        headers: HeaderMap,
-        attempt: Attempt,
-    ) -> Result<(ReplyBody, Option<HeaderValue>), HttpError> {
+    pub(crate) async fn post(&self, message: &[u8], headers: HeaderMap, attempt: Attempt) -> Reply {
         let has_session = headers.contains_key(SESSION_HEADER);
         let request = self
             .client

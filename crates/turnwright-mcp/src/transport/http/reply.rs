@@ -48,6 +48,9 @@ pub(crate) enum ReplyBody {
     Events(Box<EventStream>),
 }
 
+/// A server's answer, with the id of a session that it has opened.
+pub(crate) type Reply = Result<(ReplyBody, Option<HeaderValue>), HttpError>;
+
 /// True for the statuses with which a server says that the trouble is on its side.
 pub(crate) fn is_trouble(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
@@ -68,11 +71,7 @@ pub(crate) fn unexpected_type(content_type: Option<String>) -> HttpError {
 /// Reads what a server answers to a message. With a session, a `404` means that the server does not know it any
 /// more, and so does any other refusal that says so: many servers send `400`, and some `401`. Returns the id of a
 /// session that the server has opened, too.
-pub(crate) async fn read_reply(
-    response: Response,
-    has_session: bool,
-    attempt: Attempt,
-) -> Result<(ReplyBody, Option<HeaderValue>), HttpError> {
+pub(crate) async fn read_reply(response: Response, has_session: bool, attempt: Attempt) -> Reply {
     let status = response.status();
     let session = response.headers().get(SESSION_HEADER).cloned();
     let reply = |body| Ok((body, session));
@@ -230,10 +229,8 @@ impl EventStream {
             if self.is_broken {
                 return Err(HttpError::Unexpected("an event is longer than 16 MiB".to_owned()));
             }
-            let piece = match self.response.chunk().await {
-                Ok(piece) => piece,
-                Err(error) => return Err(HttpError::Request(error.without_url())),
-            };
+            let next = self.response.chunk().await;
+            let piece = next.map_err(|error| HttpError::Request(error.without_url()))?;
             let received = &mut self.received;
             // Other events are not of this protocol.
             let mut keep = |event: turnwright_http::sse::Event<'_>| {

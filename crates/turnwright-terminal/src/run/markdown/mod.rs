@@ -53,11 +53,8 @@ enum LineStart {
     /// A line that is shown as it is, such as a rule.
     Verbatim(TextStyle),
     Row,
-    /// Text that begins at this byte, after the mark of a list or of a quote.
-    Words {
-        text: usize,
-        is_quote: bool,
-    },
+    /// Text in a style that begins at this byte, after the mark of a list or of a quote.
+    Words(usize, TextStyle),
 }
 
 impl MarkdownStream {
@@ -203,10 +200,9 @@ impl MarkdownStream {
                 Some((LineKind::Verbatim(TextStyle::DIM), 0))
             }
             LineStart::Verbatim(style) => Some((LineKind::Verbatim(style), 0)),
-            LineStart::Words { text: start, is_quote } => {
+            LineStart::Words(start, style) => {
                 self.wrap.verbatim(&text[..start], TextStyle::DIM, width);
                 self.wrap.set_indent(start);
-                let style = if is_quote { TextStyle::DIM } else { TextStyle::PLAIN };
                 Some((LineKind::Words(style), start))
             }
         }
@@ -221,14 +217,12 @@ fn closes_fence(text: &str, (char, length): (char, usize)) -> bool {
 fn line_start(text: &str, is_complete: bool) -> LineStart {
     let trimmed = text.trim_start_matches(' ');
     let indent = text.len() - trimmed.len();
-    let Some(first) = trimmed.chars().next() else {
-        return once_complete(is_complete, LineStart::Words { text: indent, is_quote: false });
-    };
+    let words = LineStart::Words(indent, TextStyle::PLAIN);
+    let Some(first) = trimmed.chars().next() else { return once_complete(is_complete, words) };
     let run = trimmed.len() - trimmed.trim_start_matches(first).len();
     let after = &trimmed[run..];
     // More of the same signs may arrive.
     let may_grow = after.is_empty() && !is_complete;
-    let words = LineStart::Words { text: indent, is_quote: false };
     match first {
         '#' if !is_complete && after.trim_start().is_empty() => LineStart::Unknown,
         '#' if run <= 6 && after.starts_with(' ') => {
@@ -243,14 +237,16 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
         '|' => once_complete(is_complete, LineStart::Row),
         '>' => {
             let space = usize::from(after.starts_with(' '));
-            let text = indent + run + space;
-            if may_grow { LineStart::Unknown } else { LineStart::Words { text, is_quote: true } }
+            let words = LineStart::Words(indent + run + space, TextStyle::DIM);
+            if may_grow { LineStart::Unknown } else { words }
         }
         '-' | '*' | '_' if is_rule(trimmed, first) => {
             once_complete(is_complete, LineStart::Verbatim(TextStyle::DIM))
         }
         '-' | '*' | '+' | '_' if may_grow => LineStart::Unknown,
-        '-' | '*' | '+' if run == 1 && after.starts_with(' ') => list_item(indent + 2),
+        '-' | '*' | '+' if run == 1 && after.starts_with(' ') => {
+            LineStart::Words(indent + 2, TextStyle::PLAIN)
+        }
         '0'..='9' => ordered_item(text, indent, is_complete).unwrap_or(words),
         _ => words,
     }
@@ -268,15 +264,10 @@ fn ordered_item(text: &str, indent: usize, is_complete: bool) -> Option<LineStar
     let mut rest = text[end..].chars();
     match (rest.next(), rest.next()) {
         _ if end - indent > 9 => None,
-        (Some('.' | ')'), Some(' ')) => Some(list_item(end + 2)),
+        (Some('.' | ')'), Some(' ')) => Some(LineStart::Words(end + 2, TextStyle::PLAIN)),
         (None, _) | (Some('.' | ')'), None) if !is_complete => Some(LineStart::Unknown),
         _ => None,
     }
-}
-
-/// A list item whose text begins at this byte.
-fn list_item(text: usize) -> LineStart {
-    LineStart::Words { text, is_quote: false }
 }
 
 /// Returns true if a line, as far as it has arrived, consists of spaces and at least three such signs.
@@ -312,18 +303,13 @@ fn emit_inline(
         }
         let rest = &text[at..];
         let last = text[..at].chars().next_back().or(before);
-        let used = match construct(rest, last, is_complete) {
+        let found = match construct(rest, last, is_complete) {
             Construct::Unknown if rest.len() <= MAX_HELD_BYTES => return at,
-            Construct::Unknown => mark_length(rest),
-            Construct::Text(length) => length,
-            construct => {
-                emit_construct(rest, &construct, (style, keeps_marks), emit);
-                at += construct.length();
-                continue;
-            }
+            Construct::Unknown => Construct::Text(mark_length(rest)),
+            found => found,
         };
-        emit(&rest[..used], style);
-        at += used;
+        emit_construct(rest, &found, (style, keeps_marks), emit);
+        at += found.length();
     }
     if at < text.len() {
         emit(&text[at..], style);
@@ -362,14 +348,11 @@ impl Construct {
 }
 
 fn construct(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
-    let unknown = |length: usize| {
-        if is_complete { Construct::Text(length) } else { Construct::Unknown }
-    };
     match rest.as_bytes()[0] {
         b'\\' => match rest[1..].chars().next() {
             Some(char) if ESCAPABLE.contains(char) => Construct::Escaped(2),
             Some(_) => Construct::Text(1),
-            None => unknown(1),
+            None => undecided(1, is_complete),
         },
         b'`' => {
             let mark = mark_length(rest);
@@ -378,26 +361,29 @@ fn construct(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
                 Some(inner) if is_complete || 2 * mark + inner < rest.len() => {
                     Construct::Code { mark, inner }
                 }
-                _ => unknown(mark),
+                _ => undecided(mark, is_complete),
             }
         }
         b'[' => link(rest).unwrap_or_else(|| {
             let label = rest.find(']');
             match label.and_then(|label| rest[label + 1..].chars().next()) {
                 Some(char) if char != '(' => Construct::Text(1),
-                _ => unknown(1),
+                _ => undecided(1, is_complete),
             }
         }),
         _ => emphasis(rest, before, is_complete),
     }
 }
 
+/// A mark of this length that is one only if more text arrives.
+fn undecided(length: usize, is_complete: bool) -> Construct {
+    if is_complete { Construct::Text(length) } else { Construct::Unknown }
+}
+
 fn emphasis(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
     let mark = mark_length(rest);
     let sign = if rest.starts_with('*') { '*' } else { '_' };
-    let Some(next) = rest[mark..].chars().next() else {
-        return if is_complete { Construct::Text(mark) } else { Construct::Unknown };
-    };
+    let Some(next) = rest[mark..].chars().next() else { return undecided(mark, is_complete) };
     // In `snake_case`, `__init__.py` and `2*3` the signs are not marks.
     let is_within_word = match (sign, mark) {
         ('_', 1) => before.is_some_and(char::is_alphanumeric),
@@ -412,8 +398,7 @@ fn emphasis(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
         Some(inner) if is_complete || 2 * mark + inner < rest.len() => {
             Construct::Emphasis { mark, inner }
         }
-        _ if is_complete => Construct::Text(mark),
-        _ => Construct::Unknown,
+        _ => undecided(mark, is_complete),
     }
 }
 
@@ -466,7 +451,8 @@ fn emit_construct(
         return emit(&rest[..construct.length()], style);
     }
     match *construct {
-        Construct::Unknown | Construct::Text(_) => {}
+        Construct::Unknown => {}
+        Construct::Text(length) => emit(&rest[..length], style),
         Construct::Escaped(length) => emit(&rest[1..length], style),
         Construct::Code { mark, inner } => {
             emit(&rest[mark..mark + inner], style.colored(TerminalColor::Cyan));

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::agent_check::AgentProcess;
 use turnwright_sandbox::escape_tests::{AttemptResult, SECRET};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::private_file;
 use turnwright_types::text;
 use turnwright_workspace::exec;
 
@@ -107,9 +108,7 @@ fn shifted(text: &str) -> String {
     letters.collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
 fn make_files(place: &Path) -> io::Result<()> {
-    let project = place.join("project");
     let settings = format!(
         "[providers.proof]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_file = '{}'\n",
         place.join("key").display()
@@ -123,18 +122,11 @@ fn make_files(place: &Path) -> io::Result<()> {
         ("project/.venv/bin/activate", ORIGINAL),
         ("project/evil", EVIL),
     ] {
-        let path = place.join(path);
-        fs::create_dir_all(path.parent().unwrap_or(place))?;
-        fs::write(path, text)?;
+        private_file::write(&place.join(path), text.as_bytes())?;
     }
-    let package = project.join(PACKAGE);
+    let package = place.join("project").join(PACKAGE);
     fs::create_dir_all(package.parent().unwrap_or(place))?;
     fs::hard_link(place.join("store.py"), package)
-}
-
-#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
-fn write_script(place: &Path, script: &str) -> io::Result<()> {
-    fs::write(place.join("project/attempt"), script)
 }
 
 /// An agent that runs commands for this process.
@@ -169,7 +161,8 @@ impl AskedAgent {
     fn make(&mut self, place: &Path, attempt: &AgentAttempt) -> AttemptResult {
         let arguments = json!({ "command": attempt.command, "timeout": TIMEOUT.as_secs() });
         let call = json!({ "name": "exec", "arguments": arguments });
-        let written = write_script(place, &attempt.script);
+        let script = place.join("project/attempt");
+        let written = private_file::write(&script, attempt.script.as_bytes());
         match written.and_then(|()| self.ask("tools/call", &call)) {
             Err(error) => AttemptResult::NotTested(io_error_text(&error)),
             Ok(answer) => {

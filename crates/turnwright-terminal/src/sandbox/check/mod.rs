@@ -3,7 +3,7 @@
 mod agent_attempts;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use turnwright_sandbox::escape_tests::{
 };
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::private_file::is_locked;
+use turnwright_types::private_file::{self, is_locked};
 use turnwright_workspace::exec::{self, CommandSpec, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
@@ -270,7 +270,6 @@ impl AttemptFixture {
 }
 
 /// Creates the folders `inside`, `outside`, `hidden` and `cache`, with their files.
-#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
 fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
     let [inside, outside, hidden, cache] =
         ["inside", "outside", "hidden", "cache"].map(|name| base.join(name));
@@ -279,7 +278,7 @@ fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
         [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET), (&cache, "file", UNTOUCHED)];
     for (folder, name, text) in files {
         fs::create_dir(folder)?;
-        fs::write(folder.join(name), text)?;
+        private_file::create_new(&folder.join(name))?.write_all(text.as_bytes())?;
     }
     Ok([inside, outside, hidden, cache])
 }

@@ -2,7 +2,6 @@
 //! after the user's own, with the files that they import: `@docs/style.md` in a line of text stands for that file.
 //! They are untrusted data from the author of the project.
 
-use std::iter;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
@@ -156,7 +155,7 @@ const MAX_IMPORTS: usize = 20;
 fn imported_paths(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;
-    for hidden in code_and_comments(text).chain(iter::once(text.len()..text.len())) {
+    for hidden in code_and_comments(text) {
         // `None` for a range within the one before.
         if let Some(shown) = text.get(at..hidden.start) {
             add_imports(shown, &mut found);
@@ -182,19 +181,26 @@ fn is_link_text(text: &str) -> bool {
     is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
 }
 
-/// Where code and comments are in Markdown, in order.
-fn code_and_comments(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let events = Parser::new(text).into_offset_iter();
-    events.filter_map(move |(event, range)| match event {
-        Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => Some(range),
-        Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
-            let html = &text[range.clone()];
-            let length = html.find("-->").map_or(html.len(), |at| at + "-->".len());
-            let is_comment = html.trim_start().starts_with("<!--");
-            is_comment.then_some(range.start..range.start + length)
+/// Where code and comments are in Markdown, in order, and where it ends.
+fn code_and_comments(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (event, mut range) in Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => found.push(range),
+            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
+                while let Some(at) = text[range.clone()].find("<!--") {
+                    range.start += at;
+                    let length = text[range.clone()].find("-->").map(|at| at + "-->".len());
+                    let end = length.map_or(range.end, |length| range.start + length);
+                    found.push(range.start..end);
+                    range.start = end;
+                }
+            }
+            _ => {}
         }
-        _ => None,
-    })
+    }
+    found.push(text.len()..text.len());
+    found
 }
 
 fn add_imports<'a>(text: &'a str, found: &mut Vec<&'a str>) {
@@ -420,7 +426,7 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 17] = [
+        let table: [(&str, &[&str]); 19] = [
             ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
             ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
@@ -433,6 +439,8 @@ mod tests {
             ("Do.\n\n<!-- Not now:\n@a.md\n--> @b.md\n@c.md", &["b.md", "c.md"]),
             ("See @a.md <!-- or @b.md --> @c.md", &["a.md", "c.md"]),
             ("<important>\n@a.md\n</important>\n\n<!-- @never closed", &["a.md"]),
+            ("<!-- @a.md --> <!-- @b.md -->\n@c.md", &["c.md"]),
+            ("<details>\n<!-- @a.md -->\n@b.md\n</details>", &["b.md"]),
             ("It's a ` and @a.md", &["a.md"]),
             ("@/etc/passwd @~/.ssh/id_ed25519", &[]),
             ("/etc/a.md", &[]),

@@ -63,8 +63,8 @@ impl FrontMatter {
 /// The text between the two `---` lines, and the text after them. Blank lines and comments may stand above.
 fn bounds(text: &str) -> Option<(&str, &str)> {
     let mut text = text.trim_start();
-    while let Some((_, behind)) = text.strip_prefix("<!--").and_then(|rest| rest.split_once("-->")) {
-        text = behind.trim_start();
+    while text.starts_with("<!--") {
+        text = text.split_once("-->")?.1.trim_start();
     }
     let first = text.split_inclusive('\n').next().filter(|line| line.trim_end() == "---")?;
     let rest = &text[first.len()..];

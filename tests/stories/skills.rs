@@ -154,7 +154,7 @@ fn the_files_of_loaded_skills_are_read_without_permission_after_a_restart() {
     assert_eq!(agent.turn("go on"), "end_turn");
     let results = cards::results(&agent, 5);
     assert!(results[1].contains("First this.") && results[2].contains("Then this."), "{results:?}");
-    assert_eq!(cards::requests(&agent), [""; 0]);
+    assert_eq!(cards::questions(&agent), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! read quickly: reading blocks. Later, with the result of the first call that touches a file of a folder below the
 //! session's, the instructions of that folder.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,18 +98,9 @@ impl Turn {
     /// Lets the model read the files of skills that an earlier process has loaded in this conversation. A file that
     /// looks like one opens nothing that the model could not load without a question.
     fn allow_loaded_skills(&self, skills: &[Skill]) {
-        for skill in skills.iter().filter(|skill| !skill.is_user_only) {
-            let head = skill.head();
-            let is_loaded = self.history.messages.iter().any(|message| match &**message {
-                Message::Tool(result) => result.text.starts_with(&head),
-                Message::User(prompt) => prompt.parts.iter().any(
-                    |part| matches!(part, PromptPart::Context(text) if text.contains(&head)),
-                ),
-                Message::Assistant(_) => false,
-            });
-            if is_loaded {
-                self.conversation.env.files.roots().allow_read(skill.folder.clone());
-            }
+        let offered = skills.iter().filter(|skill| !skill.is_user_only);
+        for skill in offered.filter(|skill| self.has_been_told(&skill.head())) {
+            self.conversation.env.files.roots().allow_read(skill.folder.clone());
         }
     }
 
@@ -460,19 +451,14 @@ impl ToldFolders {
 
 /// The folders of these paths below each folder of the session, from there down to one of packages. A path may be a
 /// folder.
-fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>)> {
-    let mut found: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
+fn folders_below(roots: &Roots, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<PathBuf>> {
+    let mut found = BTreeMap::<_, Vec<PathBuf>>::new();
     for path in paths {
         let above = roots.folders().filter(|folder| path.starts_with(folder));
         let Some(root) = above.max_by_key(|folder| folder.as_os_str().len()) else { continue };
-        let below: Vec<_> =
-            path.ancestors().take_while(|folder| *folder != root).map(Path::to_path_buf).collect();
-        let index = found.iter().position(|(known, _)| known == root).unwrap_or_else(|| {
-            found.push((root.to_path_buf(), Vec::new()));
-            found.len() - 1
-        });
-        let Some((_, folders)) = found.get_mut(index) else { continue };
-        let down = below.into_iter().rev();
+        let folders = found.entry(root.to_path_buf()).or_default();
+        let below: Vec<_> = path.ancestors().take_while(|folder| *folder != root).collect();
+        let down = below.into_iter().rev().map(Path::to_path_buf);
         let own = down.take_while(|place| !PACKAGE_FOLDERS.iter().any(|name| place.ends_with(name)));
         let new: Vec<_> = own.filter(|folder| !folders.contains(folder)).collect();
         folders.extend(new);
@@ -509,9 +495,9 @@ impl Turn {
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
-            let new = found
-                .into_iter()
-                .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
+            let new = found.into_iter().filter(|(path, origin, _)| {
+                !touched.contains(path) && !self.has_been_told(&format!("\n{origin}; "))
+            });
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
         self.conversation.told.folders().bytes += text.len();
@@ -520,11 +506,15 @@ impl Turn {
         Some(text)
     }
 
-    /// Returns true if an earlier result or prompt has the instructions with these words.
-    fn has_been_told(&self, origin: &str) -> bool {
-        let label = format!("\n{origin}; ");
-        let mut results = self.history.messages.iter().filter_map(|message| message.as_tool());
-        results.any(|result| result.text.contains(&label))
+    /// Returns true if an earlier result, or the context of a prompt, has these words.
+    fn has_been_told(&self, words: &str) -> bool {
+        self.history.messages.iter().any(|message| match &**message {
+            Message::Tool(result) => result.text.contains(words),
+            Message::User(prompt) => prompt.parts.iter().any(
+                |part| matches!(part, PromptPart::Context(text) if text.contains(words)),
+            ),
+            Message::Assistant(_) => false,
+        })
     }
 }
 

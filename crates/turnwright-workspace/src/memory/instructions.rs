@@ -2,12 +2,10 @@
 //! after the user's own, with the files that they import: `@docs/style.md` in a line of text stands for that file.
 //! They are untrusted data from the author of the project.
 
-use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use pulldown_cmark::{Event, Parser, Tag};
-
 use crate::files::{FileHead, read_head};
+use crate::skills::code_and_comments;
 
 /// The most bytes of all instructions together.
 const MAX_TOTAL_BYTES: usize = 32 * 1024;
@@ -179,28 +177,6 @@ fn is_relative(path: &str) -> bool {
 fn is_link_text(text: &str) -> bool {
     let is_markdown = Path::new(text).extension().is_some_and(|ending| ending == "md");
     is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
-}
-
-/// Where code and comments are in Markdown, in order, and where it ends.
-fn code_and_comments(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    for (event, mut range) in Parser::new(text).into_offset_iter() {
-        match event {
-            Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => found.push(range),
-            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
-                while let Some(at) = text[range.clone()].find("<!--") {
-                    range.start += at;
-                    let length = text[range.clone()].find("-->").map(|at| at + "-->".len());
-                    let end = length.map_or(range.end, |length| range.start + length);
-                    found.push(range.start..end);
-                    range.start = end;
-                }
-            }
-            _ => {}
-        }
-    }
-    found.push(text.len()..text.len());
-    found
 }
 
 fn add_imports<'a>(text: &'a str, found: &mut Vec<&'a str>) {

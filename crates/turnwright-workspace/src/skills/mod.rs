@@ -365,14 +365,14 @@ fn first_paragraph(body: &str) -> Option<String> {
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Substitutes the arguments. If the text does not use them, they are appended. A `\` before a `$` keeps it.
-/// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from there, as
-/// `$ARGUMENTS[0]` always does.
+/// In code and comments, `$1` belongs to them, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from
+/// there, as `$ARGUMENTS[0]` always does.
 pub(crate) fn substitute(text: &str, args: &str) -> String {
     let text = &*without_smuggled_text(text);
     let args = args.trim();
     let words = split_words(args);
     let first = if names_zero(text) { b'0' } else { b'1' };
-    let mut code = code_ranges(text).peekable();
+    let mut code = code_and_comments(text).into_iter().peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
     let mut at = 0;
     let mut is_used = args.is_empty();
@@ -407,12 +407,26 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
     filled
 }
 
-/// Where code is in Markdown, in order.
-fn code_ranges(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let events = Parser::new(text).into_offset_iter();
-    events.filter_map(|(event, range)| {
-        matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(_))).then_some(range)
-    })
+/// Where code and comments are in Markdown, in order, and where it ends.
+pub(crate) fn code_and_comments(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (event, mut range) in Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => found.push(range),
+            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
+                while let Some(at) = text[range.clone()].find("<!--") {
+                    range.start += at;
+                    let length = text[range.clone()].find("-->").map(|at| at + "-->".len());
+                    let end = length.map_or(range.end, |length| range.start + length);
+                    found.push(range.start..end);
+                    range.start = end;
+                }
+            }
+            _ => {}
+        }
+    }
+    found.push(text.len()..text.len());
+    found
 }
 
 /// Stands for all arguments, and with an index behind it for one of them.
@@ -420,7 +434,7 @@ const ALL_ARGUMENTS: &str = "$ARGUMENTS";
 
 /// Returns true if a text names its first argument `$0`, and not only in code.
 fn names_zero(text: &str) -> bool {
-    let mut code = code_ranges(text).peekable();
+    let mut code = code_and_comments(text).into_iter().peekable();
     text.match_indices("$0").any(|(at, _)| {
         while code.next_if(|range| range.end <= at).is_some() {}
         let is_code = code.peek().is_some_and(|range| range.contains(&at));
@@ -693,6 +707,7 @@ mod tests {
             (r"\$ARGUMENTS", "x", "$ARGUMENTS\n\nArguments: x"),
             ("Run `awk '{print $1}'` on $1", "x", "Run `awk '{print $1}'` on x"),
             ("``a ` $1`` $1", "x", "``a ` $1`` x"),
+            ("<!-- Takes $1. -->\nRun $1", "x", "<!-- Takes $1. -->\nRun x"),
             ("```sh\necho $1\n```\n$1", "x", "```sh\necho $1\n```\nx"),
             ("  ~~~\n$1", "x", "  ~~~\n$1\n\nArguments: x"),
             // No program has a variable of this name.

@@ -331,18 +331,17 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
         add("instructions", name, path);
     }
     let notes = NoteFolder::of_project(roots.real_cwd());
-    match notes.list().len() {
-        0 => {}
-        count => add("notes", count.to_string(), notes.folder),
+    let count = notes.list().len();
+    if count > 0 {
+        add("notes", count.to_string(), notes.folder);
     }
+    let never = CancellationToken::new();
     let places: Vec<_> = project_places(&projects, SKILL_FOLDERS).collect();
-    for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
+    for Skill { name, folder, .. } in skills::scan(&places, &never) {
         add("skill", name, folder);
     }
     let places: Vec<_> = project_places(&projects, COMMAND_FOLDERS).collect();
-    for CustomCommand { name, path, .. } in
-        custom_commands::scan(&places, &CancellationToken::new())
-    {
+    for CustomCommand { name, path, .. } in custom_commands::scan(&places, &never) {
         add("command", name, path);
     }
     sources

@@ -60,7 +60,7 @@ fn assigns_secret(line: &str) -> bool {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let assigned = rest.strip_prefix([':', '=', '：']);
             let said = rest.strip_prefix('是').or(rest.strip_prefix("is "));
-            // A header has nothing between its scheme and the token.
+            // A header has nothing between this and the token.
             let header = (*name == "bearer").then_some(rest);
             let Some(value) = assigned.or(said).or(header) else { return false };
             let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);

@@ -283,11 +283,9 @@ impl SkillScan<'_> {
 
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
-        let Some(file_name) =
-            FILE_NAMES.into_iter().find(|name| folder.join(name).symlink_metadata().is_ok())
-        else {
-            return false;
-        };
+        let mut names = FILE_NAMES.into_iter();
+        let file_name = names.find(|name| folder.join(name).symlink_metadata().is_ok());
+        let Some(file_name) = file_name else { return false };
         let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
             Some(head) => read_skill(&head.text, file_name, folder, within),
             None => Err("its file cannot be read, or leads out of the project"),
@@ -316,10 +314,8 @@ fn read_skill(
     let given = head.name.unwrap_or_default();
     let given_name = slug(&given);
     let typed = given_name.clone().filter(|name| *name == composed(&given));
-    let name = typed
-        .or(own_name)
-        .or(given_name)
-        .ok_or("neither its name nor that of its folder has letters or digits")?;
+    let usable = typed.or(own_name).or(given_name);
+    let name = usable.ok_or("neither its name nor that of its folder has letters or digits")?;
     let full = head
         .description
         .or_else(|| first_paragraph(body))

@@ -284,8 +284,8 @@ impl SkillScan<'_> {
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
         let mut names = FILE_NAMES.into_iter();
-        let file_name = names.find(|name| folder.join(name).symlink_metadata().is_ok());
-        let Some(file_name) = file_name else { return false };
+        let found = names.find(|name| folder.join(name).symlink_metadata().is_ok());
+        let Some(file_name) = found else { return false };
         let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
             Some(head) => read_skill(&head.text, file_name, folder, within),
             None => Err("its file cannot be read, or leads out of the project"),

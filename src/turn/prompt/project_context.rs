@@ -458,7 +458,8 @@ fn folders_below(roots: &Roots, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<Path
         let folders = found.entry(root.to_path_buf()).or_default();
         let below: Vec<_> = path.ancestors().take_while(|folder| *folder != root).collect();
         let down = below.into_iter().rev().map(Path::to_path_buf);
-        let own = down.take_while(|place| !PACKAGE_FOLDERS.iter().any(|name| place.ends_with(name)));
+        let own =
+            down.take_while(|place| !PACKAGE_FOLDERS.iter().any(|name| place.ends_with(name)));
         let new: Vec<_> = own.filter(|folder| !folders.contains(folder)).collect();
         folders.extend(new);
     }
@@ -509,9 +510,10 @@ impl Turn {
     fn has_been_told(&self, words: &str) -> bool {
         self.history.messages.iter().any(|message| match &**message {
             Message::Tool(result) => result.text.contains(words),
-            Message::User(prompt) => prompt.parts.iter().any(
-                |part| matches!(part, PromptPart::Context(text) if text.contains(words)),
-            ),
+            Message::User(prompt) => prompt
+                .parts
+                .iter()
+                .any(|part| matches!(part, PromptPart::Context(text) if text.contains(words))),
             Message::Assistant(_) => false,
         })
     }
@@ -590,10 +592,9 @@ mod tests {
             .map(|path| base.join(path))
             .collect::<Vec<_>>();
         let found = folders_below(&roots, &paths);
-        let all = found.iter().flat_map(|(_, folders)| folders);
+        let all = found.values().flatten();
         let shown: Vec<_> = all.map(|folder| folder.strip_prefix(&base).unwrap()).collect();
-        let expected =
-            ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/v", "ws/v/lib", "ws/more/c"];
+        let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/v", "ws/v/lib", "ws/more/c"];
         assert_eq!(shown, expected.map(Path::new));
     }
 

@@ -268,7 +268,8 @@ fn a_repository_around_the_sessions_folder_is_compared_with_its_submodules_and_w
 fn what_the_settings_of_a_repository_within_the_project_name_is_compared() {
     let disk = TestProject::new();
     disk.repository();
-    let settings = "[core]\n\thooksPath = tools/hooks\n[filter \"x\"]\n\tclean = sh tools/clean.sh build\n";
+    let settings =
+        "[core]\n\thooksPath = tools/hooks\n[filter \"x\"]\n\tclean = sh tools/clean.sh build\n";
     disk.file("app/.git/config", settings);
     let known = disk.file("app/tools/clean.sh", "mine");
     disk.file("app/src/lib.rs", "mine");

@@ -126,7 +126,10 @@ const HINTS: [(&str, &str); 15] = [
     // nginx and others answer like this for a wrong key, too.
     ("JSON (403 Forbidden", "Check the key. If it is right, a firewall is in between"),
     ("fewer max_tokens", "Add credit, or set a smaller `max_output` for the model in the settings"),
-    ("for long context", "Set `window = 200000` for the model in the settings, or choose another model"),
+    (
+        "for long context",
+        "Set `window = 200000` for the model in the settings, or choose another model",
+    ),
     ("oad model", "Look into the log of the server, or choose another model"),
 ];
 

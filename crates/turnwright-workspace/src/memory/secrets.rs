@@ -20,8 +20,22 @@ const KEY_FORMATS: &[KeyFormat] = &[
 
 /// Names of secret values. Latin letters are in lower case.
 const SECRET_NAMES: &[&str] = &[
-    "password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey", "api key",
-    "passwort", "пароль", "Пароль", "密码", "密钥", "口令", "bearer",
+    "password",
+    "passwd",
+    "pwd",
+    "secret",
+    "token",
+    "api_key",
+    "api-key",
+    "apikey",
+    "api key",
+    "passwort",
+    "пароль",
+    "Пароль",
+    "密码",
+    "密钥",
+    "口令",
+    "bearer",
 ];
 
 /// A shorter value may be an ordinary word.
@@ -65,8 +79,8 @@ fn assigns_secret(line: &str) -> bool {
             let Some(value) = assigned.or(said).or(header) else { return false };
             let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
             // Chinese and Japanese have no blanks between words.
-            let end = value
-                .find(|c: char| c.is_whitespace() || c > '\u{2e7f}' || "\"'`,;)".contains(c));
+            let end =
+                value.find(|c: char| c.is_whitespace() || c > '\u{2e7f}' || "\"'`,;)".contains(c));
             let value = &value[..end.unwrap_or(value.len())];
             is_random(value) && (assigned.is_some() || is_mixed(value))
         })

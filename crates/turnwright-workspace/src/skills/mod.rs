@@ -117,7 +117,9 @@ impl Skill {
         }
         let files = self.files();
         if !files.is_empty() {
-            text.push_str(&format!("\n\nFiles of this skill, below {dir} (not the working folder):"));
+            text.push_str(&format!(
+                "\n\nFiles of this skill, below {dir} (not the working folder):"
+            ));
             for file in files.iter().take(MAX_LISTED_FILES) {
                 text.push_str(&format!("\n- {}", escape_hidden_line(&display(file))));
             }

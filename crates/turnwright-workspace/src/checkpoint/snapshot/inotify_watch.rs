@@ -188,10 +188,8 @@ impl InotifyWatch {
 
     /// Watches the folder of a repository: if it is not listed itself, every change in it is one of `listed`.
     fn add_repository(&self, folder: &Arc<Path>, listed: &Arc<Path>) {
-        let events = WatchFlags::CREATE
-            | WatchFlags::MOVE
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::MASK_ADD;
+        let events =
+            WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::CLOSE_WRITE | WatchFlags::MASK_ADD;
         let inside = IgnoredFolder { listed: Arc::clone(listed), is_obeyed: true };
         self.add_for(folder, events, Some(inside));
     }

@@ -335,7 +335,7 @@ impl SessionActor {
         if is_first {
             context = environment_lines(roots);
             self.learn_tool_versions();
-            self.conversation.told.forget_mode();
+            self.conversation.told.lock().mode = None;
         } else {
             context.extend(new_date_line(&self.history));
         }
@@ -344,7 +344,7 @@ impl SessionActor {
         }
         context.extend(self.conversation.mode_context());
         context.extend(self.conversation.env.command_news());
-        context.extend(self.conversation.told.take_undo_news());
+        context.extend(self.conversation.told.lock().undo_news.take());
         Some(context).filter(|context| !context.is_empty())
     }
 }

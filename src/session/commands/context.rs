@@ -76,7 +76,7 @@ fn report(history: &History, conversation: &Conversation) -> String {
             text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
         }
     }
-    let (requests, usage, breaks) = conversation.told.cache_guard().report();
+    let (requests, usage, breaks) = conversation.told.lock().cache_guard.report();
     if let Some(usage) = usage.filter(|usage| usage.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));

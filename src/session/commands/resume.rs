@@ -106,7 +106,7 @@ impl CommandTask {
         };
         conversation.env.jobs.continue_numbering_after(restored.history.minted);
         conversation.told.add_unsent(restored.ended_work);
-        conversation.told.forget_mode();
+        conversation.told.lock().mode = None;
         conversation.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();
         conversation.client().update(Update::SessionInfo { title: restored.row.title, updated });

@@ -214,7 +214,7 @@ impl Compactor<'_> {
         self.history.meter.forget_count();
         self.conversation.forget_told_context();
         // The facts name the mode.
-        self.conversation.told.tell_mode(self.conversation.mode().get());
+        self.conversation.told.lock().mode = Some(self.conversation.mode().get());
     }
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {

@@ -176,7 +176,8 @@ impl Compactor<'_> {
         let notice = format!("{done}: about {before} tokens became {after}.");
         let text = summary.clone().unwrap_or_default();
         self.report(&id, notice, after, summary);
-        self.tell_hooks(reason, &text).await;
+        let telling = note_compaction(self.conversation, reason.focus(), &text, self.cancel);
+        Box::pin(telling).await;
         CompactionOutcome::Done { kept: tail.count }
     }
 
@@ -194,10 +195,6 @@ impl Compactor<'_> {
         let is_needed = reason == CompactionReason::Overflow;
         let asking = refuse_compaction(self.conversation, reason.focus(), is_needed, self.cancel);
         Box::pin(asking).await
-    }
-
-    async fn tell_hooks(&self, reason: CompactionReason<'_>, summary: &str) {
-        Box::pin(note_compaction(self.conversation, reason.focus(), summary, self.cancel)).await;
     }
 
     /// Makes the change in the history and in the log.

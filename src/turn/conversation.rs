@@ -313,6 +313,7 @@ pub(crate) struct Told {
     context: Arc<Mutex<ToldContext>>,
 }
 
+/// The part of [`Told`] that each conversation has for itself.
 #[derive(Debug, Default)]
 pub(crate) struct ToldContext {
     /// The mode that the model was last told; `None` if that message is no longer in its context.

@@ -80,7 +80,7 @@ impl Turn {
             Ok(Some(Ok((context, skills)))) => {
                 self.allow_loaded_skills(&skills);
                 self.conversation.env.skills.replace(skills);
-                self.conversation.told.set_lacks_instructions(false);
+                self.conversation.told.lock().lacks_instructions = false;
                 answers.record_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| {
                     context.clone()
                 });
@@ -129,7 +129,8 @@ impl Turn {
 
     /// Tells the user once, and the model once in each conversation.
     fn report_missing_context(&mut self, why: &str) {
-        let is_known = self.conversation.told.set_lacks_instructions(true);
+        let is_known =
+            std::mem::replace(&mut self.conversation.told.lock().lacks_instructions, true);
         if !is_known {
             self.conversation.notify(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \
@@ -482,7 +483,7 @@ impl Turn {
             return recorded.as_str().map(str::to_owned);
         }
         for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
-            let (folders, limit) = self.conversation.told.folders().take_new(folders);
+            let (folders, limit) = self.conversation.told.lock().folders.take_new(folders);
             if folders.is_empty() || limit == 0 {
                 continue;
             }
@@ -491,7 +492,7 @@ impl Turn {
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
-                self.conversation.told.folders().take_back(&looked_at);
+                self.conversation.told.lock().folders.take_back(&looked_at);
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
@@ -500,7 +501,7 @@ impl Turn {
             });
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
-        self.conversation.told.folders().bytes += text.len();
+        self.conversation.told.lock().folders.bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
         answers.record_answer(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
         Some(text)

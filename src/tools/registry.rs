@@ -519,9 +519,9 @@ impl AllowedTools {
         {
             return false;
         }
-        self.names.as_ref().is_none_or(|names| {
-            names.iter().any(|allowed| allowed == "*" || is_meant(allowed))
-        })
+        self.names
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|allowed| allowed == "*" || is_meant(allowed)))
     }
 }
 

@@ -424,7 +424,7 @@ fn changes_in_a_folder_with_the_layout_of_a_repository_are_known() {
     assert_eq!(live.find_new(&known), new);
     let changes = tracker.changes_since(&before, false);
     assert_eq!(changes.new_repositories, new);
-    assert_eq!(names(&changes), [".settings", ".settings"]);
+    assert_eq!(names(&changes), ["sub", ".settings", "sub", ".settings"]);
 }
 
 #[test]

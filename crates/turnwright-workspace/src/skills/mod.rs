@@ -639,7 +639,6 @@ mod tests {
                 "my-tool: x",
                 "own: x",
                 "python-testing: x",
-                "r\u{e9}dacteur: x",
                 #[cfg(unix)]
                 "secret: outside of the project",
                 "small: x",

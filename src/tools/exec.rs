@@ -57,7 +57,7 @@ const SHELL_CHANGES: [&str; 5] = ["cd", "pushd", "export", "source", "."];
 const FORGOTTEN: &str =
     "[The next command has a shell of its own, in the working folder: use workdir, or one line.]";
 
-/// Programs that look for processes and see none of jobs, and words of a command that has met or missed a job.
+/// Programs that look for processes and see none of jobs, and words of a command that failed for the same reason.
 const PROCESS_SEEKERS: [&str; 6] = ["fuser", "killall", "lsof", "pgrep", "pkill", "ps"];
 const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such process"];
 
@@ -326,8 +326,9 @@ fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
     }
     let mut commands = args.script().commands.iter();
     let seeks = commands.any(|one| PROCESS_SEEKERS.contains(&one.program()));
-    let is_lost = seeks || MISSED_JOB.iter().any(|words| outcome.text.contains(words));
-    if is_lost && (outcome.raw["exitCode"].is_null() || !env.jobs.running().ids().is_empty()) {
+    let has_failed = !outcome.ok && MISSED_JOB.iter().any(|words| outcome.text.contains(words));
+    let has_jobs = !env.jobs.running().ids().is_empty();
+    if has_jobs && (seeks || has_failed) || seeks && outcome.text.starts_with("[killed by ") {
         outcome.add_line(&format!(
             "[exec_output with signal stops a job; pkill -f also finds the line's own shell. {}]",
             env.jobs.describe()
@@ -424,13 +425,18 @@ async fn begin<'a>(
 }
 
 /// The editor that a line would start interactively and that would wait forever. Other editors exit at once without a
-/// terminal. With options or input it may be a batch run.
+/// terminal. With options or input it may be a batch run. An ambiguous line may only name it, as a pattern of `case` or
+/// as a function, unless it begins with it.
 fn interactive_editor(args: &Exec) -> Option<&str> {
-    let commands = args.script().commands.iter();
-    let plain = commands.filter(|one| !one.argv().any(|word| word.starts_with(['-', '+'])));
-    let mut names = plain.filter_map(|one| one.program().rsplit('/').next());
+    let script = args.script();
+    let first = args.command.split_whitespace().next();
+    let plain = script.commands.iter().filter(|one| {
+        (script.ambiguity.is_none() || first == Some(one.program()))
+            && !one.argv().any(|word| word.starts_with(['-', '+']))
+    });
+    let mut names = plain.map(|one| one.program().trim_start_matches("/usr/bin/"));
     let waits = names.find(|name| ["vi", "vim", "nvim", "view", "vimdiff"].contains(name));
-    waits.filter(|_| !args.command.contains('<'))
+    waits.filter(|_| !args.command.contains(['<', '|']))
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
@@ -552,13 +558,38 @@ mod tests {
             args.script = OnceLock::from(Arc::new(shell::parse(command, ShellDialect::Bash)));
             interactive_editor(&args).is_some()
         };
-        for command in ["vim", "vi a.txt", "/usr/bin/vim a b", "cd src && vim a", "git pull; vi b"] {
+        for command in [
+            "vim",
+            "vi a.txt",
+            "/usr/bin/vim a b",
+            "cd src && vim a",
+            "git pull; vi b",
+            "vim $FILE",
+            "bash -c 'vim a'",
+        ] {
             assert!(waits(command), "{command}");
         }
-        for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
+        for command in [
+            "",
+            "vim -es -c q a",
+            "vim +q",
+            "vim a < keys",
+            "vim a <<EOF\n:q\nEOF",
+            "printf ':q!\\n' | vim a",
+            "echo vim",
+            "vimtutor",
+            "grep vim file",
+            "command -v vim",
+            "git config core.editor vim",
+            "echo 'vim a' && printf 'vim a\n' > x.sh",
+            "for name in vi vim; do command -v $name; done",
+            "case $EDITOR in\nvim) echo a ;;\nvi) echo b ;;\nesac",
+            "view() { cat \"$1\"; }; view a",
+            "editors=(vi vim nvim); echo ${editors[0]}",
+            "cd build && ./view a",
+        ] {
             assert!(!waits(command), "{command}");
         }
-        assert!(!waits("command -v vim") && !waits("vim a <<EOF\n:q\nEOF"));
     }
 
     #[test]

@@ -172,7 +172,8 @@ fn a_command_that_looks_for_the_process_of_a_job_is_told_how_to_stop_it() {
     for (command, is_told) in [
         ("lsof -ti:3000 | cat", true),
         ("echo 'OSError: Address already in use'; exit 1", true),
-        ("echo done", false),
+        ("echo 'Address already in use'", false),
+        ("echo done; exit 1", false),
     ] {
         let result = call(&mut agent, "exec", &json!({ "command": command }));
         let is_there = result.contains("[exec_output with signal stops a job; ");

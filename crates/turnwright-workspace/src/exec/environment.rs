@@ -131,7 +131,7 @@ fn add_homebrew(path: &mut OsString) {
     }
 }
 
-/// Adds the encoding of macOS. Editors on the desktop have no locale, so programs would take each text for ASCII.
+/// Adds the encoding of macOS if there is no locale, as in editors on the desktop: programs would take texts for ASCII.
 fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
     let named = ["LANG", "LC_ALL", "LC_CTYPE"];
     if !variables.iter().any(|(name, _)| named.iter().any(|known| name == known)) {
@@ -139,10 +139,11 @@ fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
     }
 }
 
-/// The path without the folder that `uvx` puts first, whose Python has none of the user's packages.
+/// The path without the folders that `uvx` puts there (`archive-v0/HASH/bin`), whose Python has none of the user's
+/// packages.
 fn without_uv_cache(path: &OsStr) -> OsString {
     let folders = std::env::split_paths(path)
-        .filter(|folder| !folder.iter().any(|part| part == "archive-v0"));
+        .filter(|folder| folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0"));
     std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -357,6 +358,7 @@ mod tests {
         for (before, after) in [
             ("/home/a/.cache/uv/archive-v0/Zx9/bin:/usr/bin::/bin", "/usr/bin::/bin"),
             ("/home/a/.venv/bin:/usr/bin:", "/home/a/.venv/bin:/usr/bin:"),
+            ("/home/a/archive-v0/bin:/usr/bin", "/home/a/archive-v0/bin:/usr/bin"),
         ] {
             let all = Environment::scrubbed([("PATH".into(), before.into())], &[]);
             let path = all.get("PATH").unwrap().to_str().unwrap();

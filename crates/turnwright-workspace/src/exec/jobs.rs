@@ -27,7 +27,7 @@ const MAX_RUNNING: usize = 16;
 const MAX_ENDED: usize = 32;
 /// The time limit of a command that was started to be waited for.
 const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// That of a server or watcher, which no session outlasts.
+/// The time limit of a server or watcher. No session lasts as long.
 const BACKGROUND_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Maximum length of a command line in a list.
 const MAX_NAME_CHARS: usize = 60;

@@ -12,6 +12,7 @@ use super::{FileError, Files, Roots, save};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::private_file;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;
@@ -256,7 +257,7 @@ fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Resul
     let mut file = save::create_beside(folder, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
     file.as_file().set_permissions(metadata.permissions())?;
-    file.as_file().sync_data()?;
+    private_file::sync(file.as_file())?;
     save::place_new(file, to)?;
     // The file must not stay in both places.
     fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))

@@ -14,6 +14,7 @@ use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::hash::{hex, sha256};
+use turnwright_types::private_file;
 
 impl Files {
     /// Gives a file these bytes and this mode if it has the `expected` SHA-256; without one, it must not exist. Missing
@@ -125,7 +126,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let file = save::create_beside(&folder, 0o600)?;
         file.as_file().write_all(&bytes)?;
         nofollow::set_permission_bits(file.as_file(), mode)?;
-        file.as_file().sync_data()?;
+        private_file::sync(file.as_file())?;
         save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),

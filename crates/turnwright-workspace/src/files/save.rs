@@ -19,6 +19,7 @@ use crate::temp_folder::{is_own, lock_now};
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
+use turnwright_types::private_file;
 
 /// The state that the path must have at the moment of writing.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ fn replace_atomically(
         // This is last because a change of the owner clears bits of the mode.
         file.as_file().set_permissions(old.permissions())?;
     }
-    file.as_file().sync_data()?;
+    private_file::sync(file.as_file())?;
     match old {
         Some(old) if !is_unchanged(path, old) => Ok(false),
         Some(_) => {
@@ -223,7 +224,7 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.rewind()?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
-    file.sync_data()
+    private_file::sync(file)
 }
 
 /// Reserves disk space, so that a full disk is noticed before anything is lost.

@@ -118,27 +118,27 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
         private_file::create_folder(folder)?;
     }
     match private_file::create_new(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            make_private(path);
+            Ok(())
+        }
         created => created.map(drop),
     }
 }
 
+/// Takes the rights of others away, unless the disk refuses, as shared ones do that know no modes.
 #[cfg(unix)]
-fn make_private(path: &Path) -> std::io::Result<()> {
+fn make_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     // SQLite creates the target of a dangling link.
-    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    let Ok(found) = fs::metadata(path) else { return };
     if found.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).ok();
     }
-    Ok(())
 }
 
 #[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
-fn make_private(_: &Path) -> std::io::Result<()> {
-    Ok(())
-}
+fn make_private(_: &Path) {}
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
 fn check_application_id(connection: &Connection) -> Result<()> {
@@ -294,6 +294,13 @@ mod tests {
             let file = folder.path().join(format!("state/sessions.db{suffix}"));
             assert_eq!(mode(&file), 0o600, "{suffix}");
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_disk_that_refuses_modes_is_used_all_the_same() {
+        // Nobody may change the mode of this file.
+        create_private_file(Path::new("/proc/self/status")).unwrap();
     }
 
     /// Another process that sees no lock removes the write-ahead log.

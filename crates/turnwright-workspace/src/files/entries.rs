@@ -228,7 +228,7 @@ pub(super) fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
         use rustix::io::Errno;
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // Not supported by this file system or kernel.
-            Err(Errno::INVAL | Errno::NOSYS) => {}
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
             result => return result.map_err(Into::into),
         }
     }
@@ -256,7 +256,8 @@ fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Resul
     let folder = to.parent().unwrap_or(Path::new("/"));
     let mut file = save::create_beside(folder, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
-    file.as_file().set_permissions(metadata.permissions())?;
+    // As with `mv`, a disk that refuses the mode gets the file all the same.
+    nofollow::set_permissions(file.as_file(), metadata.permissions()).ok();
     private_file::sync(file.as_file())?;
     save::place_new(file, to)?;
     // The file must not stay in both places.

@@ -125,7 +125,8 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let (_held, folder) = nofollow::create_folder(folder)?;
         let file = save::create_beside(&folder, 0o600)?;
         file.as_file().write_all(&bytes)?;
-        nofollow::set_permission_bits(file.as_file(), mode)?;
+        // The content matters more than a mode that the disk refuses.
+        nofollow::set_permission_bits(file.as_file(), mode).ok();
         private_file::sync(file.as_file())?;
         save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
@@ -156,11 +157,7 @@ async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
         let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
-        let metadata = file.metadata()?;
-        if nofollow::permission_bits(&metadata) != mode {
-            nofollow::set_permission_bits(&file, mode)?;
-        }
-        Ok(())
+        Ok(nofollow::set_permission_bits(&file, mode)?)
     })
     .await
 }

@@ -160,7 +160,7 @@ fn replace_atomically(
         #[cfg(any(target_os = "linux", target_os = "macos"))]
         copy_xattrs(path, file.as_file());
         // This is last because a change of the owner clears bits of the mode.
-        file.as_file().set_permissions(old.permissions())?;
+        nofollow::set_permissions(file.as_file(), old.permissions())?;
     }
     private_file::sync(file.as_file())?;
     match old {
@@ -193,7 +193,7 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner,
-/// or because the file is a mount point. Then the file has to be written in place.
+/// because the file is a mount point, or because the disk knows no modes. Then the file has to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -201,6 +201,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
             | io::ErrorKind::ReadOnlyFilesystem
             | io::ErrorKind::CrossesDevices
             | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::Unsupported
     )
 }
 

@@ -10,6 +10,7 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior,
 };
 
+use crate::damage::with_suffix;
 use crate::health::StorageFault;
 use crate::{Result, StoreError};
 use journal::Journal;
@@ -77,13 +78,20 @@ fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connectio
 /// one in memory.
 pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = match journal.open(path, flags) {
+    let opened = match journal.open(path, flags) {
         Ok(connection) => connection,
         Err(_) if is_missing(path) => return open_in_memory(),
         Err(error) => return Err(error.into()),
     };
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    check_application_id(&connection)?;
+    opened.busy_timeout(BUSY_TIMEOUT)?;
+    let connection = match check_application_id(&opened) {
+        Err(StoreError::Unavailable { fault: StorageFault::Forbidden, .. })
+            if !with_suffix(path, "-wal").exists() =>
+        {
+            open_without_log(path)?
+        }
+        checked => checked.map(|()| opened)?,
+    };
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_in_memory(),
@@ -96,6 +104,15 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
             Ok(connection)
         }
     }
+}
+
+/// Opens a database in a folder that cannot be written, where SQLite makes no log and nobody else does.
+fn open_without_log(path: &Path) -> Result<Connection> {
+    let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
+    check_application_id(&connection)?;
+    Ok(connection)
 }
 
 /// The path of the database that this version uses if it must not touch the one at `path`.
@@ -389,6 +406,19 @@ mod tests {
             assert_eq!(readable_sessions(&path), 0);
             assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_database_is_read_where_no_log_can_be_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        open_writer(&path).unwrap().execute(ROW, []).unwrap();
+        // The name of a log is too long for the system, also where root may write in every folder.
+        let unwritable = folder.path().join(format!("{:x<252}", "a?b#c%20"));
+        fs::rename(&path, &unwritable).unwrap();
+        assert_eq!(readable_sessions(&unwritable), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

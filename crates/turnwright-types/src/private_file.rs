@@ -70,7 +70,7 @@ fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Gives an open file this content, and waits until it is on the disk.
-fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+pub fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;

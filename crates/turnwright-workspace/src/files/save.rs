@@ -213,19 +213,11 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     ensure_regular(&metadata)?;
     let old = read_whole(&file, &metadata)?;
     reserve_space(&file, bytes.len())?;
-    let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
-    match overwrite(&mut file, &old) {
+    let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
+    match private_file::fill(&mut file, &old) {
         Ok(()) => Err(error.into()),
         Err(_) => Err(FileError::PartialWrite(io_error_text(&error))),
     }
-}
-
-fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Seek;
-    file.rewind()?;
-    file.write_all(bytes)?;
-    file.set_len(bytes.len() as u64)?;
-    private_file::sync(file)
 }
 
 /// Reserves disk space, so that a full disk is noticed before anything is lost.

@@ -10,7 +10,7 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior,
 };
 
-use crate::damage::with_suffix;
+use crate::damage::{SIDE_SUFFIXES, with_suffix};
 use crate::health::StorageFault;
 use crate::{Result, StoreError};
 use journal::Journal;
@@ -85,8 +85,10 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     };
     opened.busy_timeout(BUSY_TIMEOUT)?;
     let connection = match check_application_id(&opened) {
-        Err(StoreError::Unavailable { fault: StorageFault::Forbidden, .. })
-            if !with_suffix(path, "-wal").exists() =>
+        // What lies beside it would be ignored, such as half a transaction to be undone.
+        Err(error)
+            if error.fault() == Some(StorageFault::Forbidden)
+                && !SIDE_SUFFIXES.iter().any(|suffix| with_suffix(path, suffix).exists()) =>
         {
             open_without_log(path)?
         }
@@ -106,7 +108,7 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     }
 }
 
-/// Opens a database in a folder that cannot be written, where SQLite makes no log and nobody else does.
+/// Opens a database that nobody is writing for reading, in a folder where SQLite can make no log.
 fn open_without_log(path: &Path) -> Result<Connection> {
     let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
@@ -136,26 +138,28 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
     }
     match private_file::create_new(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            make_private(path);
+            #[cfg(unix)]
+            if is_exposed(path) {
+                // Shared disks that know no modes refuse this, and then the user is told.
+                fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).ok();
+            }
             Ok(())
         }
         created => created.map(drop),
     }
 }
 
-/// Takes the rights of others away, unless the disk refuses, as shared ones do that know no modes.
+/// Returns true if other users have rights to a database. A dangling link leads to none yet: SQLite creates its target.
 #[cfg(unix)]
-fn make_private(path: &Path) {
+pub(super) fn is_exposed(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    // SQLite creates the target of a dangling link.
-    let Ok(found) = fs::metadata(path) else { return };
-    if found.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).ok();
-    }
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn make_private(_: &Path) {}
+pub(super) fn is_exposed(_: &Path) -> bool {
+    false
+}
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
 fn check_application_id(connection: &Connection) -> Result<()> {
@@ -419,6 +423,10 @@ mod tests {
         fs::rename(&path, &unwritable).unwrap();
         assert_eq!(readable_sessions(&unwritable), 1);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A log that cannot be read may hold sessions.
+        fs::rename(&unwritable, &path).unwrap();
+        fs::create_dir(with_suffix(&path, "-wal")).unwrap();
+        open_reader(&path, Journal::WriteAhead).unwrap_err();
     }
 
     #[test]

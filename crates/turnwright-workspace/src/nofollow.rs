@@ -64,10 +64,7 @@ pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
 
 /// Gives an open file these permissions, unless it has them: shared disks may refuse even a change to what is there.
 pub fn set_permissions(file: &File, wanted: Permissions) -> io::Result<()> {
-    if file.metadata()?.permissions() == wanted {
-        return Ok(());
-    }
-    file.set_permissions(wanted)
+    if file.metadata()?.permissions() == wanted { Ok(()) } else { file.set_permissions(wanted) }
 }
 
 /// Sets the permission bits of a file, where the system has them.

@@ -21,7 +21,7 @@ impl Files {
     /// folders are created. `path` must have no links.
     ///
     /// # Errors
-    /// If the file was not restored. It then has its old bytes.
+    /// If the file was not restored, and then it has its old bytes, or if only its mode was not.
     pub async fn restore(
         &self,
         path: &Path,
@@ -48,7 +48,9 @@ impl Files {
             result => result.map(drop),
         };
         match (&written, was) {
-            (Ok(()), _) => set_mode(path, mode).await,
+            (Ok(()), _) => set_mode(path, mode).await.map_err(|error| {
+                FileError::System(format!("has its content again, but not its mode: {error}"))
+            }),
             (Err(_), Some(was)) => set_mode(path, was).await.and(written),
             (Err(_), None) => written,
         }

@@ -62,8 +62,7 @@ const PROCESS_SEEKERS: [&str; 6] = ["fuser", "killall", "lsof", "pgrep", "pkill"
 const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such process"];
 
 /// For lines that the bash of macOS cannot read: it pairs the quotes in the text.
-const PAIRED_QUOTES: &str =
-    "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
+const PAIRED_QUOTES: &str = "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
 
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";

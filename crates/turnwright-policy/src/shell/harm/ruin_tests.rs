@@ -127,6 +127,30 @@ fn catastrophes_are_recognised_however_they_are_written() {
 }
 
 #[test]
+fn the_users_home_counts_wherever_it_is_and_by_any_path() {
+    const CERTAIN: Option<bool> = Some(true);
+    const POSSIBLE: Option<bool> = Some(false);
+    for (line, expected) in [
+        ("rm -rf /var/home/u", CERTAIN),
+        ("rm -rf /var/home/u/*", CERTAIN),
+        ("rm -rf /var/home", CERTAIN),
+        ("rm -rf ..", POSSIBLE),
+        ("rm -rf ../*", POSSIBLE),
+        ("rm -rf ../..", POSSIBLE),
+        ("rm -rf ../other", None),
+        ("rm -rf *", None),
+        ("rm -rf .", None),
+        ("rm -rf /var/home/u/project", None),
+        ("rm -rf /var/home/other", None),
+    ] {
+        let command = SimpleCommand { folder: Some(PathBuf::new()), ..simple(line) };
+        let home = Some(Path::new("/var/home/u"));
+        let ruin = ruin_of_command(&command, Path::new("/var/home/u/project"), home);
+        assert_eq!(ruin.map(|ruin| matches!(ruin, Ruin::Certain(_))), expected, "{line}");
+    }
+}
+
+#[test]
 fn a_change_to_the_home_folder_before_it_counts() {
     for (line, expected) in [
         ("cd ~ && rm -rf *", true),

@@ -113,12 +113,7 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
 fn user_text(user: &UserMessage) -> String {
     let texts = user.parts.iter().filter_map(|part| match part {
         PromptPart::Text(text) => Some(text.as_str()),
-        PromptPart::Link { .. }
-        | PromptPart::Resource { .. }
-        | PromptPart::Skill(_)
-        | PromptPart::Context(_)
-        | PromptPart::Image(_)
-        | PromptPart::Audio(_) => None,
+        _ => None,
     });
     texts.collect()
 }

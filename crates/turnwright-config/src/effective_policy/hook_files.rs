@@ -14,7 +14,6 @@ use turnwright_hooks::{Handler, HookScope, read_handlers};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
-use turnwright_types::text::counted;
 use turnwright_workspace::files::read_head;
 
 /// The hook file of a project.
@@ -194,7 +193,7 @@ impl HookReader<'_> {
         }
         let text = events + &script_list(handlers);
         let is_trusted = self.trust.is_trusted(self.project, name, text.as_bytes());
-        let requests = vec![counted(handlers.len(), "hook")];
+        let requests = vec![turnwright_types::text::counted(handlers.len(), "hook")];
         let full_requests = handlers.iter().map(|handler| handler.line.clone()).collect();
         Some(ProjectFile { name, text, is_trusted, requests, full_requests })
     }

@@ -110,11 +110,13 @@ fn names_answers(params: &Value) -> bool {
     name.is_some_and(|name| !LAST_OF_A_KIND.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
-/// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
+/// Reads the capabilities of a client that speaks version 2, of which notices, compactions and plans with an id are a
+/// part.
 pub(super) fn read_v2_client_caps(params: &Value) -> ClientCaps {
     ClientCaps {
         notices: true,
         compactions: true,
+        plans: true,
         suggestions: has_object(params, "/capabilities/session/promptSuggestions"),
         skills: has_object(params, "/capabilities/session/commands/skill"),
         ..newer_caps(params)

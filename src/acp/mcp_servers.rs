@@ -10,6 +10,7 @@ use super::error::read_params;
 use super::linked_servers::ClientServer;
 use super::opening::META_FIELDS;
 use super::schema::{McpServer, McpServerHttp, McpServerStdio};
+use super::versions::Version;
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::error_text::json_error_text;
@@ -133,45 +134,27 @@ fn field_fault<T: DeserializeOwned>(server: &Value) -> Option<String> {
 }
 
 /// Reads parameters that name MCP servers. The types of the schema take a server of any type for a program if
-/// it is malformed and has a `command`: that would start what the client did not ask for (R-MCP-5).
+/// it is malformed and has a `command`: that would start what the client did not ask for (R-MCP-5). In version 2
+/// each server has a type (R-TWO-16).
 pub(super) fn read_with_servers<T: DeserializeOwned>(
     method: &str,
-    params: &mut Value,
+    mut params: Value,
+    version: Version,
 ) -> Result<T, Error> {
-    normalize(method, params)?;
-    for server in servers_of(params) {
-        if server.get("type").is_some_and(|kind| kind != "stdio") {
+    normalize(method, &mut params)?;
+    let servers = params.get_mut("mcpServers").and_then(Value::as_array_mut);
+    for server in servers.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let kind = server.get("type");
+        let is_known = kind.is_some_and(|kind| SERVER_TYPES.iter().any(|known| kind == known));
+        if version == Version::V2 && !is_known {
+            let text = "Each MCP server must have the `type` stdio, http or acp";
+            return Err(Error::InvalidParams(text.to_owned()));
+        }
+        if kind.is_some_and(|kind| kind != "stdio") {
             server.remove("command");
         }
     }
-    read_params(method, params)
-}
-
-/// Reads the parameters of version 2. They have the fields of version 1, but each MCP server has a type
-/// (R-TWO-16).
-pub(super) fn read_with_typed_servers<T: DeserializeOwned>(
-    method: &str,
-    mut params: Value,
-) -> Result<T, Error> {
-    normalize(method, &mut params)?;
-    if let Some(servers) = params.get("mcpServers")
-        && !servers.as_array().is_none_or(|servers| servers.iter().all(has_known_type))
-    {
-        let text = "Each MCP server must have the `type` stdio, http or acp";
-        return Err(Error::InvalidParams(text.to_owned()));
-    }
-    read_with_servers(method, &mut params)
-}
-
-fn has_known_type(server: &Value) -> bool {
-    let kind = server.get("type").and_then(Value::as_str);
-    kind.is_some_and(|kind| SERVER_TYPES.contains(&kind))
-}
-
-/// The servers in the parameters of a request.
-fn servers_of(params: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
-    let servers = params.get_mut("mcpServers").and_then(Value::as_array_mut);
-    servers.into_iter().flatten().filter_map(Value::as_object_mut)
+    read_params(method, &params)
 }
 
 /// Converts the client's servers. A transport that we have not advertised is refused, never silently

@@ -331,7 +331,7 @@ fn status(status: ToolCallStatus) -> schema::ToolCallStatus {
     }
 }
 
-pub(super) fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
+fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
     let priority = match entry.priority {
         PlanPriority::High => PlanEntryPriority::High,
         PlanPriority::Medium => PlanEntryPriority::Medium,

@@ -95,19 +95,28 @@ pub(in crate::cli) fn run_probe(probe: &SandboxProbe) -> ExitCode {
         SandboxProbe::Ready => true,
         SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
         SandboxProbe::Datagram { port } => send_datagrams(*port).is_ok(),
+        #[cfg(target_os = "linux")]
         SandboxProbe::Netlink => system::netlink(),
+        #[cfg(target_os = "linux")]
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
         SandboxProbe::Socket { path } => UnixStream::connect(path).is_ok(),
         SandboxProbe::UnixDatagram { path } => send_datagram(path),
+        #[cfg(target_os = "linux")]
         SandboxProbe::Priority { pid } => system::set_priority(*pid),
+        #[cfg(target_os = "linux")]
         SandboxProbe::UserPriority => system::set_user_priority(),
+        #[cfg(target_os = "linux")]
         SandboxProbe::Truncate { path } => system::truncate(path),
+        #[cfg(target_os = "linux")]
         SandboxProbe::Namespace => system::create_user_namespace(),
         SandboxProbe::Respawn { count, lock } => respawn(*count, lock.as_deref()).is_ok(),
         SandboxProbe::Wait => {
             std::thread::sleep(std::time::Duration::from_secs(120));
             true
         }
+        // The other attempts are specific to Linux.
+        #[cfg(not(target_os = "linux"))]
+        _ => false,
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -183,35 +192,5 @@ mod system {
     pub(super) fn connect_abstract(name: &str) -> bool {
         let address = SocketAddr::from_abstract_name(name.as_bytes());
         address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
-    }
-}
-
-/// These attempts are specific to Linux.
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::path::Path;
-
-    pub(super) fn netlink() -> bool {
-        false
-    }
-
-    pub(super) fn create_user_namespace() -> bool {
-        false
-    }
-
-    pub(super) fn truncate(_: &Path) -> bool {
-        false
-    }
-
-    pub(super) fn connect_abstract(_: &str) -> bool {
-        false
-    }
-
-    pub(super) fn set_priority(_: i32) -> bool {
-        false
-    }
-
-    pub(super) fn set_user_priority() -> bool {
-        false
     }
 }

@@ -422,7 +422,7 @@ impl SessionActor {
             self.update_commands();
         }
         // The answer is queued before the next turn can send an update.
-        let suggestions = self.conversation.told.suggestions().clone();
+        let suggestions = self.conversation.told.lock().suggestions.clone();
         turn.done.complete(result.map(|stop| PromptEnd { stop, usage, suggestions }));
         // The model list or the model's capabilities may have changed.
         self.send_settings();

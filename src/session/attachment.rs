@@ -176,7 +176,7 @@ impl SessionActor {
         }
         self.conversation.env.helpers.show_in(client.as_ref());
         attach(&replayed);
-        self.conversation.told.suggestions().clear();
+        self.conversation.told.lock().suggestions.clear();
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));
         self.refresh_settings();

@@ -327,13 +327,7 @@ struct CommandTask {
     cancel: CancellationToken,
 }
 
-impl CommandTask {
-    /// Says the answer and ends the turn. `None` means that the command was cancelled.
-    async fn finish(self, message: MessageId, answer: Option<String>) -> FinishedTurn {
-        say_and_finish(&self.conversation, self.history, message, answer).await
-    }
-}
-
+/// Says the answer and ends the turn. `None` means that the command was cancelled.
 async fn say_and_finish(
     conversation: &Conversation,
     history: History,

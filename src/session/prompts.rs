@@ -53,14 +53,6 @@ impl PromptWork {
     ) -> PromptWork {
         PromptWork { turn: Box::pin(turn), steering: None }
     }
-
-    /// The work of a turn of the model that takes words.
-    pub(super) fn of_turn(
-        turn: impl Future<Output = FinishedTurn> + Send + 'static,
-        steering: SteeringQueue,
-    ) -> PromptWork {
-        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
-    }
 }
 
 impl SessionActor {
@@ -155,7 +147,7 @@ impl SessionActor {
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         // Both end before the prompt is answered.
         let work = async move { join(running, titled).await.0 };
-        PromptWork::of_turn(work, steering)
+        PromptWork { turn: Box::pin(work), steering: Some(steering) }
     }
 
     /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
@@ -205,7 +197,7 @@ impl SessionActor {
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork::of_turn(turn, steering)
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
     /// Returns the server prompt that the user has typed, if it is one.
@@ -265,7 +257,7 @@ impl SessionActor {
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork::of_turn(turn, steering)
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
     /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed with them.
@@ -335,7 +327,7 @@ impl SessionActor {
         if is_first {
             context = environment_lines(roots);
             self.learn_tool_versions();
-            self.conversation.told.forget_mode();
+            self.conversation.told.lock().mode = None;
         } else {
             context.extend(new_date_line(&self.history));
         }
@@ -344,7 +336,7 @@ impl SessionActor {
         }
         context.extend(self.conversation.mode_context());
         context.extend(self.conversation.env.command_news());
-        context.extend(self.conversation.told.take_undo_news());
+        context.extend(self.conversation.told.lock().undo_news.take());
         Some(context).filter(|context| !context.is_empty())
     }
 }

@@ -54,6 +54,7 @@ enum NoteAction {
 pub(super) struct NoteChange {
     before: Option<FileText>,
     after: Option<String>,
+    diff: Vec<CallContent>,
 }
 
 impl Memory {
@@ -112,11 +113,8 @@ impl Tool for Memory {
     }
 
     async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<NoteChange> {
-        if self.action == NoteAction::List {
-            return Ok(Default::default());
-        }
-        let name = self.check_name()?;
-        if self.action == NoteAction::Read {
+        let name = if self.action == NoteAction::List { "" } else { self.check_name()? };
+        if !self.changes() {
             return Ok(Default::default());
         }
         let (Some(place), Some(folder)) = (targets.first(), self.folder(&ctx.env)) else {
@@ -141,13 +139,13 @@ impl Tool for Memory {
                  one of them, or delete one."
             )));
         }
-        let diff = CallContent::Diff {
+        let diff = vec![CallContent::Diff {
             path: ctx.env.files.roots().client_path(place),
             old: before.as_ref().map(|note| note.text.clone()),
             new: after.clone().unwrap_or_default(),
             fate: if after.is_some() { FileFate::Kept } else { FileFate::Deleted },
-        };
-        Ok((NoteChange { before, after }, vec![diff]))
+        }];
+        Ok((NoteChange { before, after, diff: diff.clone() }, diff))
     }
 
     async fn run(self, planned: NoteChange, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
@@ -182,6 +180,9 @@ async fn read_before_change(
     }
 }
 
+/// Why a note does not get the same words twice.
+const SAID_ALREADY: &str = "The note says this already.";
+
 fn nothing_changed(why: impl Into<ToolRefusal>) -> ToolRefusal {
     ToolRefusal::from(why.into().for_model + " Nothing was changed.")
 }
@@ -203,6 +204,10 @@ fn new_note_text(content: &str, kept: Option<&FileText>) -> Result<String, ToolR
              send to a model: say where it is kept instead."
         )
         .into());
+    }
+    let known = kept.map_or("", |note| note.text.as_str());
+    if content.lines().all(|line| known.lines().any(|other| other == line)) {
+        return Err(SAID_ALREADY.into());
     }
     let after = match kept.map(|note| note.text.trim_end()) {
         None | Some("") => format!("{content}\n"),
@@ -231,10 +236,7 @@ async fn write(name: &str, place: &ResolvedPath, planned: NoteChange, ctx: &Tool
     written.map_err(|error| format!("{name} {error}"))?;
     let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
-    let path = files.roots().client_path(place);
-    let old = planned.before.map(|note| note.text);
-    let diff = CallContent::Diff { path, old, new: after, fate: FileFate::Kept };
-    Ok(ToolOutcome { content: vec![diff], ..text_outcome(text) })
+    Ok(ToolOutcome { content: planned.diff, ..text_outcome(text) })
 }
 
 async fn delete(
@@ -251,10 +253,7 @@ async fn delete(
     }
     let removed = files.remove(place, false, &ctx.cancel).await;
     removed.map_err(|error| format!("{name} {error}"))?;
-    let path = files.roots().client_path(place);
-    let old = planned.before.map(|note| note.text);
-    let diff = CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted };
-    Ok(ToolOutcome { content: vec![diff], ..text_outcome(format!("Forgotten: {name}.")) })
+    Ok(ToolOutcome { content: planned.diff, ..text_outcome(format!("Forgotten: {name}.")) })
 }
 
 async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
@@ -365,7 +364,11 @@ pub(crate) async fn keep_line(
     // The file does not control a terminal that shows it.
     let [shown, why] = [words.as_str(), evidence].map(escape_hidden_line);
     let today = text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned();
-    let line = format!("- {shown} (evidence: {why}, {today})");
+    let begin = format!("- {shown} (evidence: ");
+    if before.as_ref().is_some_and(|note| note.text.contains(&begin)) {
+        return Err(SAID_ALREADY.to_owned());
+    }
+    let line = format!("{begin}{why}, {today})");
     let is_new = before.as_ref().is_none_or(|note| note.text.trim().is_empty());
     let content = if is_new { format!("{}\n\n{line}", note.heading) } else { line.clone() };
     let after = new_note_text(&content, before.as_ref()).map_err(|why| why.for_model)?;

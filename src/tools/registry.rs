@@ -497,35 +497,31 @@ impl AllowedTools {
 
     /// Returns true if the built-in tool with this name, or with one of these names of other agents, is allowed.
     fn contains(&self, name: &str, foreign: &[&str]) -> bool {
-        if self.excluded.contains(&name)
-            || self.denied.as_ref().is_some_and(|denied| denied.contains(name, foreign))
-            || self.outer.as_ref().is_some_and(|outer| !outer.contains(name, foreign))
-        {
-            return false;
-        }
-        let name = letters_and_digits(name);
-        self.names.as_ref().is_none_or(|names| {
-            let mut allowed = names.iter().map(|allowed| letters_and_digits(allowed));
-            allowed.any(|allowed| allowed == name || foreign.contains(&allowed.as_str()))
-                || self.has_wildcard()
+        let letters = letters_and_digits(name);
+        self.allows(name, &|allowed| {
+            let allowed = letters_and_digits(allowed);
+            allowed == letters || foreign.contains(&allowed.as_str())
         })
     }
 
     /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, by its server's,
     /// `mcp__SERVER`, or by a pattern, `SERVER_*`. Names of MCP tools may differ only in punctuation.
     fn contains_remote(&self, name: &str) -> bool {
-        if self.denied.as_ref().is_some_and(|denied| denied.contains_remote(name))
-            || self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name))
+        self.allows(name, &|allowed| allows_remote(allowed, name))
+    }
+
+    /// Returns true if all restrictions together allow the tool with this name. `is_meant` says if a name that the
+    /// client has written stands for it.
+    fn allows(&self, name: &str, is_meant: &dyn Fn(&str) -> bool) -> bool {
+        if self.excluded.contains(&name)
+            || self.denied.as_ref().is_some_and(|denied| denied.allows(name, is_meant))
+            || self.outer.as_ref().is_some_and(|outer| !outer.allows(name, is_meant))
         {
             return false;
         }
-        self.names.as_ref().is_none_or(|names| {
-            names.iter().any(|allowed| allows_remote(allowed, name)) || self.has_wildcard()
-        })
-    }
-
-    fn has_wildcard(&self) -> bool {
-        self.names.iter().flatten().any(|name| name == "*")
+        self.names
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|allowed| allowed == "*" || is_meant(allowed)))
     }
 }
 

@@ -129,7 +129,7 @@ impl Turn {
             effort: selection.effort,
             has_media: self.history.has_media,
         };
-        conversation.told.cache_guard().check(selection.model.name(), &request);
+        conversation.told.lock().cache_guard.check(selection.model.name(), &request);
         request
     }
 
@@ -181,7 +181,7 @@ impl Turn {
             self.conversation.selection.forget_previous();
         }
         self.report_usage(model, reply, &request);
-        self.conversation.told.cache_guard().remember(model.name(), request, reply.usage);
+        self.conversation.told.lock().cache_guard.remember(model.name(), request, reply.usage);
     }
 
     async fn step_after_sample(

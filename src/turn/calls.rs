@@ -51,7 +51,7 @@ impl Turn {
                 Ok((call, ticket)) => {
                     all_invalid = false;
                     let effects = &call.plan.effects;
-                    let paths = self.conversation.told.folders().new_paths(effects);
+                    let paths = self.conversation.told.lock().folders.new_paths(effects);
                     if !paths.is_empty() {
                         new_paths.push((index, paths));
                     }

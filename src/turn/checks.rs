@@ -145,7 +145,8 @@ impl Turn {
             let found = read.and_then(Result::ok).and_then(Result::ok).unwrap_or_default();
             self.record_words(FOUND_CHECKS, found)
         };
-        found.retain(|check| !self.conversation.told.dropped_checks().contains(&check.command));
+        let told = self.conversation.told.lock();
+        found.retain(|check| !told.dropped_checks.contains(&check.command));
         found.truncate(MAX_CHECKS.saturating_sub(configured.len()));
         found
     }
@@ -289,7 +290,7 @@ impl Turn {
                 // Nobody has refused it if nobody was there.
                 shown.is_refused =
                     self.rejected_count() > rejected && !self.conversation.work.alone;
-                self.conversation.told.dropped_checks().insert(check.command.clone());
+                self.conversation.told.lock().dropped_checks.insert(check.command.clone());
                 None
             }
         };

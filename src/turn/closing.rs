@@ -133,7 +133,7 @@ impl Turn {
         let work = match (ledger.has_changed, ledger.has_planned) {
             (true, _) => WorkDone::Files,
             (false, true) => WorkDone::OnlyPlan,
-            (false, false) if ledger.counts.calls == 0 => WorkDone::OnlyWords,
+            (false, false) if !ledger.has_called => WorkDone::OnlyWords,
             (false, false) => WorkDone::Nothing,
         };
         let is_small = self.conversation.offer().is_small;

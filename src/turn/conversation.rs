@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cache_guard::CacheGuard;
 use super::calls::AdmissionQueue;
@@ -153,7 +153,7 @@ impl Conversation {
 
     /// Shows a notice to the user, unless the session has shown the same one before.
     pub(crate) fn notify_once(&self, text: String) {
-        if self.told.context.lock().shown_notices.insert(text.clone()) {
+        if self.told.lock().shown_notices.insert(text.clone()) {
             self.notify(text);
         }
     }
@@ -161,7 +161,7 @@ impl Conversation {
     /// Shows prompts that the user may want to send next. They replace the previous ones. If there are none now and
     /// were none before, nothing is sent.
     pub(crate) fn suggest(&self, prompts: Vec<String>) {
-        let before = std::mem::replace(&mut *self.told.suggestions(), prompts.clone());
+        let before = std::mem::replace(&mut self.told.lock().suggestions, prompts.clone());
         if !prompts.is_empty() || !before.is_empty() {
             self.client().update(Update::Suggestions(prompts));
         }
@@ -240,7 +240,8 @@ impl Conversation {
     /// Returns the context line about the mode, unless the model was already told this mode.
     pub(crate) fn mode_context(&self) -> Option<String> {
         let mode = self.mode().get();
-        (self.told.tell_mode(mode) != Some(mode)).then(|| self.mode_line())
+        let before = self.told.lock().mode.replace(mode);
+        (before != Some(mode)).then(|| self.mode_line())
     }
 
     pub(super) fn mode_line(&self) -> String {
@@ -259,7 +260,7 @@ impl Conversation {
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {
-            self.told.tell_mode(self.mode().get());
+            self.told.lock().mode = Some(self.mode().get());
         }
     }
 
@@ -312,30 +313,31 @@ pub(crate) struct Told {
     context: Arc<Mutex<ToldContext>>,
 }
 
+/// The part of [`Told`] that each conversation has for itself.
 #[derive(Debug, Default)]
-struct ToldContext {
+pub(crate) struct ToldContext {
     /// The mode that the model was last told; `None` if that message is no longer in its context.
-    mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// The folders whose instructions the model has.
-    folders: ToldFolders,
+    pub(super) folders: ToldFolders,
     /// True if the user was told that instructions, notes and skills could not be read.
-    lacks_instructions: bool,
+    pub(super) lacks_instructions: bool,
     /// Watches over what the provider has in its cache.
-    cache_guard: CacheGuard,
+    pub(crate) cache_guard: CacheGuard,
     /// Context for the model that no prompt has brought yet.
     unsent: String,
     /// News of what the user has undone, for the next prompt.
-    undo_news: Option<String>,
+    pub(crate) undo_news: Option<String>,
     /// The notes that were offered to the user.
-    offers: Vec<NoteOffer>,
+    pub(super) offers: Vec<NoteOffer>,
     /// The last one of them, until the user has it written.
-    open_offer: Option<NoteOffer>,
+    pub(crate) open_offer: Option<NoteOffer>,
     /// The suggested prompts that the client shows.
-    suggestions: Vec<String>,
+    pub(crate) suggestions: Vec<String>,
     /// Hashes of what was last told at the end of a turn, by its subject.
     news: HashMap<&'static str, u64>,
     /// The command lines of the found checks that do not run in this session.
-    dropped_checks: HashSet<String>,
+    pub(crate) dropped_checks: HashSet<String>,
     /// The notices that are shown only once.
     shown_notices: HashSet<String>,
 }
@@ -352,93 +354,40 @@ impl Told {
         self.notices.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
+    /// Locks what was told, for a look at a few values.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ToldContext> {
+        self.context.lock()
+    }
+
     /// Forgets everything that was told to the model, because it may no longer be in its context.
     fn forget_context(&self) {
-        let mut context = self.context.lock();
+        let mut context = self.lock();
         context.mode = None;
         context.folders = ToldFolders::default();
     }
 
-    /// Marks the mode as unknown to the model.
-    pub(crate) fn forget_mode(&self) {
-        self.context.lock().mode = None;
-    }
-
-    /// Returns true if the model was told a mode.
-    pub(super) fn knows_mode(&self) -> bool {
-        self.context.lock().mode.is_some()
-    }
-
-    /// Marks this mode as told. Returns the one before.
-    pub(super) fn tell_mode(&self, mode: Mode) -> Option<Mode> {
-        self.context.lock().mode.replace(mode)
-    }
-
-    /// The folders whose instructions the model has.
-    pub(super) fn folders(&self) -> MappedMutexGuard<'_, ToldFolders> {
-        MutexGuard::map(self.context.lock(), |context| &mut context.folders)
-    }
-
-    /// The suggested prompts that the client shows.
-    pub(crate) fn suggestions(&self) -> MappedMutexGuard<'_, Vec<String>> {
-        MutexGuard::map(self.context.lock(), |context| &mut context.suggestions)
-    }
-
-    /// Returns true if no such note was offered before.
-    pub(super) fn is_new_offer(&self, offer: &NoteOffer) -> bool {
-        !self.context.lock().offers.iter().any(|told| told.is_like(offer))
-    }
-
     /// Keeps a note that the user is told of.
     pub(super) fn add_offer(&self, offer: NoteOffer) {
-        let mut context = self.context.lock();
+        let mut context = self.lock();
         context.offers.push(offer.clone());
         context.open_offer = Some(offer);
     }
 
-    /// Takes the note that was offered last.
-    pub(crate) fn take_offer(&self) -> Option<NoteOffer> {
-        self.context.lock().open_offer.take()
-    }
-
-    /// Compares the requests of the conversation.
-    pub(crate) fn cache_guard(&self) -> MappedMutexGuard<'_, CacheGuard> {
-        MutexGuard::map(self.context.lock(), |context| &mut context.cache_guard)
-    }
-
     /// Leaves context for the next prompt.
     pub(crate) fn add_unsent(&self, context: impl IntoIterator<Item = String>) {
-        self.context.lock().unsent.extend(context);
+        self.lock().unsent.extend(context);
     }
 
     /// Takes the context that no prompt has brought yet. The first prompt of a conversation gets its whole context
     /// anew, so nothing older is left for it.
     pub(crate) fn take_unsent(&self, is_first: bool) -> String {
-        let unsent = std::mem::take(&mut self.context.lock().unsent);
+        let unsent = std::mem::take(&mut self.lock().unsent);
         if is_first { String::new() } else { unsent }
-    }
-
-    pub(crate) fn set_undo_news(&self, news: Option<String>) {
-        self.context.lock().undo_news = news;
-    }
-
-    pub(crate) fn take_undo_news(&self) -> Option<String> {
-        self.context.lock().undo_news.take()
     }
 
     /// Marks this as the last that was told about a subject, by a hash. Returns true if it was not.
     pub(super) fn is_news(&self, subject: &'static str, hash: u64) -> bool {
-        self.context.lock().news.insert(subject, hash) != Some(hash)
-    }
-
-    /// The command lines of the found checks that do not run in this session.
-    pub(crate) fn dropped_checks(&self) -> MappedMutexGuard<'_, HashSet<String>> {
-        MutexGuard::map(self.context.lock(), |context| &mut context.dropped_checks)
-    }
-
-    /// Notes whether the instructions, notes and skills could not be read. Returns the previous value.
-    pub(super) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
-        std::mem::replace(&mut self.context.lock().lacks_instructions, lacks_instructions)
+        self.lock().news.insert(subject, hash) != Some(hash)
     }
 }
 
@@ -506,8 +455,8 @@ mod tests {
     #[test]
     fn the_model_of_a_helper_is_told_everything_itself() {
         let session = Told::default();
-        session.tell_mode(Mode::Plan);
-        assert!(session.knows_mode() && !session.for_helper().knows_mode());
+        session.lock().mode = Some(Mode::Plan);
+        assert_eq!(session.for_helper().lock().mode, None);
     }
 
     #[test]

@@ -69,17 +69,16 @@ impl Turn {
                 is_waiting: tools::is_waiting(&self.conversation.env, call),
                 has_changed: ran_changes || result.ok && self.is_edit(&call.name),
             };
-            match self.loops.add(&ended).or(found.take()) {
-                Some(LoopFinding::Remind(repetition)) => {
-                    self.checks.ledger.counts.loops += 1;
+            let Some(finding) = self.loops.add(&ended).or(found.take()) else { continue };
+            self.checks.ledger.counts.loops += 1;
+            match finding {
+                LoopFinding::Remind(repetition) => {
                     let note = self.reminder(repetition, call).await;
                     self.append_note(result, &note);
                 }
-                Some(LoopFinding::Ask(repetition)) => {
-                    self.checks.ledger.counts.loops += 1;
+                LoopFinding::Ask(repetition) => {
                     question = Some((call.id.clone(), description(repetition, call)));
                 }
-                None => {}
             }
         }
         question

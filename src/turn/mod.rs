@@ -444,9 +444,8 @@ impl Turn {
 
     /// Tells the model that the user has changed the mode during the turn.
     fn announce_mode_change(&mut self) {
-        if self.conversation.told.knows_mode()
-            && let Some(line) = self.conversation.mode_context()
-        {
+        let knows_mode = self.conversation.told.lock().mode.is_some();
+        if knows_mode && let Some(line) = self.conversation.mode_context() {
             self.push_context(format!("The user has changed the mode.\n{line}"));
         }
     }

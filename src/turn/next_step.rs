@@ -18,7 +18,8 @@ const MAX_RETRIES: u32 = 4;
 const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// How long to wait for a server that has answered before. Gateways restart in 9 to 18 seconds.
+/// How long to wait for a server that restarts, loads its model or limits requests. Gateways restart in 9 to 18
+/// seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
@@ -270,9 +271,13 @@ fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
-    if error.is_outage() {
+    // Most limits of which a server says no more are those of a minute. Each request may count.
+    let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
+    if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
-        let wait = (budget.outage + Duration::from_millis(500)).min(MAX_OUTAGE_WAIT).min(left);
+        let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
+        let next = (budget.outage + Duration::from_millis(500)).min(longest);
+        let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
         budget.outage += wait;
         return (!wait.is_zero()).then_some(wait);
     }
@@ -586,6 +591,48 @@ mod tests {
             }
             assert!(next(unreachable(fault, has_answered), &mut budget).starts_with("error"));
         }
+    }
+
+    /// The waits until the turn ends, in milliseconds, if each answer is this one.
+    fn waits(status: u16, kind: ErrorKind, said: &str, retry_after: Option<u64>) -> Vec<u128> {
+        let error = LlmError::Status {
+            host: "h".into(),
+            status,
+            proxy: None,
+            message: said.to_owned(),
+            retry_after: retry_after.map(Duration::from_secs),
+            kind,
+            key_advice: None,
+            failed_generation: None,
+        };
+        let mut budget = TurnBudget::new(100);
+        let mut waits = Vec::new();
+        while let TurnStep::Wait(delay, _) =
+            after_failure(error.clone(), ShownSoFar::Nothing, &mut budget, 0.5)
+        {
+            waits.push(delay.as_millis());
+        }
+        waits
+    }
+
+    #[test]
+    fn a_server_that_loads_its_model_is_waited_for_up_to_a_minute() {
+        for (said, expected) in [
+            ("Loading model", 60_000),
+            ("Model m is currently loading", 60_000),
+            ("The server is overloaded", 7_500),
+        ] {
+            let waited = waits(503, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
+            assert_eq!(waited, expected, "{said}");
+        }
+        let named = waits(503, ErrorKind::Unavailable, "Loading model", Some(20));
+        assert_eq!(named, [20_000, 20_000, 20_000]);
+    }
+
+    #[test]
+    fn the_end_of_a_minute_is_waited_for_if_a_server_does_not_say_when_its_limit_ends() {
+        let found = waits(429, ErrorKind::RateLimit, "Too Many Requests", None);
+        assert_eq!(found, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 28_500]);
     }
 
     #[test]

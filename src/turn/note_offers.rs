@@ -54,7 +54,7 @@ impl NoteOffer {
     }
 
     /// Returns true if both offer the same.
-    pub(super) fn is_like(&self, other: &NoteOffer) -> bool {
+    fn is_like(&self, other: &NoteOffer) -> bool {
         match (self, other) {
             (NoteOffer::Corrected(words), NoteOffer::Corrected(others)) => are_alike(words, others),
             _ => self == other,
@@ -104,7 +104,8 @@ impl Turn {
                 NoteOffer::Worked { command, .. } => commands.contains(&format!("`{command}`")),
                 NoteOffer::Corrected(words) => corrected.contains(words),
             };
-            !is_kept && conversation.told.is_new_offer(offer)
+            let told = conversation.told.lock();
+            !is_kept && !told.offers.iter().any(|known| known.is_like(offer))
         })
     }
 }

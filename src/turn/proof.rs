@@ -97,6 +97,8 @@ pub(super) struct Ledger {
     known_changes: u64,
     pub(super) has_changed: bool,
     pub(super) has_planned: bool,
+    /// True if any tool was called.
+    pub(super) has_called: bool,
     /// The newest run since the last change.
     pub(super) last_run: Option<ProvingRun>,
     /// The commands in the background, each with its id.
@@ -176,11 +178,7 @@ impl Ledger {
         let is_edit = edits_files(kind);
         // A helper, or a tool of an MCP server.
         let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
-        self.counts.calls += 1;
-        self.counts.failed_calls += u32::from(!ok);
-        self.counts.reads += u32::from(ok && kind == Some(ToolKind::Read));
-        self.counts.edits += u32::from(ok && is_edit);
-        self.counts.failed_edits += u32::from(!ok && is_edit);
+        self.has_called = true;
         self.has_planned |= ok && name == PLAN_TOOL;
         if ok && is_edit || ran_changes && may_edit {
             self.note_change();
@@ -626,9 +624,7 @@ mod tests {
             note(&mut ledger, name, line, result, ran_changes);
             assert_eq!(ledger.proof(), expected, "{name} {line} {result}");
         }
-        assert!(ledger.has_changed);
-        let facts = ledger.facts();
-        assert_eq!((facts.calls, facts.failed_calls, facts.edits), (14, 1, 2));
+        assert!(ledger.has_changed && ledger.has_called);
     }
 
     #[test]

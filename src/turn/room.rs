@@ -162,7 +162,7 @@ impl Turn {
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
-        *self.conversation.told.folders() = ToldFolders::default();
+        self.conversation.told.lock().folders = ToldFolders::default();
         self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }

@@ -324,6 +324,29 @@ fn a_server_that_adds_the_longest_answer_to_a_request_refuses_only_one() {
     assert_eq!(requests.iter().filter(|body| is_refused(body)).count(), 1);
 }
 
+/// A server may count messages or bytes, whose limit is reached long before the window is full.
+#[test]
+fn a_server_that_takes_few_messages_is_asked_for_a_summary_of_fewer() {
+    let provider = Provider::answering(|body| {
+        if body["messages"].as_array().map_or(0, Vec::len) > 20 {
+            return refuses(
+                "Invalid 'messages': array too long. Expected an array with maximum length 20.",
+            );
+        }
+        let text = if is_summary_request(body) { "The summary." } else { "Yes." };
+        Answer::Says(text.to_owned())
+    });
+    let model = "[providers.p.model.m]\nwindow = 400000";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", model));
+    let mut agent = configured(&settings).start();
+    for number in 0..14 {
+        let prompt = long_prompt(&format!("Read part {number}:"), 5_000);
+        assert_eq!(agent.turn(&prompt), "end_turn", "{number}");
+    }
+    assert!(!agent.thoughts().contains("could not be summarised"), "{}", agent.thoughts());
+    assert!(text(provider.chat_requests().last().unwrap()).contains("The summary."));
+}
+
 /// Asserts that a request has at most so many tokens of four bytes.
 fn assert_fits(request: &Recorded, tokens: usize) {
     let length = request.body.to_string().len();

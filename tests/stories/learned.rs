@@ -78,9 +78,13 @@ const EXPECTED_THINKING: &str = "litellm.BadRequestError: messages.1.content.0.t
                                  `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a \
                                  final `assistant` message must start with a thinking block.";
 
-/// Claude with thinking behind LiteLLM: it answers with a call, preceded by these blocks, and wants to have
-/// them back.
-fn claude(blocks: Value) -> Provider {
+const CHANGED_THINKING: &str = "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest \
+                                assistant message cannot be modified. These blocks must remain as they were in \
+                                the original response.";
+
+/// Claude with thinking behind LiteLLM: it answers with a call, preceded by these blocks. It wants to have
+/// them back, or does not know them again.
+fn claude(blocks: Value, refusal: &'static str) -> Provider {
     Provider::answering(move |body| {
         let calls = body["messages"].as_array().unwrap().iter();
         let Some(last) = calls.rev().find(|it| !it["tool_calls"].is_null()) else {
@@ -91,17 +95,21 @@ fn claude(blocks: Value) -> Provider {
             let call = json!({ "choices": [{ "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] });
             return Answer::Events(thoughts.chain([call]).collect());
         };
-        if body.get("reasoning_effort").is_some() && last["thinking_blocks"].is_null() {
-            return refuses(EXPECTED_THINKING);
-        }
-        says("Done.")
+        let has_blocks = !last["thinking_blocks"].is_null();
+        let is_refused = if refusal == EXPECTED_THINKING {
+            body.get("reasoning_effort").is_some() && !has_blocks
+        } else {
+            has_blocks
+        };
+        if is_refused { refuses(refusal) } else { says("Done.") }
     })
 }
 
 #[test]
 fn signed_thinking_is_sent_back() {
     let block = |text: &str, signature: &str| json!({ "type": "thinking", "thinking": text, "signature": signature });
-    let provider = claude(json!([block("Hm", ""), block(".", ""), block("", "sig")]));
+    let blocks = json!([block("Hm", ""), block(".", ""), block("", "sig")]);
+    let provider = claude(blocks, EXPECTED_THINKING);
     let more = "request = { reasoning_effort = 'high' }";
     let settings = format!("model = 'p/claude'\n{}", provider.section("p", more));
     let mut agent = configured(&settings).start();
@@ -114,11 +122,25 @@ fn signed_thinking_is_sent_back() {
 }
 
 #[test]
+fn thinking_that_the_server_does_not_know_again_is_left_out_of_the_request_that_it_refuses() {
+    let block = json!({ "type": "thinking", "thinking": "Hm.", "signature": "sig" });
+    let provider = claude(json!([block]), CHANGED_THINKING);
+    let settings = format!("model = 'p/claude'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.text(), "Done.");
+    let requests = provider.chat_requests();
+    let blocks = |request: usize| &requests[request]["messages"][2]["thinking_blocks"];
+    assert_eq!(requests.len(), 3);
+    assert!(!blocks(1).is_null() && blocks(2).is_null());
+}
+
+#[test]
 fn without_the_thinking_that_the_server_wants_the_request_is_repeated_without_the_effort() {
     for more in
         ["request = { reasoning_effort = 'high' }", "quirks = { effort = 'reasoning_effort' }"]
     {
-        let provider = claude(json!([]));
+        let provider = claude(json!([]), EXPECTED_THINKING);
         let settings = format!("model = 'p/claude'\n{}", provider.section("p", more));
         let mut agent = configured(&settings).start();
         if more.starts_with("quirks") {

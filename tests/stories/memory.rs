@@ -82,6 +82,15 @@ fn a_note_can_be_appended_to_and_deleted() {
 }
 
 #[test]
+fn what_a_note_says_already_is_not_added_again() {
+    let arguments = note("append", "build", "two\n");
+    let (agent, result) = run(TestAgent::builder().file(BUILD, "one\ntwo\n"), &arguments);
+    assert_eq!(result, "The note says this already. Nothing was changed.");
+    assert_eq!(agent.read(BUILD), "one\ntwo\n");
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
 fn a_note_of_the_user_requires_permission_as_a_file_outside_the_project() {
     let mut arguments = note("write", "taste", "likes tabs");
     arguments["scope"] = json!("user");

@@ -116,4 +116,7 @@ fn own_words_are_kept_and_secrets_are_not() {
     agent.turn_text("/remember Use tabs.");
     let lines = agent.read(CORRECTIONS);
     assert!(lines.starts_with(&note) && lines.lines().count() == 4, "{lines}");
+    let answer = agent.turn_text("/remember Use  tabs.");
+    assert!(answer.starts_with("Nothing was written. The note says this already."), "{answer}");
+    assert_eq!(agent.read(CORRECTIONS), lines);
 }

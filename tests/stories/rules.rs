@@ -191,7 +191,7 @@ fn the_user_is_told_that_settings_of_the_root_do_not_apply_in_a_folder_below() {
         .start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert!(!agent.thoughts().contains("Not used"), "{}", agent.thoughts());
-    fs::create_dir(agent.path(".git")).unwrap();
+    fs::create_dir_all(agent.path(".git/HEAD")).unwrap();
     let params = json!({ "cwd": agent.path("app"), "mcpServers": [] });
     let answer = agent.call("session/new", &params);
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();

@@ -63,7 +63,8 @@ fn a_skill_is_loaded_without_permission_and_only_once() {
     let begin = format!("<skill_content name=\"release-notes\" dir=\"{dir}\">");
     assert!(results[0].starts_with(&begin), "{}", results[0]);
     assert!(results[0].contains("Write v2 for people."), "{}", results[0]);
-    assert!(results[0].contains("- scripts/list.sh"), "{}", results[0]);
+    let files = format!("below {dir} (not the working folder):\n- scripts/list.sh");
+    assert!(results[0].contains(&files), "{}", results[0]);
     assert!(results[0].ends_with("</skill_content>") && !results[0].contains("allowed-tools"));
     assert!(results[1].contains("loaded already") && results[1].len() < 200, "{}", results[1]);
     let card = cards::card(&agent, 0);
@@ -125,6 +126,35 @@ fn the_files_of_a_skill_are_read_without_permission_once_it_is_loaded() {
     cards::check(&agent);
     let results = cards::results(&agent, 5);
     assert!(results[2].contains("First this."), "{results:?}");
+}
+
+#[test]
+fn the_files_of_loaded_skills_are_read_without_permission_after_a_restart() {
+    let own = "---\ndescription: Puts it out\n---\nFollow steps.md.\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/skills/deploy/SKILL.md", own)
+        .own_file("config/skills/deploy/steps.md", "First this.\n")
+        .own_file("config/skills/ship/SKILL.md", own)
+        .own_file("config/skills/ship/steps.md", "Then this.\n")
+        .start();
+    let read = |agent: &TestAgent, name: &str| {
+        calls("read_file", &json!({ "path": agent.home().join("config/skills").join(name) }))
+    };
+    let steps = [read(&agent, "deploy/steps.md"), read(&agent, "ship/steps.md")];
+    let load = calls("skill", &json!({ "name": "deploy" }));
+    let replies = [&load, &says("One."), &says("Two."), &steps[0], &steps[1], &says("Three.")];
+    for reply in replies {
+        agent.model().push(reply.clone()).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn("/ship"), "end_turn");
+    agent.restart();
+    let params = json!({ "sessionId": agent.session, "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/load", &params);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    let results = cards::results(&agent, 5);
+    assert!(results[1].contains("First this.") && results[2].contains("Then this."), "{results:?}");
+    assert_eq!(cards::questions(&agent), 0);
 }
 
 #[test]

@@ -197,7 +197,7 @@ settings! {
              port, any port. Each still needs approval";
         pub search: Option<String> => wrong_search { words: (search_names()), examples: ["brave"] }
             wrong [r#"web.search = "google""#]
-            "The service that searches the web; without one, the model cannot search it.",
+            "The service that searches the web.",
             "the service that [searches the web](web-search.md): `searxng`, `brave`, `tavily`, `exa`, `perplexity`, \
              `serper`, `deepseek`, `zai`, `ollama`, `openai` or `openrouter`. Without one, there is no `web_search`";
         pub(crate) search_url: Option<String> => wrong_base_url { examples: ["http://localhost:8888"] }

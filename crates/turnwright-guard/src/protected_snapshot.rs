@@ -30,6 +30,8 @@ pub(crate) struct ProtectedSnapshot {
     protected: ProtectedPaths,
     /// The git repositories below the protected roots: each `.git`, or the folder that is one.
     pub(crate) repositories: Arc<BTreeSet<PathBuf>>,
+    /// The places in the project that the settings of these repositories name.
+    named: BTreeSet<PathBuf>,
     entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Folders with more entries than the scan visits.
     overfull: Vec<PathBuf>,
@@ -72,6 +74,7 @@ impl ProtectedSnapshot {
         ProtectedSnapshot {
             protected: protected.clone(),
             repositories,
+            named: scan.named,
             entries: scan.entries,
             overfull: scan.overfull,
             since,
@@ -106,6 +109,8 @@ impl ProtectedSnapshot {
         is_undone: &dyn Fn(&Path) -> bool,
     ) -> Self {
         self.since = earlier.since;
+        // What is only named since then may be the user's own, and would count as made by the commands.
+        self.named.retain(|place| earlier.named.contains(place));
         let found = self.repositories.difference(&earlier.repositories);
         let new: BTreeSet<&Path> = found
             .map(|path| {
@@ -175,10 +180,11 @@ impl ProtectedSnapshot {
         ProtectedSnapshot { repositories, reference, judge, ..ProtectedSnapshot::default() }
     }
 
-    /// Returns true if this is a file in a subfolder that programs obey. Without it less is run, and after a move
-    /// it says the same.
+    /// Returns true if this is a file in a subfolder that programs obey, or git in a repository there. Without it less
+    /// is run, and after a move it says the same.
     fn is_in_subfolder(&self, path: &Path) -> bool {
         !path.ends_with(".git") && self.repositories.contains(path)
+            || self.named.iter().any(|place| path.starts_with(place))
     }
 
     /// Returns true if a path belongs to a virtual environment of Python.
@@ -237,7 +243,7 @@ impl ProtectedSnapshot {
         quarantine: Option<&Path>,
         is_suspect: &dyn Fn(&Path) -> bool,
     ) -> Option<ProtectedChanges> {
-        let mut scan = ProtectedScan::default();
+        let mut scan = ProtectedScan { named: self.named.clone(), ..ProtectedScan::default() };
         // These paths may not be among the protected ones any more, for example if a folder became
         // a link.
         for path in self.entries.keys() {
@@ -438,10 +444,9 @@ impl ProtectedSnapshot {
 
     /// Returns true if a working tree of the project, or a repository below it, was removed as a whole.
     fn has_gone_with_its_folder(&self, path: &Path) -> bool {
-        let is_of_worktree =
-            is_worktree_file(path, "commondir") || is_worktree_file(path, "config.worktree");
-        if is_of_worktree {
-            return path.parent().is_some_and(|folder| !folder.exists());
+        let mut folders = path.ancestors().skip(1);
+        if folders.any(|folder| is_in_worktrees(folder) && !folder.exists()) {
+            return true;
         }
         let roots = self.protected.roots();
         let mut others = self
@@ -459,7 +464,14 @@ impl ProtectedSnapshot {
 
     /// Returns true if a folder is a git repository, or the repository of a submodule.
     fn is_repository(&self, folder: &Path) -> bool {
-        folder.iter().any(|part| part == ".git") || self.repositories.contains(folder)
+        let places = folder.ancestors().filter(|place| holds_git_folders(place));
+        let mut around = places.filter_map(Path::parent);
+        folder.iter().any(|part| part == ".git")
+            || self.repositories.contains(folder)
+            || around.any(|git| {
+                self.repositories.contains(git)
+                    || self.protected.roots().iter().any(|root| root == git)
+            })
     }
 
     fn may_be_missing(&self, path: &Path) -> bool {
@@ -490,8 +502,11 @@ fn is_gone(path: &Path) -> bool {
 
 /// Returns true if this is a file of a linked working tree in a `.git` folder.
 fn is_worktree_file(path: &Path, name: &str) -> bool {
-    let folder = path.parent().and_then(Path::parent);
-    path.ends_with(name) && folder.is_some_and(|folder| folder.ends_with("worktrees"))
+    path.ends_with(name) && path.parent().is_some_and(is_in_worktrees)
+}
+
+fn is_in_worktrees(folder: &Path) -> bool {
+    folder.parent().is_some_and(|above| above.ends_with("worktrees"))
 }
 
 /// Returns true if a file has got a content, or leads to one, with which programs run something.

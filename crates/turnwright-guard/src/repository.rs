@@ -301,7 +301,7 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
 
 /// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of
 /// the setting. Without a home folder, paths in it are left out.
-fn named_paths(
+pub(crate) fn named_paths(
     found: &GitRepository,
     user_files: &[PathBuf],
     home: Option<&Path>,
@@ -507,7 +507,9 @@ fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
 /// Why git may start a program because of the settings in the own folder of a repository that has just
 /// appeared. Any folder of hooks counts, because it may be in the repository.
 pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
-    let is_submodule = git.ancestors().any(|folder| folder.ends_with(".git/modules"));
+    let mut folders = git.ancestors().filter(|folder| folder.ends_with("modules"));
+    let is_submodule =
+        folders.any(|folder| folder.parent().is_some_and(|git| GitLayout::of(git).is_repository()));
     let config = git.join("config");
     settings_file_risk(&config, is_submodule).or_else(|| {
         let all = read_settings(&[config])?;

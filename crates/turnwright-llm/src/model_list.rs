@@ -64,7 +64,7 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     let full_name = named.or(entry.as_str())?.trim();
     let name = full_name.strip_prefix("models/").unwrap_or(full_name).to_owned();
     let sizes = WINDOW_POINTERS.lines().filter_map(|pointer| number(entry.pointer(pointer)?));
-    let window = sizes.chain(all_tokens(entry)).find(|size| *size > 0);
+    let window = sizes.chain(all_tokens(entry)).chain(ctx_size(entry)).find(|size| *size > 0);
     let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
     Some(ListedModel { name, window, price: price(entry), takes_files: takes_files(entry), server })
 }
@@ -79,10 +79,16 @@ fn takes_files(model: &Value) -> bool {
 /// The window from LiteLLM's older field, if it has no newer one. Elsewhere the field limits the answer.
 fn all_tokens(model: &Value) -> Option<u64> {
     let facts = model.get("model_info").unwrap_or(model);
-    let is_window = ["max_input_tokens", "max_output_tokens"]
-        .iter()
-        .all(|field| facts.get(*field).is_some_and(Value::is_null));
+    let limits = ["max_input_tokens", "max_output_tokens"];
+    let is_window = limits.iter().all(|field| facts.get(*field).is_some_and(Value::is_null));
     number(facts.get("max_tokens")?).filter(|_| is_window)
+}
+
+/// The window with which llama.cpp, as a router, starts a model that is not loaded yet.
+fn ctx_size(model: &Value) -> Option<u64> {
+    let mut arguments = model.pointer("/status/args")?.as_array()?.iter();
+    arguments.find(|argument| **argument == "--ctx-size")?;
+    number(arguments.next()?)
 }
 
 /// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.
@@ -194,6 +200,15 @@ mod tests {
     fn context_windows_are_parsed() {
         for (model, expected) in [
             (r#"{"id":"a","meta":{"n_ctx":2048,"n_ctx_train":32768}}"#, Some(2048)),
+            (
+                r#"{"id":"a","status":{"value":"unloaded","args":["llama-server","--ctx-size","65536","-m","x"]}}"#,
+                Some(65_536),
+            ),
+            (
+                r#"{"id":"a","status":{"value":"loaded","args":["--ctx-size","0"]},"meta":{"n_ctx":4096}}"#,
+                Some(4_096),
+            ),
+            (r#"{"id":"a","status":{"args":["--ctx-size"]}}"#, None),
             (r#"{"id":"a","max_model_len":32768}"#, Some(32768)),
             (r#"{"id":"a","context_length":131072}"#, Some(131_072)),
             (r#"{"id":"a","context_window":0}"#, None),

@@ -228,22 +228,19 @@ impl RemoteModel {
         })
     }
 
-    /// Sends the request once without an effort, whoever has set it. `None` if there is none.
-    async fn post_without_effort(
+    /// Sends the request once without an effort, whoever has set it, and without signed thoughts. `None` if it
+    /// cannot be rendered so.
+    async fn post_without_reasoning(
         &self,
         request: &Request,
     ) -> Option<Result<(Protocol, ReplyBody), LlmError>> {
-        let quirks = self.learned_quirks.quirks();
+        let quirks = self.learned_quirks.quirks().with(QuirkPatch::NONE.details(false));
         let protocol = self.protocol(&quirks);
         let body = self.render(&quirks, request).to_vec();
         let mut fields: Map<String, Value> = serde_json::from_slice(&body).ok()?;
-        let count = fields.len();
         fields.retain(|name, _| {
             !["reasoning_effort", "reasoning", "thinking"].contains(&name.as_str())
         });
-        if fields.len() == count {
-            return None;
-        }
         let mut body = RequestBody::default();
         body.append(Value::from(fields).to_string().into_bytes());
         let answered = self.endpoint.post(protocol.path(), body).await;
@@ -359,7 +356,7 @@ impl RemoteModel {
                 self.post(&with_default_effort()).await
             }
             Err(error) if error.lacks_thought() => {
-                self.post_without_effort(request).await.unwrap_or(Err(error))
+                self.post_without_reasoning(request).await.unwrap_or(Err(error))
             }
             response => response,
         };

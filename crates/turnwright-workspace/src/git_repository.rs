@@ -2,6 +2,8 @@
 //! proves nothing by itself.
 
 use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_head;
@@ -60,6 +62,21 @@ impl GitRepository {
     }
 }
 
+/// Returns true if a version control system keeps its files in this folder. An empty `.git`, such as sandboxes leave
+/// behind, is no repository. In folders such as `/tmp`, anybody could put one above another's project. Blocks.
+pub fn is_repository_root(folder: &Path) -> bool {
+    #[cfg(unix)]
+    if fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1002 == 0o1002) {
+        return false;
+    }
+    let git = folder.join(".git");
+    let has_git = fs::metadata(&git).is_ok_and(|found| {
+        // A folder that cannot be searched may be a repository.
+        if found.is_dir() { git.join("HEAD").try_exists().unwrap_or(true) } else { found.len() > 0 }
+    });
+    has_git || [".jj", ".hg", ".svn"].iter().any(|name| folder.join(name).exists())
+}
+
 /// The `.git` of a folder, or the folder itself if git takes it for a repository. Blocks.
 pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
@@ -71,4 +88,37 @@ pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
 
 fn real_target(path: &Path) -> Result<PathBuf, &'static str> {
     real_path(path).map_err(|_| "its .git leads nowhere")
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_has_a_repository_that_is_not_empty_and_that_not_anybody_could_put_there() {
+        let base = tempfile::tempdir().unwrap();
+        let place = |name: &str| base.path().join(name);
+        for folder in ["empty/.git", "git/.git/HEAD", "jj/.jj", "file", "pointer", "none"] {
+            fs::create_dir_all(place(folder)).unwrap();
+        }
+        fs::write(place("file/.git"), "").unwrap();
+        fs::write(place("pointer/.git"), "gitdir: ../elsewhere\n").unwrap();
+        for (folder, expected) in [
+            ("empty", false),
+            ("file", false),
+            ("none", false),
+            ("git", true),
+            ("jj", true),
+            ("pointer", true),
+        ] {
+            assert_eq!(is_repository_root(&place(folder)), expected, "{folder}");
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(place("git"), fs::Permissions::from_mode(0o1777)).unwrap();
+            assert!(!is_repository_root(&place("git")));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::files::read_head;
+use crate::git_repository::is_repository_root;
 use Purpose::{Build, Check, Lint, Test};
 
 /// The most commands of a project.
@@ -128,7 +129,7 @@ const LOCK_FILES: [(&str, &str); 13] = [
 /// The lock files of a project, each with its package manager: those in the folder, or else in the nearest folder above
 /// it within its repository, because the packages of a workspace share one. Blocks.
 pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let top = folder.ancestors().find(|place| place.join(".git").exists()).unwrap_or(folder);
+    let top = folder.ancestors().find(|place| is_repository_root(place)).unwrap_or(folder);
     let mut places = folder.ancestors().take_while(|place| place.starts_with(top));
     let locked = places
         .find(|place| LOCK_FILES.iter().any(|(file, _)| place.join(file).is_file()))
@@ -543,7 +544,7 @@ mod tests {
         let top = temporary.path().join("main");
         let part = top.join("packages/web");
         fs::create_dir_all(&part).unwrap();
-        fs::create_dir(top.join(".git")).unwrap();
+        fs::create_dir_all(top.join(".git/HEAD")).unwrap();
         fs::write(part.join("package.json"), r#"{"scripts":{"lint":"eslint ."}}"#).unwrap();
         for (lock_file, expected) in [
             ("pnpm-lock.yaml", "npm run lint"),

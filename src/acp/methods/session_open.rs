@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
-use crate::acp::mcp_servers::{read_with_servers, read_with_typed_servers};
+use crate::acp::mcp_servers::read_with_servers;
 use crate::acp::opening::{self, OpeningRequest};
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
@@ -26,10 +26,10 @@ use turnwright_types::ids::SessionId;
 /// The MCP servers are corrected before the rest is read, here and below.
 pub(super) fn new_session(
     connection: &mut Connection,
-    mut params: Value,
+    params: Value,
     reply: Responder<NewSessionResponse>,
 ) {
-    let wanted = read_with_servers(reply.method(), &mut params)
+    let wanted = read_with_servers(reply.method(), params, Version::V1)
         .and_then(|opening| wanted_new(connection, opening));
     opening::open(connection, wanted, reply, |id, modes, options| {
         NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
@@ -44,10 +44,10 @@ pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: 
 
 pub(super) fn fork_session(
     connection: &mut Connection,
-    mut params: Value,
+    params: Value,
     reply: Responder<ForkSessionResponse>,
 ) {
-    let wanted = read_with_servers(reply.method(), &mut params)
+    let wanted = read_with_servers(reply.method(), params, Version::V1)
         .and_then(|opening| wanted_fork(connection, opening));
     opening::open(connection, wanted, reply, |id, modes, options| {
         ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
@@ -62,14 +62,15 @@ pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply:
 
 pub(super) fn load_session(
     connection: &mut Connection,
-    mut params: Value,
+    params: Value,
     reply: Responder<LoadSessionResponse>,
 ) {
-    let wanted =
-        read_with_servers(reply.method(), &mut params).and_then(|opening: LoadSessionRequest| {
+    let wanted = read_with_servers(reply.method(), params, Version::V1).and_then(
+        |opening: LoadSessionRequest| {
             let id = SessionId::from(opening.session_id.0.as_ref());
             opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
-        });
+        },
+    );
     opening::open(connection, wanted, reply, |_, modes, options| {
         LoadSessionResponse::new().modes(modes).config_options(options)
     });
@@ -77,10 +78,10 @@ pub(super) fn load_session(
 
 pub(super) fn resume_session(
     connection: &mut Connection,
-    mut params: Value,
+    params: Value,
     reply: Responder<ResumeSessionResponse>,
 ) {
-    let wanted = read_with_servers(reply.method(), &mut params)
+    let wanted = read_with_servers(reply.method(), params, Version::V1)
         .and_then(|opening| wanted_stored(connection, opening, false));
     opening::open(connection, wanted, reply, |_, modes, options| {
         ResumeSessionResponse::new().modes(modes).config_options(options)
@@ -186,7 +187,7 @@ fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T,
             }
         }
     }
-    read_with_typed_servers(method, params)
+    read_with_servers(method, params, Version::V2)
 }
 
 /// Returns true if the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,

@@ -17,12 +17,8 @@ use turnwright_types::effect::{CallContent, escape_hidden_line, terminal_safe};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::update::{
-    CallUpdate, ConfigChoice, ConfigOption, ConfigOptionId, PlanEntry, SlashCommand,
-    ToolCallStatus, Update,
+    CallUpdate, ConfigChoice, ConfigOption, ConfigOptionId, SlashCommand, ToolCallStatus, Update,
 };
-
-/// A session has one plan.
-const PLAN: &str = "plan";
 
 /// Sends an update that is not about prompts or tool calls.
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: ClientCaps) {
@@ -31,7 +27,6 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: C
             "sessionUpdate": "user_message_chunk", "messageId": message.as_str(),
             "content": prompt_block(part),
         }),
-        Update::Plan(entries) => plan(&entries),
         Update::Commands(all) => json!({
             "sessionUpdate": "available_commands_update", "availableCommands": commands(all, caps),
         }),
@@ -182,14 +177,6 @@ pub(super) fn permission_request(
         asked["_meta"] = params["_meta"].take();
     }
     asked
-}
-
-fn plan(entries: &[PlanEntry]) -> Value {
-    let entries: Vec<_> = entries.iter().map(to_wire::plan_entry).collect();
-    json!({
-        "sessionUpdate": "plan_update",
-        "plan": { "type": "items", "planId": PLAN, "entries": entries },
-    })
 }
 
 /// The slash commands for the client's menu.

@@ -214,7 +214,7 @@ impl CommandTask {
         let client = Arc::clone(self.conversation.client());
         let report = context.execute(planned, move |update| client.update(update)).await;
         let news = undo_news(&context.store, &context.session).await;
-        self.conversation.told.set_undo_news(news);
+        self.conversation.told.lock().undo_news = news;
         let mut text = report.text(context.files.roots());
         if missing > 0 {
             text.push_str("\nNo earlier turn has file changes to undo.\n");

@@ -41,7 +41,7 @@ fn show(conversation: &Conversation) -> String {
 }
 
 fn forget(conversation: &Conversation) -> String {
-    conversation.told.dropped_checks().clear();
+    conversation.told.lock().dropped_checks.clear();
     let Some(book) = check_book(&conversation.env) else {
         return "There is no state folder, so nothing is known of the checks.".to_owned();
     };

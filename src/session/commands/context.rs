@@ -1,7 +1,7 @@
 //! `/context` shows what fills the model's window, how much of it was in the provider's cache, and which
 //! changes made it miss. `/compact` has the model summarise the conversation, and `/clear` forgets it.
 
-use super::{CommandCall, CommandTask, PromptWork, SessionActor};
+use super::{CommandCall, CommandTask, PromptWork, SessionActor, say_and_finish};
 use crate::turn::{self, Conversation};
 use turnwright_store::Entry;
 use turnwright_types::message::{History, Message, PromptPart};
@@ -37,11 +37,11 @@ pub(super) fn clear(session: &mut SessionActor, call: CommandCall) -> PromptWork
 
 pub(super) fn compact(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
-    let mut task = call.into_task(session);
+    let task = call.into_task(session);
     PromptWork::of_command(async move {
-        let CommandTask { conversation, history, arguments, cancel, .. } = &mut task;
-        let text = turn::compact_on_request(conversation, history, arguments, cancel).await;
-        task.finish(message, text).await
+        let CommandTask { conversation, mut history, arguments, cancel, .. } = task;
+        let text = turn::compact_on_request(&conversation, &mut history, &arguments, &cancel).await;
+        say_and_finish(&conversation, history, message, text).await
     })
 }
 
@@ -76,7 +76,7 @@ fn report(history: &History, conversation: &Conversation) -> String {
             text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
         }
     }
-    let (requests, usage, breaks) = conversation.told.cache_guard().report();
+    let (requests, usage, breaks) = conversation.told.lock().cache_guard.report();
     if let Some(usage) = usage.filter(|usage| usage.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));

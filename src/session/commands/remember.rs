@@ -14,7 +14,8 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let env = Arc::clone(&session.conversation.env);
     let words = call.arguments;
-    let offer = if words.is_empty() { session.conversation.told.take_offer() } else { None };
+    let told = &session.conversation.told;
+    let offer = if words.is_empty() { told.lock().open_offer.take() } else { None };
     let cancel = call.cancel;
     answer_later(session, message, async move {
         let (note, words, evidence) = match offer {

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use super::{CommandCall, CommandTask, PromptWork, SessionActor};
+use super::{CommandCall, CommandTask, PromptWork, SessionActor, say_and_finish};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::session::open::restore::restore_session;
 use crate::session::stored_sessions::{ListRequest, find_page};
@@ -44,7 +44,7 @@ impl CommandTask {
             Err(Error::Cancelled) => None,
             Err(error) => Some(as_sentence(format!("Nothing was done: {}", error_chain(&error)))),
         };
-        self.finish(message, text).await
+        say_and_finish(&self.conversation, self.history, message, text).await
     }
 
     /// Returns the answer, and true if the session now has the conversation of another one.
@@ -106,7 +106,7 @@ impl CommandTask {
         };
         conversation.env.jobs.continue_numbering_after(restored.history.minted);
         conversation.told.add_unsent(restored.ended_work);
-        conversation.told.forget_mode();
+        conversation.told.lock().mode = None;
         conversation.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();
         conversation.client().update(Update::SessionInfo { title: restored.row.title, updated });

@@ -79,30 +79,27 @@ pub(super) fn models(session: &mut SessionActor, call: CommandCall) -> PromptWor
 async fn list(host: &SessionHost, model: &Arc<dyn Model>) -> String {
     let may_list = host.models.may_list();
     let listed = if may_list { host.models.list(model.as_ref()).await } else { Ok(Vec::new()) };
-    let names = match listed {
+    let mut names = match listed {
         Ok(names) => names,
         Err(error) => {
             let why = error_chain(&error);
             return as_sentence(format!("The models could not be listed: {why}"));
         }
     };
-    let mut names: Vec<String> = names
-        .iter()
-        .map(|name| {
-            let mark = if name == model.name() { " (in use)" } else { "" };
-            format!("* `{name}`{mark}\n")
-        })
-        .collect();
-    let others = host.models.choices().into_iter().map(|name| format!("* `{name}`\n"));
-    let current = format!("* `{}`\n", model.name());
-    let in_use = format!("* `{}` (in use)\n", model.name());
-    let others: Vec<_> = others.filter(|line| *line != current && !names.contains(line)).collect();
+    let current = model.name();
+    let mut others = host.models.choices();
+    others.retain(|name| name != current && !names.contains(name));
     names.extend(others);
-    if !names.contains(&in_use) {
-        names.insert(0, in_use);
+    if !names.iter().any(|name| name == current) {
+        names.insert(0, current.to_owned());
     }
+    let lines = names.iter().map(|name| {
+        let mark = if name == current { " (in use)" } else { "" };
+        format!("* `{name}`{mark}\n")
+    });
+    let mut text: String = lines.collect();
     if !may_list {
-        names.push("\nThe provider was not asked, because `list_models` is off.".to_owned());
+        text.push_str("\nThe provider was not asked, because `list_models` is off.");
     }
-    names.concat()
+    text
 }

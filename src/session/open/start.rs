@@ -126,7 +126,8 @@ impl SessionActor {
         self.history = history;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
+        let news = undo_news(host.store(), &id).await;
+        self.conversation.told.lock().undo_news = news;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
             let title = row.title.clone();

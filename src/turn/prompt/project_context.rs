@@ -3,7 +3,7 @@
 //! read quickly: reading blocks. Later, with the result of the first call that touches a file of a folder below the
 //! session's, the instructions of that folder.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::{Message, PromptPart, within_context};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::git_repository::is_repository_root;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
@@ -31,6 +32,10 @@ const PROJECT_CONTEXT: &str = "project context";
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
 const CUT: &str = "cut";
+/// Why the user is told of files.
+const NOT_READ: &str = "were not read: not text (save it as UTF-8), or a link out of the project.";
+const WERE_CUT: &str =
+    "were cut: all files together may have 32 KiB. The model is told to read the rest.";
 
 /// The time that a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -73,8 +78,9 @@ impl Turn {
         match read {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok((context, skills)))) => {
+                self.allow_loaded_skills(&skills);
                 self.conversation.env.skills.replace(skills);
-                self.conversation.told.set_lacks_instructions(false);
+                self.conversation.told.lock().lacks_instructions = false;
                 answers.record_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| {
                     context.clone()
                 });
@@ -86,6 +92,15 @@ impl Turn {
                 self.report_missing_context("could not be read");
             }
             Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Lets the model read the files of skills that an earlier process has loaded in this conversation. A file that
+    /// looks like one opens nothing that the model could not load without a question.
+    fn allow_loaded_skills(&self, skills: &[Skill]) {
+        let offered = skills.iter().filter(|skill| !skill.is_user_only);
+        for skill in offered.filter(|skill| self.has_been_told(&skill.head())) {
+            self.conversation.env.files.roots().allow_read(skill.folder.clone());
         }
     }
 
@@ -101,16 +116,7 @@ impl Turn {
 
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
     fn use_context(&mut self, kept: &Value) {
-        for (field, why) in [
-            (
-                UNREADABLE,
-                "were not read: not text (save it as UTF-8), or a link out of the project.",
-            ),
-            (
-                CUT,
-                "were cut: all files together may have 32 KiB. The model is told to read the rest.",
-            ),
-        ] {
+        for (field, why) in [(UNREADABLE, NOT_READ), (CUT, WERE_CUT)] {
             let files = kept[field].as_array().into_iter().flatten().filter_map(Value::as_str);
             let names = files.collect::<Vec<_>>().join(", ");
             if !names.is_empty() {
@@ -123,7 +129,8 @@ impl Turn {
 
     /// Tells the user once, and the model once in each conversation.
     fn report_missing_context(&mut self, why: &str) {
-        let is_known = self.conversation.told.set_lacks_instructions(true);
+        let is_known =
+            std::mem::replace(&mut self.conversation.told.lock().lacks_instructions, true);
         if !is_known {
             self.conversation.notify(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \
@@ -254,17 +261,17 @@ fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
 fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
     let mut folders =
         cwd.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
-    folders.find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
+    folders.find(|folder| is_repository_root(folder)).unwrap_or(cwd)
 }
 
-/// The folders of these names in each folder of the session and in the root of its project.
+/// The folders of these names in each folder of the session and in those above it, up to the root of its project.
 fn project_places(
     projects: &[Project],
     names: &'static [&'static str],
 ) -> impl Iterator<Item = ScannedFolder> {
     let pairs = projects.iter().flat_map(|(folder, root)| {
-        let above = (root != folder).then(|| (root.clone(), root.clone()));
-        std::iter::once((folder.clone(), root.clone())).chain(above)
+        let places = folder.ancestors().take_while(move |place| place.starts_with(root));
+        places.map(move |place| (place, root))
     });
     pairs.flat_map(move |(folder, root)| {
         names.iter().map(move |name| ScannedFolder {
@@ -325,18 +332,17 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
         add("instructions", name, path);
     }
     let notes = NoteFolder::of_project(roots.real_cwd());
-    match notes.list().len() {
-        0 => {}
-        count => add("notes", count.to_string(), notes.folder),
+    let count = notes.list().len();
+    if count > 0 {
+        add("notes", count.to_string(), notes.folder);
     }
+    let never = CancellationToken::new();
     let places: Vec<_> = project_places(&projects, SKILL_FOLDERS).collect();
-    for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
+    for Skill { name, folder, .. } in skills::scan(&places, &never) {
         add("skill", name, folder);
     }
     let places: Vec<_> = project_places(&projects, COMMAND_FOLDERS).collect();
-    for CustomCommand { name, path, .. } in
-        custom_commands::scan(&places, &CancellationToken::new())
-    {
+    for CustomCommand { name, path, .. } in custom_commands::scan(&places, &never) {
         add("command", name, path);
     }
     sources
@@ -393,6 +399,9 @@ const MAX_TOTAL_BYTES: usize = 64 * 1024;
 /// The most folders that are looked at after one round of calls.
 const MAX_FOLDERS: usize = 64;
 
+/// Folders of packages that others have written. Their instructions are none for the work on this project.
+const PACKAGE_FOLDERS: [&str; 4] = ["node_modules", "site-packages", "vendor", "Pods"];
+
 /// The folders whose instructions the model has, or that have none.
 #[derive(Debug, Default)]
 pub(in crate::turn) struct ToldFolders {
@@ -404,20 +413,15 @@ pub(in crate::turn) struct ToldFolders {
 impl ToldFolders {
     /// The real paths that a call touches and that are new. The folders of a known path are known, too.
     pub(in crate::turn) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
-        let mut paths = Vec::new();
-        let mut add = |path: &PathBuf| {
-            if !self.folders.contains(path) {
-                paths.push(path.clone());
-            }
-        };
+        let mut touched = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
-                    add(&target.path);
+                    touched.push(&target.path);
                 }
                 Effect::Exec(command) => {
-                    command.reads.iter().for_each(|target| add(&target.path));
-                    add(&command.workdir);
+                    touched.extend(command.reads.iter().map(|target| &target.path));
+                    touched.push(&command.workdir);
                 }
                 Effect::Input { .. }
                 | Effect::Signal { .. }
@@ -427,7 +431,8 @@ impl ToldFolders {
                 | Effect::SessionState => {}
             }
         }
-        paths
+        touched.retain(|path| !self.folders.contains(*path));
+        touched.into_iter().cloned().collect()
     }
 
     /// The folders that are new, and how many bytes their instructions may have.
@@ -444,21 +449,19 @@ impl ToldFolders {
     }
 }
 
-/// The folders of these paths below each folder of the session, from there down. A path may be a folder.
-fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>)> {
-    let mut found: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
+/// The folders of these paths below each folder of the session, from there down to one of packages. A path may be a
+/// folder.
+fn folders_below(roots: &Roots, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<PathBuf>> {
+    let mut found = BTreeMap::<_, Vec<PathBuf>>::new();
     for path in paths {
         let above = roots.folders().filter(|folder| path.starts_with(folder));
         let Some(root) = above.max_by_key(|folder| folder.as_os_str().len()) else { continue };
-        let below: Vec<_> =
-            path.ancestors().take_while(|folder| *folder != root).map(Path::to_path_buf).collect();
-        let index = found.iter().position(|(known, _)| known == root).unwrap_or_else(|| {
-            found.push((root.to_path_buf(), Vec::new()));
-            found.len() - 1
-        });
-        let Some((_, folders)) = found.get_mut(index) else { continue };
-        let new: Vec<_> =
-            below.into_iter().rev().filter(|folder| !folders.contains(folder)).collect();
+        let folders = found.entry(root.to_path_buf()).or_default();
+        let below: Vec<_> = path.ancestors().take_while(|folder| *folder != root).collect();
+        let down = below.into_iter().rev().map(Path::to_path_buf);
+        let own =
+            down.take_while(|place| !PACKAGE_FOLDERS.iter().any(|name| place.ends_with(name)));
+        let new: Vec<_> = own.filter(|folder| !folders.contains(folder)).collect();
         folders.extend(new);
     }
     found
@@ -480,7 +483,7 @@ impl Turn {
             return recorded.as_str().map(str::to_owned);
         }
         for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
-            let (folders, limit) = self.conversation.told.folders().take_new(folders);
+            let (folders, limit) = self.conversation.told.lock().folders.take_new(folders);
             if folders.is_empty() || limit == 0 {
                 continue;
             }
@@ -489,26 +492,31 @@ impl Turn {
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
-                self.conversation.told.folders().take_back(&looked_at);
+                self.conversation.told.lock().folders.take_back(&looked_at);
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
-            let new = found
-                .into_iter()
-                .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
+            let new = found.into_iter().filter(|(path, origin, _)| {
+                !touched.contains(path) && !self.has_been_told(&format!("\n{origin}; "))
+            });
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
-        self.conversation.told.folders().bytes += text.len();
+        self.conversation.told.lock().folders.bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
         answers.record_answer(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
         Some(text)
     }
 
-    /// Returns true if an earlier result or prompt has the instructions with these words.
-    fn has_been_told(&self, origin: &str) -> bool {
-        let label = format!("\n{origin}; ");
-        let mut results = self.history.messages.iter().filter_map(|message| message.as_tool());
-        results.any(|result| result.text.contains(&label))
+    /// Returns true if an earlier result, or the context of a prompt, has these words.
+    fn has_been_told(&self, words: &str) -> bool {
+        self.history.messages.iter().any(|message| match &**message {
+            Message::Tool(result) => result.text.contains(words),
+            Message::User(prompt) => prompt
+                .parts
+                .iter()
+                .any(|part| matches!(part, PromptPart::Context(text) if text.contains(words))),
+            Message::Assistant(_) => false,
+        })
     }
 }
 
@@ -534,14 +542,32 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_in_the_home_folder_is_no_project() {
+    fn skills_and_commands_of_all_folders_up_to_the_root_count_and_the_nearest_come_first() {
+        let projects = [(PathBuf::from("/r/a/b"), PathBuf::from("/r"))];
+        let found = project_places(&projects, &["x", "y"]).map(|place| place.folder);
+        let expected = ["/r/a/b/x", "/r/a/b/y", "/r/a/x", "/r/a/y", "/r/x", "/r/y"];
+        assert_eq!(found.collect::<Vec<_>>(), expected.map(PathBuf::from));
+        let root = [(projects[0].1.clone(), projects[0].1.clone())];
+        assert_eq!(project_places(&root, &["x"]).count(), 1);
+    }
+
+    #[test]
+    fn a_project_is_a_repository_below_the_home_folder_and_an_empty_git_folder_is_none() {
         let base = tempfile::tempdir().unwrap();
         let home = base.path().join("home");
-        for folder in ["home/.git", "home/loose/deep", "home/own/.git", "home/own/deep"] {
+        for folder in [
+            "home/.git/HEAD",
+            "home/loose/deep",
+            "home/own/.git/HEAD",
+            "home/own/deep/.git",
+            "home/other/.jj",
+            "home/other/deep",
+        ] {
             std::fs::create_dir_all(base.path().join(folder)).unwrap();
         }
         for (cwd, expected) in [
             ("home/own/deep", "home/own"),
+            ("home/other/deep", "home/other"),
             ("home/loose/deep", "home/loose/deep"),
             ("home", "home"),
         ] {
@@ -553,20 +579,23 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_listed_from_the_session_s_folder_down_and_once() {
+    fn folders_are_listed_from_the_session_s_folder_down_and_once_and_none_of_packages() {
         let base = tempfile::tempdir().unwrap();
         let base = real_path(base.path()).unwrap();
         let ws = base.join("ws");
         let more = base.join("ws/more");
         std::fs::create_dir_all(&more).unwrap();
         let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();
+        let packages = ["ws/a/node_modules/p/i.js", "ws/v/lib/site-packages/p", "ws/vendor"];
         let paths = ["ws/a/b/x", "ws/a/y", "ws", "ws/more/c", "elsewhere/z"]
+            .into_iter()
+            .chain(packages)
             .map(|path| base.join(path))
-            .to_vec();
+            .collect::<Vec<_>>();
         let found = folders_below(&roots, &paths);
-        let all = found.iter().flat_map(|(_, folders)| folders);
+        let all = found.values().flatten();
         let shown: Vec<_> = all.map(|folder| folder.strip_prefix(&base).unwrap()).collect();
-        let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/more/c"];
+        let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/v", "ws/v/lib", "ws/more/c"];
         assert_eq!(shown, expected.map(Path::new));
     }
 

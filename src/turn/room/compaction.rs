@@ -176,7 +176,8 @@ impl Compactor<'_> {
         let notice = format!("{done}: about {before} tokens became {after}.");
         let text = summary.clone().unwrap_or_default();
         self.report(&id, notice, after, summary);
-        self.tell_hooks(reason, &text).await;
+        let telling = note_compaction(self.conversation, reason.focus(), &text, self.cancel);
+        Box::pin(telling).await;
         CompactionOutcome::Done { kept: tail.count }
     }
 
@@ -196,10 +197,6 @@ impl Compactor<'_> {
         Box::pin(asking).await
     }
 
-    async fn tell_hooks(&self, reason: CompactionReason<'_>, summary: &str) {
-        Box::pin(note_compaction(self.conversation, reason.focus(), summary, self.cancel)).await;
-    }
-
     /// Makes the change in the history and in the log.
     fn replace(&mut self, id: MessageId, replacement: Arc<Message>, tail: KeptTail) {
         let kept = tail.count;
@@ -214,7 +211,7 @@ impl Compactor<'_> {
         self.history.meter.forget_count();
         self.conversation.forget_told_context();
         // The facts name the mode.
-        self.conversation.told.tell_mode(self.conversation.mode().get());
+        self.conversation.told.lock().mode = Some(self.conversation.mode().get());
     }
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
@@ -305,7 +302,9 @@ impl Compactor<'_> {
             if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
                 attempts += 1;
                 let limit = error.context_window();
-                room = limit.map_or(room / 2, |limit| (limit / 4 * 3).min(room / 2));
+                // Bytes or messages may be too many, far below the room for tokens.
+                let sent = self.history.meter.tokens(weight_of(&request.messages));
+                room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
             let failed = &mut self.history.failed_summaries;

@@ -15,6 +15,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_workspace::files::read_head;
+use turnwright_workspace::git_repository::is_repository_root;
 
 /// The hook file of a project.
 const OWN_FILE: &str = ".turnwright/hooks.json";
@@ -260,7 +261,7 @@ pub fn settings_above(
 ) -> Option<String> {
     let mut above =
         project.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
-    let root = above.find(|folder| folder.join(".git").exists()).filter(|root| *root != project)?;
+    let root = above.find(|folder| is_repository_root(folder)).filter(|root| *root != project)?;
     let reads_claude = settings.values.hooks.get(READ) == Some(&json!(["claude"]));
     let usual = [PROJECT_FILE, OWN_FILE, SERVERS_FILE, LANGUAGE_FILE].into_iter();
     let all = usual.chain(reads_claude.then_some(CLAUDE_FILES[0]));

@@ -14,6 +14,7 @@ use crate::repository;
 use crate::watch::server_watch::change_time;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::bounded_read::read_at_most;
+use turnwright_types::git_layout::GitLayout;
 use turnwright_types::{private_file, text};
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::{FolderNames, nofollow, real_path};
@@ -68,6 +69,9 @@ pub(super) struct ProtectedScan<'a> {
     pub(super) bytes: u64,
     pub(super) overfull: Vec<PathBuf>,
     pub(super) names: FolderNames,
+    /// What the settings of repositories within the project name, found when the snapshot is taken: a setting that is
+    /// new later must not make a trap of what was there.
+    pub(super) named: BTreeSet<PathBuf>,
 }
 
 impl ProtectedScan<'_> {
@@ -87,16 +91,28 @@ impl ProtectedScan<'_> {
         for path in workspaces {
             self.scan_existing(&path);
         }
-        let roots = protected.roots().iter().map(|root| root.join(".git"));
+        let roots = protected.roots().iter().flat_map(|root| {
+            // The folder of a repository that lies elsewhere is a root itself.
+            let is_git =
+                self.names.may_exist(&root.join("HEAD")) && GitLayout::of(root).is_repository();
+            is_git.then(|| root.clone()).into_iter().chain([root.join(".git")])
+        });
         let all: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
         let repositories = ProtectedPaths::git_first(all.into_iter().collect());
         let watched = repositories.iter().take(MAX_REPOSITORIES);
         for git in watched.clone().filter(|path| !is_in_environment(path)) {
             self.scan_repository(git);
             self.scan_target(git, protected);
+            if self.copies_contents {
+                self.note_named(git, protected);
+            }
         }
         self.overfull.extend(repositories.get(MAX_REPOSITORIES).cloned());
         for place in protected.leaf_paths() {
+            self.scan_below(place);
+        }
+        for place in &self.named.clone() {
+            self.scan_path(place);
             self.scan_below(place);
         }
         for path in watched.filter(|path| is_in_environment(path)) {
@@ -122,21 +138,14 @@ impl ProtectedScan<'_> {
             // A file in a subfolder that programs obey.
             return;
         }
-        let modules = git.join("modules");
-        let (configs, are_all) = repository::submodule_configs(&modules, MAX_SUBMODULES);
-        let mut folders = self.known_folders(&modules, "config");
-        folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
         // A new one shares the folder of another repository, which is known or looked at on its own.
         let shared = repository::shared_folder(git)
             .filter(|folder| self.copies_contents || self.entries.contains_key(folder));
-        folders.extend([git.to_owned()].into_iter().chain(shared));
-        for folder in &folders {
-            self.scan_path(folder);
-            self.scan_git_parts(folder);
+        for folder in [git.to_owned()].into_iter().chain(shared) {
+            self.scan_path(&folder);
+            self.scan_git_parts(&folder);
         }
-        if !are_all {
-            self.note_overfull(modules);
-        }
+        self.scan_submodules(git);
         let trees = git.join("worktrees");
         let mut folders = self.known_folders(&trees, "commondir");
         let mut entries = fs::read_dir(&trees).into_iter().flatten().flatten();
@@ -148,6 +157,25 @@ impl ProtectedScan<'_> {
             for name in ["commondir", "config.worktree", "rebase-merge/git-rebase-todo"] {
                 self.scan_path(&folder.join(name));
             }
+            self.scan_submodules(&folder);
+        }
+    }
+
+    /// Records the same for the submodules of a repository, or those that a linked working tree has for itself.
+    fn scan_submodules(&mut self, git: &Path) {
+        let modules = git.join("modules");
+        if !self.names.may_exist(&modules) {
+            return;
+        }
+        let (configs, are_all) = repository::submodule_configs(&modules, MAX_SUBMODULES);
+        let mut folders = self.known_folders(&modules, "config");
+        folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
+        for folder in &folders {
+            self.scan_path(folder);
+            self.scan_git_parts(folder);
+        }
+        if !are_all {
+            self.note_overfull(modules);
         }
     }
 
@@ -168,6 +196,24 @@ impl ProtectedScan<'_> {
                 self.scan_git_parts(&folder);
             }
         }
+    }
+
+    /// Notes the places in the project that the settings of a repository within it name. Those that a session's folder
+    /// itself obeys are among the protected paths.
+    fn note_named(&mut self, git: &Path, protected: &ProtectedPaths) {
+        let roots = protected.roots();
+        let Some(top) = git.parent().filter(|_| git.ends_with(".git")) else { return };
+        if roots.iter().any(|root| top == root) || !roots.iter().any(|root| top.starts_with(root)) {
+            return;
+        }
+        let Ok(Some(found)) = GitRepository::at(top) else { return };
+        let named = repository::named_paths(&found, &[], None).into_iter().filter(|(key, path)| {
+            key != "core.attributesfile"
+                && roots.iter().any(|root| path.starts_with(root))
+                && !top.starts_with(path)
+                && !protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
+        });
+        self.named.extend(named.map(|(_, path)| path));
     }
 
     fn scan_git_parts(&mut self, folder: &Path) {

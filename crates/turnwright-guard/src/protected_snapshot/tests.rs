@@ -231,6 +231,69 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
 }
 
 #[test]
+fn a_repository_around_the_sessions_folder_is_compared_with_its_submodules_and_working_trees() {
+    for git in [".git", "bare"] {
+        let disk = TestProject::new();
+        disk.repository();
+        fs::rename(disk.ws.join(".git"), disk.ws.join(git)).unwrap();
+        let file = |path: &str, text| disk.file(&format!("{git}/{path}"), text);
+        let plain = "[core]\n\tworktree = ../../../sub\n";
+        file("worktrees/b/HEAD", "ref: refs/heads/b\n");
+        file("worktrees/b/commondir", "../..\n");
+        file("modules/sub/config", plain);
+        file("worktrees/b/modules/sub/config", plain);
+        let roots = vec![disk.ws.join("src"), disk.ws.join(git)];
+        let protected = ProtectedPaths::new(roots, Vec::new());
+        let snapshot = ProtectedSnapshot::take(&protected, Arc::default(), None);
+        for place in ["modules/new", "worktrees/b/modules/new"] {
+            file(&format!("{place}/config"), plain);
+            file(&format!("{place}/hooks/update.sample"), "x");
+        }
+        assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None, "new submodules");
+        let trap = "[core]\n\tfsmonitor = x\n";
+        let traps = [
+            file("modules/sub/config", trap),
+            file("modules/sub/hooks/post-checkout", "x"),
+            file("worktrees/b/config.worktree", trap),
+            file("worktrees/b/modules/new/hooks/post-checkout", "x"),
+            file("worktrees/b/modules/sub/config", trap),
+        ];
+        assert_eq!(snapshot.check(&[], Some(&disk.quarantine)).unwrap().paths, traps);
+        fs::remove_dir_all(disk.ws.join(git).join("worktrees/b")).unwrap();
+        assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None, "a removed working tree");
+    }
+}
+
+#[test]
+fn what_the_settings_of_a_repository_within_the_project_name_is_compared() {
+    let disk = TestProject::new();
+    disk.repository();
+    let settings =
+        "[core]\n\thooksPath = tools/hooks\n[filter \"x\"]\n\tclean = sh tools/clean.sh build\n";
+    disk.file("app/.git/config", settings);
+    let known = disk.file("app/tools/clean.sh", "mine");
+    disk.file("app/src/lib.rs", "mine");
+    let repositories = Arc::new([disk.ws.join("app/.git")].into());
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+    disk.file("app/tools/other", "x");
+    disk.file("app/build", "x");
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
+    let traps =
+        [disk.file("app/tools/clean.sh", "x"), disk.file("app/tools/hooks/pre-commit", "x")];
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)).unwrap().paths, traps);
+    assert!(fs::read_to_string(known).unwrap() == "mine" && !traps[1].exists());
+    // A setting that the user has allowed makes no traps of what was there.
+    let allowed = disk.file("app/.git/config", "[core]\n\thooksPath = src\n");
+    let changes = snapshot.check(std::slice::from_ref(&allowed), Some(&disk.quarantine));
+    assert_eq!(changes, None);
+    let beside = ProtectedSnapshot::take(&disk.protected(), snapshot.repositories.clone(), None)
+        .beside_commands(&snapshot, &|path| path != allowed);
+    assert_eq!(beside.check(&[], Some(&disk.quarantine)), None, "beside another command");
+    fs::remove_dir_all(disk.ws.join("app")).unwrap();
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None, "a removed repository");
+}
+
+#[test]
 fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_ones() {
     let disk = TestProject::new();
     disk.repository();

@@ -143,9 +143,6 @@ fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind>
     if may_be(&[400, 403, 404, 422, 503]) && lacks_model(text, is_vague) {
         return Some(ErrorKind::ModelNotFound);
     }
-    if may_be(&[400, 403]) && has_any(text, &["unsupported_country"]) {
-        return Some(ErrorKind::BadRequest);
-    }
     if may_be(&[400, 422]) && has_listed(text, AUTH) {
         return Some(ErrorKind::Auth);
     }
@@ -161,8 +158,8 @@ fn lacks_model(text: &str, is_vague: bool) -> bool {
 
 /// Returns true if a quota is used up for longer than a moment. Google and Alibaba call every limit a quota.
 fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
-    let is_lasting =
-        !has_retry_delay || has_any(text, &["insufficient_quota", "limit: 0", "perday"]);
+    let is_lasting = !has_retry_delay
+        || has_any(text, &["insufficient_quota", "limit: 0", "perday", "long context"]);
     // Alibaba's limits per minute, and Cerebras's. LiteLLM calls everything that it relays a `throttling_error`.
     let is_momentary =
         has_any(text, &["throttling.", "allocated quota exceeded", "per minute limit exceeded"]);
@@ -220,9 +217,10 @@ const INVALID: &str = include_str!("phrases/invalid.txt");
 
 /// True for `The model … does not exist` and similar messages.
 fn mentions_missing_model(text: &str) -> bool {
-    let Some(at) = text.find("model") else { return false };
-    let after = text::first_chars(&text[at..], 160);
-    has_any(after, &["does not exist", "not found", "is not available"])
+    let after = text.find("model").map_or("", |at| text::first_chars(&text[at..], 160));
+    let phrases = ["does not exist", "not found", "not_found", "is not available"];
+    // Of models that were taken away: Gemini, Groq.
+    has_any(after, &phrases) || has_any(after, &["is no longer available", "decommissioned"])
 }
 
 /// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.

@@ -110,7 +110,7 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 13] = [
+const HINTS: [(&str, &str); 15] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
@@ -125,6 +125,11 @@ const HINTS: [(&str, &str); 13] = [
     ("error code: 1020", FIREWALL),
     // nginx and others answer like this for a wrong key, too.
     ("JSON (403 Forbidden", "Check the key. If it is right, a firewall is in between"),
+    ("fewer max_tokens", "Add credit, or set a smaller `max_output` for the model in the settings"),
+    (
+        "for long context",
+        "Set `window = 200000` for the model in the settings, or choose another model",
+    ),
     ("oad model", "Look into the log of the server, or choose another model"),
 ];
 
@@ -244,41 +249,43 @@ impl LlmError {
     /// True if the same request may succeed a little later. A silent server does not count: the user has
     /// waited long enough.
     pub fn is_transient(&self) -> bool {
-        let is_lasting = match self {
-            LlmError::Silent { .. } => true,
-            LlmError::Connect { fault, .. } => fault.is_lasting(),
-            _ => false,
-        };
-        self.kind().is_transient() && !is_lasting
+        match self {
+            LlmError::Silent { .. } => false,
+            LlmError::Connect { fault, .. } => !fault.is_lasting(),
+            _ => self.kind().is_transient(),
+        }
     }
 
-    /// True if a server that has answered before cannot be reached. It may be restarting, or the network may
-    /// be down for a moment.
+    /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
+    /// restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
-        let LlmError::Connect { fault, has_answered, .. } = self else { return false };
-        *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+        match self {
+            LlmError::Connect { fault, has_answered, .. } => {
+                *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+            }
+            // llama.cpp and Hugging Face.
+            LlmError::Status { status: 503, message, .. } => message.contains("oading"),
+            _ => false,
+        }
     }
 
     /// The next step for the user after the last retry, unless the message already names one.
     pub fn next_step(&self) -> Option<&'static str> {
-        if self.message().and_then(hint).is_some() {
-            return None;
-        }
-        match self.kind() {
-            ErrorKind::RateLimit
-                if self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT) =>
-            {
-                Some("Wait a minute and prompt again, or choose another model")
+        let is_short = self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT);
+        let step = match self.kind() {
+            ErrorKind::RateLimit if is_short => {
+                "Wait a minute and prompt again, or choose another model"
             }
             ErrorKind::Unavailable | ErrorKind::EmptyReply => {
-                Some("Prompt again later, or choose another model")
+                "Prompt again later, or choose another model"
             }
-            ErrorKind::BadRequest => Some(
+            ErrorKind::BadRequest => {
                 "Run `turnwright doctor`, which finds out what the server accepts, or choose \
-                 another model",
-            ),
-            _ => None,
-        }
+                 another model"
+            }
+            _ => return None,
+        };
+        self.message().and_then(hint).is_none().then_some(step)
     }
 
     /// True if a request has more tokens than may be sent in a minute.
@@ -309,10 +316,12 @@ impl LlmError {
     }
 
     /// True if the model requires a signed thought that the conversation lacks, for example because another
-    /// model made the calls. Without reasoning it needs none.
+    /// model made the calls, or does not recognise one that it has. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        has_any(&message, &["expected `thinking`", "invalid `signature` in `thinking`"])
+        let phrases =
+            ["expected `thinking`", "invalid `signature` in", "message cannot be modified"];
+        has_any(&message, &phrases)
     }
 
     /// The delay that the provider asks for.
@@ -343,10 +352,8 @@ impl LlmError {
 
     /// The size of the context window in tokens, if the error reports it.
     pub fn context_window(&self) -> Option<u64> {
-        match self.kind() {
-            ErrorKind::ContextOverflow { limit, .. } => limit,
-            _ => None,
-        }
+        let ErrorKind::ContextOverflow { limit, .. } = self.kind() else { return None };
+        limit
     }
 
     pub fn host(&self) -> Option<&str> {

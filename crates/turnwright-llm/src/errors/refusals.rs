@@ -61,7 +61,6 @@ const LIMIT_PHRASES: &[&str] = &[
     "context window of",
     "window limit (",
     "max context",
-    "max_seq_len (",
     "max_seq_len",
     "input length of",
     "prompt length is",
@@ -74,6 +73,7 @@ const LIMIT_PHRASES: &[&str] = &[
     "configured limit of",
     "max size:",
     "n_ctx:",
+    "n_ctx (",
     "max of",
     "must be <=",
     "tokens > ",
@@ -188,8 +188,9 @@ fn find_tokens(
     field: &str,
     mut phrases: impl Iterator<Item = &'static str>,
 ) -> Option<u64> {
-    let found =
-        number_field(body, field).or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
+    let error = body.get("error").unwrap_or(body);
+    let stated = error.get(field).or_else(|| body.get(field)).and_then(number);
+    let found = stated.or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
     found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
 }
 
@@ -198,15 +199,10 @@ pub(crate) fn is_minute_limit(text: &str) -> bool {
     has_any(text, &["tokens per min", "(tpm)", "tokens/min"])
 }
 
-fn number_field(body: &Value, name: &str) -> Option<u64> {
-    let error = body.get("error").unwrap_or(body);
-    error.get(name).or_else(|| body.get(name)).and_then(number)
-}
-
 /// The number that follows a phrase.
 fn number_after(text: &str, phrase: &str) -> Option<u64> {
     text.match_indices(phrase).find_map(|(at, _)| {
-        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=']);
+        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=', '(']);
         let mut digits = String::new();
         let mut rest = rest.chars().peekable();
         while let Some(next) = rest.next() {

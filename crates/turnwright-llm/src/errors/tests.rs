@@ -151,7 +151,6 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
             r#"{"error":"Your team has either used all available credits or reached its monthly spending limit."}"#,
         ),
         ("a gateway", 403, r#"{"error":{"code":"insufficient_user_quota","message":"no"}}"#),
-        ("a gateway", 401, r#"{"error":{"type":"CreditsError","message":"Insufficient balance"}}"#),
         (
             "Gemini, per day",
             429,
@@ -161,6 +160,66 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
             "Gemini, not in the plan",
             429,
             r#"{"error":{"code":429,"message":"You exceeded your current quota. * Quota exceeded for metric: x, limit: 0, model: m\nPlease retry in 45.5s."}}"#,
+        ),
+    ];
+    check(ErrorKind::Quota, &rows);
+}
+
+/// Some of them have status 403.
+#[test]
+fn a_spent_account_is_not_a_wrong_key() {
+    let rows = [
+        (
+            "OpenRouter, of the key's own limit",
+            403,
+            r#"{"error":{"message":"Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys","code":403}}"#,
+        ),
+        (
+            "xAI",
+            403,
+            r#"{"code":"The caller does not have permission to execute the specified operation","error":"Your newly created team doesn't have any credits yet. You can purchase credits on https://console.x.ai."}"#,
+        ),
+        (
+            "xAI's free plan",
+            429,
+            r#"{"code":"subscription:free-usage-exhausted","error":"You've used all the included free usage"}"#,
+        ),
+        (
+            "SiliconFlow",
+            403,
+            r#"{"code":30001,"message":"Sorry, your account balance is insufficient","data":null}"#,
+        ),
+        ("sub2api", 403, r#"{"message":"Insufficient account balance"}"#),
+        (
+            "Ark",
+            403,
+            r#"{"error":{"code":"AccountOverdueError","message":"The request failed because your account has an overdue balance.","type":"Forbidden"}}"#,
+        ),
+        (
+            "Ark's coding plan",
+            429,
+            r#"{"error":{"code":"AccountQuotaExceeded","message":"You have exceeded the 5-hour usage quota.","type":"TooManyRequests"}}"#,
+        ),
+        (
+            "Workers AI",
+            429,
+            r#"{"errors":[{"message":"AiError: you have used up your daily free allocation of 10,000 neurons, please upgrade.","code":4006}]}"#,
+        ),
+        ("a gateway", 401, r#"{"error":{"type":"CreditsError","message":"Insufficient balance"}}"#),
+        (
+            "OpenRouter, without its header",
+            429,
+            r#"{"error":{"message":"Rate limit exceeded: free-models-per-day.","code":429}}"#,
+        ),
+        (
+            "Anthropic, of a plan without the whole window",
+            429,
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}"#,
+        ),
+        (
+            "the same for some keys",
+            400,
+            r#"{"error":{"type":"invalid_request_error","message":"The long context beta is not yet available for this subscription."}}"#,
         ),
     ];
     check(ErrorKind::Quota, &rows);
@@ -389,11 +448,36 @@ fn an_unknown_model_is_distinguished_from_an_unknown_path() {
             r#"{"error":{"code":404,"message":"No endpoints found matching your data policy"}}"#,
         ),
         ("z.ai", 400, r#"{"error":{"code":"1211","message":"Unknown"}}"#),
+        (
+            "Gemini, of a retired one",
+            404,
+            r#"[{"error":{"code":404,"message":"This model models/gemini-3-pro-preview is no longer available. Please update your code to use a newer model.","status":"NOT_FOUND"}}]"#,
+        ),
+        (
+            "Gemini, of one that the key may not use",
+            404,
+            r#"{"error":{"code":404,"message":"Requested entity was not found.","status":"NOT_FOUND"}}"#,
+        ),
+        (
+            "Anthropic",
+            404,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-sonnet-4-20250514"}}"#,
+        ),
+        (
+            "Groq",
+            400,
+            r#"{"error":{"message":"The model `qwen-2.5-32b` has been decommissioned and is no longer supported.","type":"invalid_request_error","code":"model_decommissioned"}}"#,
+        ),
     ];
     check(ErrorKind::ModelNotFound, &rows);
     let rows = [
         ("404", 404, "404 page not found"),
         ("405", 405, ""),
+        (
+            "Anthropic",
+            404,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}"#,
+        ),
         ("a redirect", 302, ""),
         ("a page", 404, "<html><title>Not Found</title>"),
     ];
@@ -562,6 +646,11 @@ fn anything_else_is_a_bad_request() {
     let rows = [
         ("400", 400, "No."),
         (
+            "OpenAI, of too many tools",
+            400,
+            r#"{"error":{"message":"Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 217 instead.","code":"array_above_max_length"}}"#,
+        ),
+        (
             "C.1 #22",
             422,
             r#"{"detail":[{"loc":["body","x"],"msg":"Extra inputs are not permitted","input":"insufficient_quota, context_length_exceeded"}]}"#,
@@ -653,6 +742,9 @@ fn errors_name_the_next_step() {
         (404, "404 page not found", "Check the base URL"),
         (401, "Bad key.", "Bad key. Check the key, or run `turnwright login`"),
         (402, "No.", "check the plan and the credit"),
+        (402, "This request requires more credits, or fewer max_tokens.", "a smaller `max_output`"),
+        (403, "Key limit exceeded (total limit).", "check the plan and the credit"),
+        (429, "Extra usage is required for long context requests.", "Set `window = 200000`"),
         (400, "", "Run `turnwright doctor`"),
         (429, "Too many.", "Wait a minute and prompt again"),
         (500, "No.", "Prompt again later"),

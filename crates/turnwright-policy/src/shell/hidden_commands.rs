@@ -13,16 +13,17 @@ use super::{Script, SimpleCommand, classify};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
-const RUNNERS: WordList = "arch bunx bwrap caffeinate chronic concurrently cpulimit cross-env dbus-run-session \
-    dotenv eatmydata entr faketime firejail gosu hyperfine nix-shell npx numactl pnpx proxychains proxychains4 \
-    rlwrap sg ssh-agent torsocks watchexec xcrun xvfb-run";
+const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
+    dbus-run-session dotenv eatmydata entr faketime firejail flatpak-spawn gdb genv gnice gnohup gosu gstdbuf gxargs \
+    hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 qemu-aarch64 qemu-x86_64 rlwrap \
+    run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
-    hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pixi pnpm poetry pyenv rbenv rustup \
+    hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
 const RUNNING_WORDS: WordList = "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
-const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup sg sops";
+const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup script sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
@@ -231,7 +232,8 @@ fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
         let at = arguments.iter().position(|word| is_in(RUNNING_WORDS, &word.text))?;
         return Some(&arguments[at + 1..]);
     }
-    is_in(RUNNERS, program).then_some(arguments)
+    // The system's loader, `ld-linux-x86-64.so.2`, runs a program that it is given.
+    (is_in(RUNNERS, program) || program.starts_with("ld-")).then_some(arguments)
 }
 
 /// Returns the words of a runner that may begin its command: those behind its options, whose values are not known, and

@@ -186,6 +186,29 @@ fn a_file_that_was_ignored_is_not_new() {
     assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", old]);
 }
 
+/// As a working tree of git that is kept in the project, if both are opened.
+#[test]
+fn changes_in_a_folder_of_the_session_that_another_one_ignores_are_known() {
+    let ignored = ("trees/x/.gitignore", "out\n");
+    let fixture = TrackerFixture::new(&[(".gitignore", "/trees\n"), ("trees/x/f", "1"), ignored]);
+    let roots = fixture.roots().with_folder(&fixture.path("trees/x")).unwrap();
+    let tracker = ChangeTracker::default();
+    let obeyed = super::ObeyedFiles::default();
+    tracker.watch(&roots, obeyed, super::GitSettings::default(), Vec::new());
+    for expected in [["f", "new"], ["f", "newer"]] {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        for name in expected {
+            fs::write(fixture.path("trees/x").join(name), expected[1]).unwrap();
+        }
+        // Other folders stay ignored.
+        for folder in ["trees/x/out", "trees/y"] {
+            fs::create_dir_all(fixture.path(folder)).unwrap();
+            fs::write(fixture.path(folder).join("f"), expected[1]).unwrap();
+        }
+        assert_eq!(names(&tracker.changes_since(&before, false)), expected);
+    }
+}
+
 #[test]
 fn a_command_cannot_hide_a_new_file_by_ignore_rules() {
     for (rules, text, hidden) in [
@@ -377,6 +400,31 @@ fn new_repositories_are_found() {
     let next = tracker.baseline(&not_cancelled()).unwrap();
     fs::write(fixture.path("a/f"), "x").unwrap();
     assert!(tracker.changes_since(&next, false).new_repositories.is_empty());
+}
+
+/// Such a folder is followed twice: as one of the project, and for what git runs from it.
+#[test]
+fn changes_in_a_folder_with_the_layout_of_a_repository_are_known() {
+    let fixture = TrackerFixture::new(&[("made/f", "")]);
+    for part in ["HEAD", "objects", "refs"] {
+        fs::create_dir_all(fixture.path(part)).unwrap();
+        fs::create_dir_all(fixture.path("made/inner").join(part)).unwrap();
+    }
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    let known = tracker.repositories();
+    assert_eq!(*known, ["", "made/inner"].map(|path| fixture.path(path)).into());
+    let mut live = tracker.live_folders().unwrap();
+    assert!(live.find_new(&known).is_empty());
+    for folder in ["sub", "made/inner/sub"] {
+        fs::create_dir(fixture.path(folder)).unwrap();
+        fs::write(fixture.path(folder).join(".settings"), "").unwrap();
+    }
+    let new = ["made/inner/sub/.settings", "sub/.settings"].map(|path| fixture.path(path));
+    assert_eq!(live.find_new(&known), new);
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, new);
+    assert_eq!(names(&changes), ["sub", ".settings", "sub", ".settings"]);
 }
 
 #[test]

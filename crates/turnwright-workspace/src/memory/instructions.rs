@@ -5,6 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::files::{FileHead, read_head};
+use crate::skills::code_and_comments;
 
 /// The most bytes of all instructions together.
 const MAX_TOTAL_BYTES: usize = 32 * 1024;
@@ -148,19 +149,16 @@ impl InstructionReader {
 /// The most imports of one file that are followed.
 const MAX_IMPORTS: usize = 20;
 
-/// The paths that a text imports, in their order. Code, in which `@` has other meanings, imports nothing.
+/// The paths that a text imports, in their order. Code, in which `@` has other meanings, and comments import nothing.
 fn imported_paths(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    let mut fence = None;
-    for line in text.lines() {
-        let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        match (fence, mark) {
-            (None, Some(mark)) => fence = Some(mark),
-            (Some(open), Some(mark)) if open == mark => fence = None,
-            (Some(_), _) => {}
-            (None, None) => imports_of_line(line, &mut found),
+    let mut at = 0;
+    for hidden in code_and_comments(text) {
+        // `None` for a range within the one before.
+        if let Some(shown) = text.get(at..hidden.start) {
+            add_imports(shown, &mut found);
         }
+        at = at.max(hidden.end);
     }
     found.extend(Some(text.trim_end()).filter(|text| is_link_text(text)));
     found.retain(|path| is_relative(path));
@@ -181,29 +179,19 @@ fn is_link_text(text: &str) -> bool {
     is_markdown && !text.contains(char::is_whitespace) && !text.starts_with(['~', '@'])
 }
 
-fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
-    let mut is_code = true;
-    let mut was_empty = false;
-    for (index, part) in line.split('`').enumerate() {
-        // Several backticks in a row begin or end code like one.
-        is_code ^= !was_empty;
-        was_empty = part.is_empty() && index > 0;
-        if is_code {
+fn add_imports<'a>(text: &'a str, found: &mut Vec<&'a str>) {
+    for word in text.split(ends_word) {
+        let word = word.trim_start_matches(['(', '[', '*', '"']);
+        let Some((before, path)) = word.split_once('@') else { continue };
+        // Chinese and Japanese have no blanks between words, and addresses of mail no such letters.
+        if before.ends_with(|char: char| char.is_ascii()) {
             continue;
         }
-        for word in part.split(ends_word) {
-            let word = word.trim_start_matches(['(', '[', '*', '"']);
-            let Some((before, path)) = word.split_once('@') else { continue };
-            // Chinese and Japanese have no blanks between words, and addresses of mail no such letters.
-            if before.ends_with(|char: char| char.is_ascii()) {
-                continue;
-            }
-            let path = path
-                .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
-                .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
-            if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
-                found.push(path);
-            }
+        let path = path
+            .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
+            .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
+        if !path.is_empty() && !path.starts_with('~') && !found.contains(&path) {
+            found.push(path);
         }
     }
 }
@@ -414,7 +402,7 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 13] = [
+        let table: [(&str, &[&str]); 19] = [
             ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
             ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
@@ -424,6 +412,12 @@ mod tests {
             ("`@types/node` and ``@x`` but @y", &["y"]),
             ("```\n@a\n~~~\n@b\n```\n@c", &["c"]),
             ("~~~\n@never closed", &[]),
+            ("Do.\n\n<!-- Not now:\n@a.md\n--> @b.md\n@c.md", &["b.md", "c.md"]),
+            ("See @a.md <!-- or @b.md --> @c.md", &["a.md", "c.md"]),
+            ("<important>\n@a.md\n</important>\n\n<!-- @never closed", &["a.md"]),
+            ("<!-- @a.md --> <!-- @b.md -->\n@c.md", &["c.md"]),
+            ("<details>\n<!-- @a.md -->\n@b.md\n</details>", &["b.md"]),
+            ("It's a ` and @a.md", &["a.md"]),
             ("@/etc/passwd @~/.ssh/id_ed25519", &[]),
             ("/etc/a.md", &[]),
             ("@../up.md @./here.md", &["../up.md", "./here.md"]),

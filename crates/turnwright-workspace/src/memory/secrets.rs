@@ -18,9 +18,25 @@ const KEY_FORMATS: &[KeyFormat] = &[
     (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
-/// Names of secret values, in lower case.
-const SECRET_NAMES: &[&str] =
-    &["password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey"];
+/// Names of secret values. Latin letters are in lower case.
+const SECRET_NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "pwd",
+    "secret",
+    "token",
+    "api_key",
+    "api-key",
+    "apikey",
+    "api key",
+    "passwort",
+    "пароль",
+    "Пароль",
+    "密码",
+    "密钥",
+    "口令",
+    "bearer",
+];
 
 /// A shorter value may be an ordinary word.
 const MIN_VALUE_CHARS: usize = 12;
@@ -50,16 +66,23 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
     })
 }
 
-/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
+/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `the token is …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
-            let Some(value) = rest.strip_prefix([':', '=']) else { return false };
+            let assigned = rest.strip_prefix([':', '=', '：']);
+            let said = rest.strip_prefix('是').or(rest.strip_prefix("is "));
+            // A header has nothing between this and the token.
+            let header = (*name == "bearer").then_some(rest);
+            let Some(value) = assigned.or(said).or(header) else { return false };
             let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
-            let end = value.find(|c: char| c.is_whitespace() || "\"'`,;)".contains(c));
-            is_random(&value[..end.unwrap_or(value.len())])
+            // Chinese and Japanese have no blanks between words.
+            let end =
+                value.find(|c: char| c.is_whitespace() || c > '\u{2e7f}' || "\"'`,;)".contains(c));
+            let value = &value[..end.unwrap_or(value.len())];
+            is_random(value) && (assigned.is_some() || is_mixed(value))
         })
     })
 }
@@ -71,6 +94,12 @@ fn is_random(value: &str) -> bool {
         && !value.contains("://")
         && value.chars().any(|c| c.is_ascii_digit())
         && value.chars().any(char::is_alphabetic)
+}
+
+/// Returns true if digits and other characters alternate often, not as in `base64-encoded`, of which sentences speak.
+fn is_mixed(value: &str) -> bool {
+    let pairs = value.as_bytes().windows(2);
+    pairs.filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count() > 4
 }
 
 /// Returns true if a URL contains a password, as in `https://user:password@host`.
@@ -117,6 +146,11 @@ mod tests {
             "DB_PASSWORD: \"correct1horse2\"".to_owned(),
             "- **token**: `abcdef123456789`".to_owned(),
             "postgres://app:hunter22@db/x".to_owned(),
+            "The staging password is `k3x9-v8b2-m4n7`.".to_owned(),
+            "curl -H 'Authorization: Bearer a1b2c3d4e5f6'".to_owned(),
+            "数据库密码：k3x9v8b2m4n7。".to_owned(),
+            "密码是k3x9v8b2m4n7".to_owned(),
+            "Пароль: k3x9v8b2m4n7".to_owned(),
         ];
         let open = [
             "The password is in the keychain.",
@@ -125,6 +159,12 @@ mod tests {
             "PASSWORD=$DATABASE_PASSWORD_1",
             "token: <your token 123456789>",
             "password: see docs/setup2.md",
+            "The password is in docs/setup2.md",
+            "Authorization: Bearer $API_TOKEN_2",
+            "The token is base64-encoded, the password is SHA256-hashed-v2.",
+            "bearer_auth_v2_enabled is for Bearer token-v2-header",
+            "密码是用bcrypt算法加密12轮之后存储的",
+            "密钥：存放在1号服务器的/etc/keys目录里面",
             "api_key = read from the environment",
             "-----BEGIN PUBLIC KEY-----",
             "https://example.com:8080/a@b",

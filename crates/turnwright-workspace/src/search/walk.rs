@@ -244,6 +244,17 @@ impl FolderRules {
         Some(FolderRules { origin, files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
     }
 
+    /// The rules in a folder to which these apply, if every entry of it is ignored.
+    pub(crate) fn below_ignored(&self, folder: &Path) -> FolderRules {
+        let mut every = GitignoreBuilder::new(folder);
+        every.add_line(None, "/*").ok();
+        let ignored = every.build().unwrap_or_else(|_| Gitignore::empty());
+        let own = [ignored, Gitignore::empty(), Gitignore::empty()];
+        let files = Some(Arc::new(RuleFiles { above: self.files.clone(), own }));
+        let origin = std_hash((self.origin, folder));
+        FolderRules { origin, files, global: Arc::clone(&self.global) }
+    }
+
     /// Returns true if an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };

@@ -60,8 +60,12 @@ impl FrontMatter {
     }
 }
 
-/// The text between the two `---` lines, and the text after them.
+/// The text between the two `---` lines, and the text after them. Blank lines and comments may stand above.
 fn bounds(text: &str) -> Option<(&str, &str)> {
+    let mut text = text.trim_start();
+    while text.starts_with("<!--") {
+        text = text.split_once("-->")?.1.trim_start();
+    }
     let first = text.split_inclusive('\n').next().filter(|line| line.trim_end() == "---")?;
     let rest = &text[first.len()..];
     let mut at = 0;
@@ -143,8 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn comments_and_blank_lines_may_stand_above_a_head() {
+        for above in ["\n", "<!-- Made by\na tool. -->\n", "\n<!-- a --> <!-- b -->\r\n\r\n"] {
+            let text = format!("{above}---\nname: a\ndisable-model-invocation: true\n---\nBody");
+            let (head, body) = split(&text);
+            assert_eq!((head.name.as_deref(), head.is_user_only, body), (Some("a"), true, "Body"));
+        }
+    }
+
+    #[test]
     fn a_file_without_a_head_is_all_body() {
-        for text in ["", "Body", "---\nname: never closed", "--- \n", "\n---\nname: a\n---\n"] {
+        for text in ["", "Body", "---\nname: never closed", "--- \n", "<!-- ---\nname: a\n---\n"] {
             assert_eq!(split(text), (FrontMatter::default(), text));
         }
         let crlf = "---\r\nname: a\r\nargument-hint: [version]\r\ndisable-model-invocation: true\r\n---\r\nBody\r\n";

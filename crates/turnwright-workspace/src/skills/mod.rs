@@ -18,7 +18,6 @@ use crate::files::{display, read_head};
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::hash::std_hash;
-use turnwright_types::ids::is_slug;
 use turnwright_types::look_alike::{composed, is_mark, without_smuggled_text};
 use turnwright_types::text;
 
@@ -118,7 +117,9 @@ impl Skill {
         }
         let files = self.files();
         if !files.is_empty() {
-            text.push_str("\n\nFiles of this skill, relative to its folder:");
+            text.push_str(&format!(
+                "\n\nFiles of this skill, below {dir} (not the working folder):"
+            ));
             for file in files.iter().take(MAX_LISTED_FILES) {
                 text.push_str(&format!("\n- {}", escape_hidden_line(&display(file))));
             }
@@ -129,10 +130,12 @@ impl Skill {
         // The text must not close the element that contains it.
         let text = text.replace("</skill_content", "< /skill_content");
         let dir = dir.replace('"', "&quot;");
-        Some(format!(
-            "<skill_content name=\"{}\" dir=\"{dir}\">\n{text}\n</skill_content>",
-            self.name
-        ))
+        Some(format!("{}\"{dir}\">\n{text}\n</skill_content>", self.head()))
+    }
+
+    /// The beginning of the loaded text.
+    pub fn head(&self) -> String {
+        format!("<skill_content name=\"{}\" dir=", self.name)
     }
 
     /// The other files of the skill, at most one more than are listed.
@@ -233,7 +236,7 @@ pub fn scan_all(
     let mut scan =
         SkillScan { found: Vec::new(), skipped: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
-        scan.visit_linked(&place.folder, place.within.as_deref(), 0);
+        scan.visit(&place.folder, place.within.as_deref(), 0);
     }
     scan.found.sort_by(|a, b| a.name.cmp(&b.name));
     (scan.found, scan.skipped)
@@ -249,17 +252,10 @@ struct SkillScan<'a> {
 
 impl SkillScan<'_> {
     /// Visits a folder to which a link may lead.
-    fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
-        match real_path(folder) {
-            Ok(real) if within.is_none_or(|folder| real.starts_with(folder)) => {
-                self.visit(&real, within, depth);
-            }
-            _ => {}
-        }
-    }
-
-    /// Visits a folder by its path without links.
     fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
+        let real = real_path(folder).ok();
+        let allowed = real.filter(|real| within.is_none_or(|folder| real.starts_with(folder)));
+        let Some(folder) = allowed.as_deref() else { return };
         let is_full = self.found.len() >= MAX_SKILLS;
         if is_full && self.skipped.last().is_none_or(|(_, reason)| *reason != TOO_MANY) {
             self.skipped.push((folder.to_path_buf(), TOO_MANY));
@@ -276,33 +272,22 @@ impl SkillScan<'_> {
         for entry in entries.filter_map(Result::ok).take(MAX_ENTRIES) {
             let name = entry.file_name();
             // A link may lead to a folder.
-            let Some(kind) =
-                entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())
-            else {
-                continue;
-            };
-            if name != ".git" && name != "node_modules" {
-                folders.push((name, kind.is_symlink()));
+            let may_be = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if may_be && name != ".git" && name != "node_modules" {
+                folders.push(name);
             }
         }
         folders.sort();
-        for (name, is_linked) in folders {
-            let below = folder.join(name);
-            if is_linked {
-                self.visit_linked(&below, within, depth + 1);
-            } else {
-                self.visit(&below, within, depth + 1);
-            }
+        for name in folders {
+            self.visit(&folder.join(name), within, depth + 1);
         }
     }
 
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
-        let Some(file_name) =
-            FILE_NAMES.into_iter().find(|name| folder.join(name).symlink_metadata().is_ok())
-        else {
-            return false;
-        };
+        let mut names = FILE_NAMES.into_iter();
+        let found = names.find(|name| folder.join(name).symlink_metadata().is_ok());
+        let Some(file_name) = found else { return false };
         let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
             Some(head) => read_skill(&head.text, file_name, folder, within),
             None => Err("its file cannot be read, or leads out of the project"),
@@ -329,12 +314,10 @@ fn read_skill(
     let (head, body) = front_matter::split(text);
     let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
     let given = head.name.unwrap_or_default();
-    let names = [Some(given.clone()).filter(|name| is_slug(name)), own_name, slug(&given)];
-    let name = names
-        .into_iter()
-        .flatten()
-        .next()
-        .ok_or("neither its name nor that of its folder has letters or digits")?;
+    let given_name = slug(&given);
+    let typed = given_name.clone().filter(|name| *name == composed(&given));
+    let usable = typed.or(own_name).or(given_name);
+    let name = usable.ok_or("neither its name nor that of its folder has letters or digits")?;
     let full = head
         .description
         .or_else(|| first_paragraph(body))
@@ -380,14 +363,14 @@ fn first_paragraph(body: &str) -> Option<String> {
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Substitutes the arguments. If the text does not use them, they are appended. A `\` before a `$` keeps it.
-/// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from there, as
-/// `$ARGUMENTS[0]` always does.
+/// In code and comments, `$1` belongs to them, and no shell has a variable `$ARGUMENTS`. A text with `$0` counts from
+/// there, as `$ARGUMENTS[0]` always does.
 pub(crate) fn substitute(text: &str, args: &str) -> String {
     let text = &*without_smuggled_text(text);
     let args = args.trim();
     let words = split_words(args);
     let first = if names_zero(text) { b'0' } else { b'1' };
-    let mut code = code_ranges(text).peekable();
+    let mut code = code_and_comments(text).into_iter().peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
     let mut at = 0;
     let mut is_used = args.is_empty();
@@ -422,12 +405,26 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
     filled
 }
 
-/// Where code is in Markdown, in order.
-fn code_ranges(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let events = Parser::new(text).into_offset_iter();
-    events.filter_map(|(event, range)| {
-        matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(_))).then_some(range)
-    })
+/// Where code and comments are in Markdown, in order, and where it ends.
+pub(crate) fn code_and_comments(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (event, mut range) in Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Code(_) | Event::Start(Tag::CodeBlock(_)) => found.push(range),
+            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
+                while let Some(at) = text[range.clone()].find("<!--") {
+                    range.start += at;
+                    let length = text[range.clone()].find("-->").map(|at| at + "-->".len());
+                    let end = length.map_or(range.end, |length| range.start + length);
+                    found.push(range.start..end);
+                    range.start = end;
+                }
+            }
+            _ => {}
+        }
+    }
+    found.push(text.len()..text.len());
+    found
 }
 
 /// Stands for all arguments, and with an index behind it for one of them.
@@ -435,7 +432,7 @@ const ALL_ARGUMENTS: &str = "$ARGUMENTS";
 
 /// Returns true if a text names its first argument `$0`, and not only in code.
 fn names_zero(text: &str) -> bool {
-    let mut code = code_ranges(text).peekable();
+    let mut code = code_and_comments(text).into_iter().peekable();
     text.match_indices("$0").any(|(at, _)| {
         while code.next_if(|range| range.end <= at).is_some() {}
         let is_code = code.peek().is_some_and(|range| range.contains(&at));
@@ -603,8 +600,10 @@ mod tests {
         put(&ws.join("skills/my-tool"), &skill_text("My Tool", "x"));
         put(&ws.join("skills/Python_Testing"), &skill_text("Python Testing", "x"));
         put(&ws.join("skills/\u{e9}"), &skill_text("Another One", "x"));
-        put(&ws.join("skills/e\u{300}-代码"), &skill_text("代码审查", "x"));
-        put(&ws.join("skills/\u{2026}"), &skill_text("\u{2026}", "x"));
+        put(&ws.join("skills/writer"), &skill_text("写作者", "x"));
+        put(&ws.join("skills/e\u{300}-代码"), &skill_text("R\u{e9}dacteur Fran\u{e7}ais", "x"));
+        put(&ws.join("skills/\u{3001}"), &skill_text("Yet Another", "x"));
+        put(&ws.join("skills/\u{2026}"), &skill_text("\u{1f680}", "x"));
         put(&ws.join("skills/told"), "# Title\n\nTold by\nits text.\n\nMore.\n");
         fs::create_dir_all(ws.join("skills/small")).unwrap();
         fs::write(ws.join("skills/small/skill.md"), skill_text("small", "x")).unwrap();
@@ -644,8 +643,10 @@ mod tests {
                 "secret: outside of the project",
                 "small: x",
                 "told: Told by its text.",
+                "yet-another: x",
                 "\u{e8}-代码: x",
                 "\u{e9}: x",
+                "写作者: x",
             ]
         );
         let skipped: Vec<_> = skipped
@@ -703,6 +704,7 @@ mod tests {
             (r"\$ARGUMENTS", "x", "$ARGUMENTS\n\nArguments: x"),
             ("Run `awk '{print $1}'` on $1", "x", "Run `awk '{print $1}'` on x"),
             ("``a ` $1`` $1", "x", "``a ` $1`` x"),
+            ("<!-- Takes $1. -->\nRun $1", "x", "<!-- Takes $1. -->\nRun x"),
             ("```sh\necho $1\n```\n$1", "x", "```sh\necho $1\n```\nx"),
             ("  ~~~\n$1", "x", "  ~~~\n$1\n\nArguments: x"),
             // No program has a variable of this name.

@@ -302,10 +302,38 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         0,
     ),
     (
+        "LM Studio, in the stream (opencode#11141)",
+        200,
+        r#"{"error":{"message":"Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}}"#,
+        7_424,
+        15_028,
+    ),
+    (
         "GitHub",
         413,
         r#"{"error":{"code":"tokens_limit_reached","message":"Request body too large for gpt-4o model. Max size: 8000 tokens."}}"#,
         8_000,
+        0,
+    ),
+    (
+        "Gemini, of the bytes",
+        400,
+        r#"[{"error":{"code":400,"message":"Request payload size exceeds the limit: 20971520 bytes.","status":"INVALID_ARGUMENT"}}]"#,
+        0,
+        0,
+    ),
+    (
+        "Moonshot, of the bytes (kimi-code#476)",
+        400,
+        r#"{"error":{"message":"total message size 10176584 exceeds limit 2097152","type":"invalid_request_error"}}"#,
+        0,
+        0,
+    ),
+    (
+        "OpenAI, of the messages",
+        400,
+        r#"{"error":{"message":"Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2049 instead.","type":"invalid_request_error","param":"messages","code":"array_above_max_length"}}"#,
+        0,
         0,
     ),
     (

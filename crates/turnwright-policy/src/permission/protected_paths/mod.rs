@@ -21,7 +21,7 @@ use turnwright_types::git_layout::GitLayout;
 pub struct ProtectedPaths {
     roots: Vec<PathBuf>,
     extra: Vec<String>,
-    // The protected paths that are known by their names alone: made when they are first asked for, and shared by all
+    // The protected paths whose places are known: made when they are first asked for, which blocks, and shared by all
     // copies.
     paths: Arc<OnceLock<Vec<PathBuf>>>,
     leaves: Arc<OnceLock<Vec<PathBuf>>>,
@@ -211,13 +211,14 @@ impl ProtectedPaths {
     fn sorted_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for root in &self.roots {
-            let git = if root.file_name().is_some_and(|name| name == ".git") {
-                root.clone()
-            } else {
+            let is_git = root.file_name().is_some_and(|name| name == ".git");
+            if !is_git {
                 paths.push(root.join(".git"));
-                root.join(".git")
-            };
-            paths.extend(ProtectedPaths::git_parts(&git));
+                paths.extend(ProtectedPaths::git_parts(&root.join(".git")));
+            }
+            if is_git || GitLayout::of(root).is_repository() {
+                paths.extend(ProtectedPaths::git_parts(root));
+            }
             let classes = file_classes().filter(|class| !is_for_file_tools(class));
             let built_in = classes.flat_map(FileClass::files).map(str::to_owned);
             let extra = self.extra.iter().map(|path| path.trim_matches('/').to_owned());
@@ -717,6 +718,11 @@ mod tests {
         ] {
             let reason = protected.reason(&root.join(path));
             assert_eq!(reason.is_some(), expected, "{path}");
+        }
+        for (folder, expected) in [("bare", true), ("half", false)] {
+            let opened = ProtectedPaths::new(vec![root.join(folder)], Vec::new());
+            let hooks = root.join(folder).join("hooks");
+            assert_eq!(opened.leaf_paths().contains(&hooks), expected, "{folder}");
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER
         .with_names("time")
         .wrapper_words(|command| Some(if word(command, 1) == "-p" { 2 } else { 1 })),
-    STARTER.with_names("timeout").wrapper_words(timeout),
+    STARTER.with_names("timeout gtimeout").wrapper_words(timeout),
     STARTER.with_names("xargs").wrapper_words(xargs),
     ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),
     program("pwd").reads(&["-LP --logical --physical"], Operands::None),

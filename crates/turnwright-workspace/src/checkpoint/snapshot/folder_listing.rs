@@ -236,9 +236,24 @@ impl<'a> FolderLister<'a> {
             return rules.clone();
         }
         let inherited = self.rules_above(above, known);
-        let rules = inherited.below(above, |_| true).unwrap_or(inherited);
+        let rules = self.rules_in(above, &inherited, |_| true).unwrap_or(inherited);
         known.insert(above.to_path_buf(), rules.clone());
         rules
+    }
+
+    /// The rules in a folder, given those of the one above it. In an ignored folder that leads to one of the session,
+    /// everything else is ignored, too.
+    fn rules_in(
+        &self,
+        folder: &Path,
+        above: &FolderRules,
+        has: impl Fn(&str) -> bool,
+    ) -> Option<FolderRules> {
+        let is_own = self.watched.all.iter().any(|own| own == folder);
+        if !is_own && self.watched.leads_to_folder(folder) && above.ignores(folder, true) {
+            return Some(above.below_ignored(folder));
+        }
+        above.below(folder, has)
     }
 
     /// Lists a folder. `above` are the rules of the one above it; those in the folder are returned.
@@ -254,9 +269,8 @@ impl<'a> FolderLister<'a> {
         let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
-        let Some(rules) = above.below(folder, |name| names.get(name.as_ref()).is_some()) else {
-            return Some(without_rules(above));
-        };
+        let found = self.rules_in(folder, above, |name| names.get(name.as_ref()).is_some());
+        let Some(rules) = found else { return Some(without_rules(above)) };
         let mut path = folder.to_path_buf();
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing {
@@ -285,7 +299,7 @@ impl<'a> FolderLister<'a> {
                 remove_left_file(&path);
             } else {
                 self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
-                    rules.ignores(&path, is_folder)
+                    rules.ignores(&path, is_folder) && !self.watched.leads_to_folder(&path)
                 });
             }
             path.pop();
@@ -438,7 +452,8 @@ impl<'a> FolderLister<'a> {
         above: &FolderRules,
         (): &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
-        let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
+        let found = self.rules_in(folder, above, |_| true);
+        let Some(rules) = found else { return Some(without_rules(above)) };
         let below_root = folder.strip_prefix(self.root).ok()?;
         let mut listing = FolderListing { rules: Some(rules.clone()), ..FolderListing::default() };
         let mut layout = GitLayout::default();
@@ -471,7 +486,7 @@ impl<'a> FolderLister<'a> {
             if is_link {
                 listing.links.push(name.clone());
             }
-            if rules.ignores(&path, is_folder) {
+            if rules.ignores(&path, is_folder) && !self.watched.leads_to_folder(&path) {
                 if is_folder {
                     self.add_ignored(&mut listing, &path, &relative);
                 }

@@ -186,9 +186,10 @@ impl InotifyWatch {
         self.add_for(folder, events, Some(ignored));
     }
 
-    /// Watches the folder of a repository, which is not listed: every change in it is one of `listed`.
+    /// Watches the folder of a repository: if it is not listed itself, every change in it is one of `listed`.
     fn add_repository(&self, folder: &Arc<Path>, listed: &Arc<Path>) {
-        let events = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::CLOSE_WRITE;
+        let events =
+            WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::CLOSE_WRITE | WatchFlags::MASK_ADD;
         let inside = IgnoredFolder { listed: Arc::clone(listed), is_obeyed: true };
         self.add_for(folder, events, Some(inside));
     }
@@ -202,12 +203,13 @@ impl InotifyWatch {
         let events = events | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(&self.descriptor, &**folder, events) {
             Ok(number) => {
+                let is_new = state.paths.insert(number, Arc::clone(folder)).is_none();
+                FOLDERS.fetch_add(usize::from(is_new), Ordering::Relaxed);
+                let is_listed = !is_new && !state.ignored.contains_key(&number);
                 match ignored {
+                    Some(_) if is_listed && events.contains(WatchFlags::MASK_ADD) => {}
                     Some(ignored) => drop(state.ignored.insert(number, ignored)),
                     None => drop(state.ignored.remove(&number)),
-                }
-                if state.paths.insert(number, Arc::clone(folder)).is_none() {
-                    FOLDERS.fetch_add(1, Ordering::Relaxed);
                 }
             }
             // Such a folder has no entries that could be listed.

@@ -38,6 +38,8 @@ const MAX_RELISTED: usize = 1_000;
 pub(super) struct WatchedFolders {
     /// The folders with links resolved, none below another.
     pub(super) folders: Vec<PathBuf>,
+    /// The same, and those below another.
+    all: Vec<PathBuf>,
     /// Our own folders, which are left out.
     pub(super) private: Vec<PathBuf>,
     pub(super) obeyed: ObeyedFiles,
@@ -96,6 +98,7 @@ impl WatchedFolders {
         folders.dedup();
         WatchedFolders {
             folders,
+            all,
             private: roots.private_folders().map(Path::to_path_buf).collect(),
             obeyed,
             git,
@@ -107,6 +110,11 @@ impl WatchedFolders {
     /// The same folders, for snapshots without the files that nobody obeys.
     pub(super) fn without_files(&self) -> WatchedFolders {
         WatchedFolders { omits_files: true, ..self.clone() }
+    }
+
+    /// Returns true if a folder is one of the session or leads to one, so that no ignore rule excludes it.
+    pub(super) fn leads_to_folder(&self, path: &Path) -> bool {
+        self.all.iter().any(|folder| folder.starts_with(path))
     }
 
     /// Returns true if commands can write at a real path.

@@ -225,11 +225,14 @@ impl<'a> CommandContext<'a> {
             NamedFolder::Known(folder) => Some(Path::new(folder)),
             _ => None,
         };
-        // The user's own home, wherever it is, and the folders that contain it.
+        // The user's own home, wherever it is, and the folders that contain it. In a project that contains the home,
+        // as in many containers, only its absolute path counts.
         let is_at_home = |folder: Option<&Path>| {
-            path_parts(text.trim_end_matches(['/', '*']), folder)
-                .zip(path_parts("", self.home))
-                .is_some_and(|(named, home)| home.starts_with(&named))
+            let parts = path_parts(text.trim_end_matches(['/', '*']), folder);
+            let Some((named, home)) = parts.zip(path_parts("", self.home)) else { return false };
+            let project = path_parts("", Some(self.workdir));
+            let leads_out = project.is_none_or(|project| !named.starts_with(&project));
+            home.starts_with(&named) && (leads_out || text.starts_with('/') && named == home)
         };
         if is_system(text, named) {
             return PathKind::System;

@@ -120,11 +120,12 @@ impl ReachedLimit {
     /// The limit as part of a sentence.
     pub(super) fn description(self) -> String {
         let amount = self.amount;
+        let plural = if amount.to_string() == "1" { "" } else { "s" };
         let what = match self.resource {
-            Resource::Requests => format!("{amount} requests"),
-            Resource::Tokens => format!("{amount} tokens"),
+            Resource::Requests => format!("{amount} request{plural}"),
+            Resource::Tokens => format!("{amount} token{plural}"),
             Resource::Cost => format!("${amount:.2}"),
-            Resource::Minutes => format!("{amount} minutes"),
+            Resource::Minutes => format!("{amount} minute{plural}"),
         };
         let scope = match self.scope {
             LimitScope::Turn => "one turn",

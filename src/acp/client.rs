@@ -292,8 +292,8 @@ fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For requests that an editor can answer at once.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A command may run for a long time; a day is as good as no limit.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// A command in the background may run as long as its session; a year is as good as no limit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Words of an error, in lower case, by which a client says that its user or its settings do not allow a
 /// command. A mere "permission denied" is also what the operating system says of a program that
 /// cannot be executed.

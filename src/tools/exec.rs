@@ -57,6 +57,14 @@ const SHELL_CHANGES: [&str; 5] = ["cd", "pushd", "export", "source", "."];
 const FORGOTTEN: &str =
     "[The next command has a shell of its own, in the working folder: use workdir, or one line.]";
 
+/// Programs that look for processes and see none of jobs, and words of a command that failed for the same reason.
+const PROCESS_SEEKERS: [&str; 6] = ["fuser", "killall", "lsof", "pgrep", "pkill", "ps"];
+const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such process"];
+
+/// For lines that the bash of macOS cannot read: it pairs the quotes in the text.
+const PAIRED_QUOTES: &str =
+    "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -97,18 +105,13 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
-        let sent = command::parse_line(&self.command, folder, roots);
+        let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()
-            && sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
-        let plain = without_entities(&self.command).filter(|_| is_coded);
-        let script = match plain {
-            Some(line) => {
-                let script = command::parse_line(&line, folder, roots);
-                self.command = line;
-                script
-            }
-            None => sent,
-        };
+            && script.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+        if let Some(line) = without_entities(&self.command).filter(|_| is_coded) {
+            script = command::parse_line(&line, folder, roots);
+            self.command = line;
+        }
         self.script = OnceLock::from(Arc::new(script));
     }
 
@@ -206,7 +209,7 @@ impl Tool for Exec {
         if let Some(refusal) = &self.escalate.refusal {
             return Err(refusal.clone());
         }
-        if let Some(editor) = interactive_editor(&self.command) {
+        if let Some(editor) = interactive_editor(self) {
             return Err(format!(
                 "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
                  file tools, or {editor} with commands (-es -c …)."
@@ -283,6 +286,7 @@ impl Tool for Exec {
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
+        add_advice(&self, &mut outcome, &ctx.env);
         add_unsaved_note(&mut outcome, &ctx.env);
         Ok(outcome)
     }
@@ -293,10 +297,9 @@ fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
         "" => Exec::PENDING_TITLE.to_owned(),
         _ => escape_hidden(&args.command),
     };
-    let mut locations = Vec::new();
-    if roots.display_path(workdir) != "." {
-        locations.push(Location { path: roots.client_path(workdir), line: None });
-    }
+    let is_elsewhere = roots.display_path(workdir) != ".";
+    let place = is_elsewhere.then(|| Location { path: roots.client_path(workdir), line: None });
+    let locations = place.into_iter().collect();
     CallView { title, kind: Exec::KIND, locations }
 }
 
@@ -312,6 +315,24 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     if let Some(limit) = limit {
         outcome.add_line(&limit.for_model);
         outcome.content.push(CallContent::Text(limit.for_user));
+    }
+}
+
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and how to pass a
+/// text on whose quotes it has failed.
+fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
+    if args.command.contains("$(cat <<") && outcome.text.contains("looking for matching") {
+        outcome.add_line(PAIRED_QUOTES);
+    }
+    let mut commands = args.script().commands.iter();
+    let seeks = commands.any(|one| PROCESS_SEEKERS.contains(&one.program()));
+    let has_failed = !outcome.ok && MISSED_JOB.iter().any(|words| outcome.text.contains(words));
+    let has_jobs = !env.jobs.running().ids().is_empty();
+    if has_jobs && (seeks || has_failed) || seeks && outcome.text.starts_with("[killed by ") {
+        outcome.add_line(&format!(
+            "[exec_output with signal stops a job; pkill -f also finds the line's own shell. {}]",
+            env.jobs.describe()
+        ));
     }
 }
 
@@ -393,7 +414,8 @@ async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
-    let slot = ctx.env.jobs.admit(&spec.command)?;
+    let mut slot = ctx.env.jobs.admit(&spec.command)?;
+    slot.is_background = spec.accepts_input;
     let (started, live) = ctx.until_cancelled(live_output::start(spec, ctx)).await??;
     // The memory of a command that may run without the sandbox is the user's own affair.
     let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
@@ -402,14 +424,19 @@ async fn begin<'a>(
     Ok((job, live))
 }
 
-/// The editor that a command would start interactively and that would wait forever. Other editors
-/// exit at once without a terminal. With options it may be a batch run.
-fn interactive_editor(command: &str) -> Option<&str> {
-    let mut words = command.split_whitespace();
-    let program = words.next()?;
-    let name = program.rsplit('/').next()?;
-    let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
-    (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
+/// The editor that a line would start interactively and that would wait forever. Other editors exit at once without a
+/// terminal. With options or input it may be a batch run. An ambiguous line may only name it, as a pattern of `case` or
+/// as a function, unless it begins with it.
+fn interactive_editor(args: &Exec) -> Option<&str> {
+    let script = args.script();
+    let first = args.command.split_whitespace().next();
+    let plain = script.commands.iter().filter(|one| {
+        (script.ambiguity.is_none() || first == Some(one.program()))
+            && !one.argv().any(|word| word.starts_with(['-', '+']))
+    });
+    let mut names = plain.map(|one| one.program().trim_start_matches("/usr/bin/"));
+    let waits = names.find(|name| ["vi", "vim", "nvim", "view", "vimdiff"].contains(name));
+    waits.filter(|_| !args.command.contains(['<', '|']))
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
@@ -449,7 +476,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         }
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
-            format!("stopped after {minutes} min, the longest that a command may run")
+            format!("stopped after {minutes} min, the longest without background=true")
         }
         EndReason::TempFolderFull(bytes) => format!(
             "stopped: $TMPDIR holds {}, more than it may, so that the disk is not filled; delete \
@@ -462,19 +489,11 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         ),
         EndReason::Lost(why) => format!("lost: {why}"),
     };
-    let code = match &end.reason {
-        EndReason::Exited(exit) => exit.code(),
-        _ => None,
-    };
-    let mut notes = Vec::new();
+    let code = if let EndReason::Exited(exit) = &end.reason { exit.code() } else { None };
     let leaves_processes =
         end.had_leftovers && matches!(end.reason, EndReason::Exited(_)) && !cancelled;
-    if leaves_processes {
-        notes.push(
-            "[left running in the background and stopped; use background=true for servers]"
-                .to_owned(),
-        );
-    }
+    let left = "[left running in the background and stopped; use background=true without &]";
+    let notes = leaves_processes.then(|| left.to_owned()).into_iter().collect();
     let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
     let mut outcome = command_outcome(job, (ok, code), &how, &head, notes);
     if leaves_processes {
@@ -508,10 +527,8 @@ pub(super) fn command_outcome(
     for note in notes {
         text::add_line(&mut text, &note);
     }
-    let (shown, message) = match output.as_str() {
-        "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
-        output => (fenced(output), None),
-    };
+    let is_silent = output.is_empty();
+    let shown = if is_silent { NO_OUTPUT.to_owned() } else { fenced(&output) };
     let mut raw = json!({
         "exitCode": code,
         "ended": how,
@@ -521,9 +538,9 @@ pub(super) fn command_outcome(
         "job": job.id(),
         "output": Value::String(output),
     });
-    if let Some(message) = message {
+    if is_silent {
         // A client that finds no text in these fields shows all of them.
-        raw["message"] = message.into();
+        raw["message"] = NO_OUTPUT.into();
     }
     let content = vec![CallContent::Text(shown)];
     ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
@@ -532,14 +549,46 @@ pub(super) fn command_outcome(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {
-        for command in ["vim", "vi a.txt", "/usr/bin/vim a b"] {
-            assert!(interactive_editor(command).is_some(), "{command}");
+        let waits = |command: &str| {
+            let mut args: Exec = serde_json::from_value(json!({ "command": command })).unwrap();
+            args.script = OnceLock::from(Arc::new(shell::parse(command, ShellDialect::Bash)));
+            interactive_editor(&args).is_some()
+        };
+        for command in [
+            "vim",
+            "vi a.txt",
+            "/usr/bin/vim a b",
+            "cd src && vim a",
+            "git pull; vi b",
+            "vim $FILE",
+            "bash -c 'vim a'",
+        ] {
+            assert!(waits(command), "{command}");
         }
-        for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
-            assert!(interactive_editor(command).is_none(), "{command}");
+        for command in [
+            "",
+            "vim -es -c q a",
+            "vim +q",
+            "vim a < keys",
+            "vim a <<EOF\n:q\nEOF",
+            "printf ':q!\\n' | vim a",
+            "echo vim",
+            "vimtutor",
+            "grep vim file",
+            "command -v vim",
+            "git config core.editor vim",
+            "echo 'vim a' && printf 'vim a\n' > x.sh",
+            "for name in vi vim; do command -v $name; done",
+            "case $EDITOR in\nvim) echo a ;;\nvi) echo b ;;\nesac",
+            "view() { cat \"$1\"; }; view a",
+            "editors=(vi vim nvim); echo ${editors[0]}",
+            "cd build && ./view a",
+        ] {
+            assert!(!waits(command), "{command}");
         }
     }
 

@@ -80,7 +80,7 @@ fn commands_run_after_the_watcher_process_was_killed() {
 
 /// The note in the result of a command whose background processes were stopped.
 const STOPPED_NOTE: &str =
-    "[left running in the background and stopped; use background=true for servers]";
+    "[left running in the background and stopped; use background=true without &]";
 
 #[test]
 fn background_processes_of_a_command_are_stopped_when_it_ends() {
@@ -213,6 +213,14 @@ fn a_line_that_changes_only_its_own_shell_is_said_to_be_forgotten() {
         let (_, result) = run(builder, command);
         assert_eq!(result.contains("has a shell of its own"), is_told, "{command}: {result}");
     }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn a_text_whose_quotes_break_a_line_is_to_be_passed_in_another_way() {
+    // The bash of macOS fails in the same way if the text has an apostrophe.
+    let (_, result) = run(TestAgent::builder(), "echo \"$(cat <<'EOF'\nit's done\nEOF\n)");
+    assert!(result.ends_with("use git commit -F - <<'EOF', or a file.]"), "{result}");
 }
 
 #[test]

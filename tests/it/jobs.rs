@@ -162,6 +162,26 @@ fn the_error_for_an_unknown_job_lists_the_known_jobs() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are those of sh")]
+fn a_command_that_looks_for_the_process_of_a_job_is_told_how_to_stop_it() {
+    let mut agent = agent();
+    let killed = json!({ "command": "pkill -x none-of-this-name; kill -TERM $$" });
+    let shell = call(&mut agent, "exec", &killed);
+    assert!(shell.ends_with("finds the line's own shell. There are no jobs.]"), "{shell}");
+    background(&mut agent, &run_on("632.75"));
+    for (command, is_told) in [
+        ("lsof -ti:3000 | cat", true),
+        ("echo 'OSError: Address already in use'; exit 1", true),
+        ("echo 'Address already in use'", false),
+        ("echo done; exit 1", false),
+    ] {
+        let result = call(&mut agent, "exec", &json!({ "command": command }));
+        let is_there = result.contains("[exec_output with signal stops a job; ");
+        assert_eq!(is_there && result.contains("Jobs: p2 `"), is_told, "{command}: {result}");
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn jobs_that_have_ended_leave_no_zombies() {
     let mut agent = agent();

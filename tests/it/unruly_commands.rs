@@ -30,7 +30,7 @@ fn has(program: &str) -> bool {
 
 /// The note in the result of a command whose background processes were stopped.
 const STOPPED_NOTE: &str =
-    "[left running in the background and stopped; use background=true for servers]";
+    "[left running in the background and stopped; use background=true without &]";
 
 #[test]
 fn background_processes_that_hold_the_pipe_do_not_block_a_command() {

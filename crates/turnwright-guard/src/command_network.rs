@@ -88,20 +88,22 @@ pub async fn pass_on(
     }
 }
 
+/// Returns true if it is IPv6 that the machine lacks, in its kernel or on its loopback interface.
+fn lacks_ipv6(host: IpAddr, error: &io::Error) -> bool {
+    host.is_ipv6() && error.kind() != io::ErrorKind::AddrInUse
+}
+
 /// Opens a port to the programs of this machine. Returns where they connect, and the note about it.
 pub async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
     let mut listeners = Vec::new();
     for host in HOSTS {
         match TcpListener::bind(SocketAddr::new(host, port)).await {
             Ok(listener) => listeners.push(listener),
-            // A machine without IPv6 has no such address.
-            Err(error) if host.is_ipv6() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) if lacks_ipv6(host, &error) => {}
             Err(error) => {
                 let why = turnwright_types::error_text::io_error_text(&error);
-                return (
-                    Vec::new(),
-                    format!("[port {port} could not be opened to the user: {why}]"),
-                );
+                let note = format!("[port {port} could not be opened to the user: {why}]");
+                return (Vec::new(), note);
             }
         }
     }
@@ -132,4 +134,18 @@ fn open_socket(network: &Arc<SessionNetwork>, host: IpAddr) -> io::Result<tokio:
 #[cfg(not(target_os = "linux"))]
 fn open_socket(network: &Arc<SessionNetwork>, _: IpAddr) -> io::Result<tokio::net::TcpSocket> {
     match **network {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_opened_on_a_machine_without_ipv6_and_not_where_it_is_taken() {
+        let lacking = [io::Error::from_raw_os_error(97), io::ErrorKind::AddrNotAvailable.into()];
+        for error in lacking {
+            assert!(lacks_ipv6(HOSTS[1], &error) && !lacks_ipv6(HOSTS[0], &error), "{error}");
+        }
+        assert!(!lacks_ipv6(HOSTS[1], &io::ErrorKind::AddrInUse.into()));
+    }
 }

@@ -19,7 +19,8 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
 /// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
-/// some editors set for their own terminals, and how editors run themselves and attach their debuggers.
+/// some editors set for their own terminals, how editors run themselves and attach their debuggers, and the user's
+/// terminal, where a question for a passphrase would not be seen.
 /// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
@@ -37,9 +38,6 @@ const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SS
 pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY \
                                 DOCKER_HOST GPG_AGENT_INFO CONTAINER_HOST NVIM TMUX VSCODE_GIT_IPC_HANDLE \
                                 VSCODE_IPC_HOOK_CLI WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR";
-
-/// Variables that name the user's terminal, where a question for a passphrase would not be seen.
-const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
@@ -133,6 +131,22 @@ fn add_homebrew(path: &mut OsString) {
     }
 }
 
+/// Adds the encoding of macOS if there is no locale, as in editors on the desktop: programs would take texts for ASCII.
+fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
+    let named = ["LANG", "LC_ALL", "LC_CTYPE"];
+    if !variables.iter().any(|(name, _)| named.iter().any(|known| name == known)) {
+        variables.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
+    }
+}
+
+/// The path without the folders that `uvx` puts there (`archive-v0/HASH/bin`), whose Python has none of the user's
+/// packages.
+fn without_uv_cache(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path)
+        .filter(|folder| folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0"));
+    std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
+}
+
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
 fn holds_password(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {
@@ -153,14 +167,12 @@ pub fn is_secret_name(name: &str) -> bool {
 fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let name = name.to_string_lossy().to_uppercase();
     let value = value.to_string_lossy();
-    let named_secret = is_secret_name(&name);
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
     let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
-    let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
-    !is_secret && !changes_meaning && !is_terminal
+    let is_secret = is_secret_name(&name) || is_ours || holds_secret || holds_password(&value);
+    !is_secret && !changes_meaning
 }
 
 fn is_set_by_npm(name: &OsStr) -> bool {
@@ -200,14 +212,17 @@ impl Environment {
                 && !(is_started_by_npm && is_set_by_npm(name))
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
-        if cfg!(target_os = "macos") {
-            for (_, path) in kept.iter_mut().filter(|(name, _)| name == "PATH") {
+        for (_, path) in kept.iter_mut().filter(|(name, _)| is_same_name(name, "PATH")) {
+            *path = without_uv_cache(path);
+            if cfg!(target_os = "macos") {
                 add_homebrew(path);
             }
         }
-        kept.extend(
-            NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
-        );
+        if cfg!(target_os = "macos") {
+            add_encoding(&mut kept);
+        }
+        let quiet = NONINTERACTIVE_VARIABLES.iter();
+        kept.extend(quiet.map(|(name, value)| (name.into(), value.into())));
         Environment(kept)
     }
 
@@ -323,6 +338,32 @@ mod tests {
             let mut path = OsString::from(before);
             add_homebrew(&mut path);
             assert_eq!(path, after);
+        }
+    }
+
+    #[test]
+    fn commands_of_an_editor_on_the_desktop_of_macos_know_the_encoding() {
+        for (name, is_added) in [("HOME", true), ("LANG", false), ("LC_ALL", false)] {
+            let mut variables = vec![(name.into(), "C".into())];
+            add_encoding(&mut variables);
+            let added = variables.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
+            let expected = (Some("LC_CTYPE"), Some("en_US.UTF-8"));
+            assert_eq!(added, is_added.then_some(expected), "{name}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_python_of_uvx_is_not_that_of_commands() {
+        for (before, after) in [
+            ("/home/a/.cache/uv/archive-v0/Zx9/bin:/usr/bin::/bin", "/usr/bin::/bin"),
+            ("/home/a/.venv/bin:/usr/bin:", "/home/a/.venv/bin:/usr/bin:"),
+            ("/home/a/archive-v0/bin:/usr/bin", "/home/a/archive-v0/bin:/usr/bin"),
+        ] {
+            let all = Environment::scrubbed([("PATH".into(), before.into())], &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            assert!(path.starts_with(after), "{path}");
         }
     }
 

@@ -25,8 +25,10 @@ use turnwright_types::text;
 const MAX_RUNNING: usize = 16;
 /// The most ended commands that are remembered.
 const MAX_ENDED: usize = 32;
-/// The time limit of every command.
+/// The time limit of a command that was started to be waited for.
 const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The time limit of a server or watcher. No session lasts as long.
+const BACKGROUND_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Maximum length of a command line in a list.
 const MAX_NAME_CHARS: usize = 60;
 
@@ -102,7 +104,7 @@ impl Jobs {
         state.join("outputs").join(session.as_str())
     }
 
-    /// Sets another time limit for every command.
+    /// Sets another time limit for commands that are waited for.
     #[cfg(test)]
     #[must_use]
     pub(crate) fn with_time_limit(mut self, time_limit: Duration) -> Jobs {
@@ -140,7 +142,7 @@ impl Jobs {
         let (job, requests) = Job::new(id, command.to_owned(), &file, self.stop.child_token());
         let job = Arc::new(job);
         jobs.push(Arc::clone(&job));
-        Ok(JobSlot { jobs: self, job, requests: Some(requests) })
+        Ok(JobSlot { jobs: self, job, requests: Some(requests), is_background: false })
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
@@ -240,6 +242,8 @@ pub struct JobSlot<'a> {
     jobs: &'a Jobs,
     job: Arc<Job>,
     requests: Option<mpsc::Receiver<JobRequest>>,
+    /// It may run as long as its session.
+    pub is_background: bool,
 }
 
 impl JobSlot<'_> {
@@ -260,7 +264,7 @@ impl JobSlot<'_> {
                     bytes = wait_until_above(meter, memory) => EndReason::MemoryFull(bytes),
                 }
             };
-            let limit = self.jobs.time_limit;
+            let limit = if self.is_background { BACKGROUND_LIMIT } else { self.jobs.time_limit };
             let supervision = supervise(Arc::clone(&job), requests, started, limit, used_up);
             self.jobs.tracker.spawn(supervision);
             delete_old_outputs_once(&self.jobs.folder);
@@ -282,9 +286,7 @@ fn delete_old_outputs_once(folder: &Path) {
     static DELETED: Once = Once::new();
     DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(spawn_blocking(move || {
-                delete_old_outputs(&all, SystemTime::now());
-            }));
+            drop(spawn_blocking(move || delete_old_outputs(&all, SystemTime::now())));
         }
     });
 }

@@ -109,6 +109,17 @@ async fn no_command_runs_for_ever() {
 }
 
 #[tokio::test]
+async fn a_background_command_may_run_as_long_as_its_session() {
+    let (jobs, _folder) = jobs();
+    let jobs = jobs.with_time_limit(Duration::ZERO);
+    let mut slot = jobs.admit("a server").unwrap();
+    slot.is_background = true;
+    let group = ProcessGroup::start(&spec("sleep 0.1")).await.unwrap();
+    let end = slot.run(Box::new(group), Vec::new(), None).wait_for_end().await;
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+}
+
+#[tokio::test]
 async fn a_command_that_fills_its_temporary_folder_is_stopped() {
     let (jobs, folder) = jobs();
     let space = SpaceLimits { most: 16 << 20, reserve: 0, step: 1 << 20 };

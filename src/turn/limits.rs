@@ -120,12 +120,11 @@ impl ReachedLimit {
     /// The limit as part of a sentence.
     pub(super) fn description(self) -> String {
         let amount = self.amount;
-        let plural = if amount.to_string() == "1" { "" } else { "s" };
+        let name = Resource::NAMES[self.resource as usize];
         let what = match self.resource {
-            Resource::Requests => format!("{amount} request{plural}"),
-            Resource::Tokens => format!("{amount} token{plural}"),
             Resource::Cost => format!("${amount:.2}"),
-            Resource::Minutes => format!("{amount} minute{plural}"),
+            _ if amount.to_string() == "1" => format!("1 {}", name.trim_end_matches('s')),
+            _ => format!("{amount} {name}"),
         };
         let scope = match self.scope {
             LimitScope::Turn => "one turn",

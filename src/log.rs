@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use turnwright_types::private_file;
 use turnwright_types::redact;
 
-/// A log file that is larger than this when it is opened is rotated.
+/// A log file that is larger than this is rotated before the next line.
 const MAX_LOG_SIZE: u64 = 1024 * 1024;
 
 /// The target of the OAuth client, which logs server responses, tokens included, below `info`.
@@ -142,7 +142,8 @@ impl LazyLogFile {
 impl Write for LazyLogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut file = self.file.lock();
-        if file.is_none() {
+        let found = file.as_ref().and_then(|open| open.metadata().ok());
+        if found.is_none_or(|found| found.len() > MAX_LOG_SIZE) {
             *file = self.open().ok();
         }
         // The agent works without a log.
@@ -154,5 +155,24 @@ impl Write for LazyLogFile {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_stays_small_however_long_the_program_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = LazyLogFile { folder: folder.path().to_path_buf(), file: Arc::default() };
+        let line = vec![b'x'; 1024 * 1024 + 1];
+        for _ in 0..3 {
+            log.write_all(&line).unwrap();
+        }
+        for name in ["turnwright.log", "turnwright.log.old"] {
+            let found = fs::metadata(folder.path().join(name)).unwrap();
+            assert_eq!(found.len(), line.len() as u64, "{name}");
+        }
     }
 }

@@ -38,10 +38,7 @@ pub(super) async fn read_document(
     pages: Option<&str>,
 ) -> Result<Option<DocumentText>, String> {
     let _slot = READER_SLOTS.acquire().await.map_err(|error| error.to_string())?;
-    let (mut group, pipes) = start_reader(pages).await.map_err(|error| {
-        let why = io_error_text(&error);
-        format!("cannot be read, because its reader was not started: {why}")
-    })?;
+    let (mut group, pipes) = start_reader(pages).await.map_err(|error| start_problem(&error))?;
     // Nothing reads stderr, and a reader that fills the pipe would block.
     drop(pipes.stderr);
     let mut stdin = pipes.stdin;
@@ -60,6 +57,15 @@ pub(super) async fn read_document(
     serde_json::from_slice(&answer).unwrap_or_else(|_| Err(CRASHED.to_owned()))
 }
 
+/// Explains why no reader was started. A package manager may have deleted the version that is running.
+fn start_problem(error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "the user must restart turnwright, which was updated".to_owned(),
+        _ => io_error_text(error),
+    };
+    format!("cannot be read, because its reader was not started: {why}")
+}
+
 async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessPipes)> {
     let program = launcher_program().ok_or(io::ErrorKind::NotFound)?.to_owned();
     let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
@@ -72,4 +78,20 @@ async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessP
     let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });
     let environment = Environment::default();
     ProcessGroup::start_piped(&PipedProgram { command_line, workdir, environment, sandbox }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_an_update_has_deleted_is_no_missing_document() {
+        for (kind, expected) in [
+            (io::ErrorKind::NotFound, "the user must restart turnwright, which was updated"),
+            (io::ErrorKind::PermissionDenied, "permission denied"),
+        ] {
+            let told = start_problem(&kind.into());
+            assert!(told.ends_with(expected), "{told}");
+        }
+    }
 }

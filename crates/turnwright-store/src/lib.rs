@@ -176,7 +176,10 @@ impl SharedState {
 
     fn file_system_notice(&self) -> Option<String> {
         let path = self.path.as_deref()?;
-        (self.journal() != Journal::WriteAhead).then(|| journal::notice(path))
+        let slow = (self.journal() != Journal::WriteAhead).then(|| journal::notice(path));
+        let exposed = database::is_exposed(path).then(|| journal::exposure_notice(path));
+        let notices: Vec<_> = slow.into_iter().chain(exposed).collect();
+        (!notices.is_empty()).then(|| notices.join(" "))
     }
 
     /// Opens a connection for reading. Without a database it reads an empty one in memory.

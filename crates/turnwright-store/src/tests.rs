@@ -554,6 +554,21 @@ async fn sessions_are_stored_where_no_write_ahead_log_works() {
 }
 
 #[tokio::test]
+#[cfg(unix)]
+async fn the_user_is_told_of_a_database_that_is_not_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    note(&session(&store, "a").await, "1");
+    store.flush().await.unwrap();
+    assert_eq!(store.file_system_notice(), None);
+    let path = folder.path().join(DATABASE_FILE);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let notice = store.file_system_notice().unwrap();
+    assert!(notice.contains("Other users have rights to"), "{notice}");
+}
+
+#[tokio::test]
 async fn other_journals_take_a_log_over_and_several_processes_share_them() {
     for journal in [Journal::Rollback, Journal::LockFolder] {
         let folder = tempfile::tempdir().unwrap();

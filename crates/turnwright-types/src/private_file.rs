@@ -51,7 +51,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_folder(folder)?;
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
-    file.as_file().sync_all()?;
+    sync(file.as_file())?;
     match replace(file, path) {
         // The temporary file stays until the other one is complete, so a crash in between loses nothing.
         Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
@@ -70,11 +70,31 @@ fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Gives an open file this content, and waits until it is on the disk.
-fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+pub fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
-    file.sync_all()
+    sync(file)
+}
+
+/// Waits until an open file, or the names in an open folder, are on their disk, as far as that disk can do it.
+pub fn sync(file: &File) -> io::Result<()> {
+    let synced = file.sync_all();
+    #[cfg(unix)]
+    if is_unknown_request(&synced) {
+        // On macOS, the first request is for the drive itself. Network disks and exFAT only know the second one.
+        let flushed = rustix::fs::fsync(file).map_err(io::Error::from);
+        return if is_unknown_request(&flushed) { Ok(()) } else { flushed };
+    }
+    synced
+}
+
+#[cfg(unix)]
+fn is_unknown_request(synced: &io::Result<()>) -> bool {
+    use rustix::io::Errno;
+    let unknown = [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOTTY];
+    let code = synced.as_ref().err().and_then(io::Error::raw_os_error);
+    unknown.iter().any(|errno| Some(errno.raw_os_error()) == code)
 }
 
 /// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
@@ -218,6 +238,19 @@ mod tests {
             (Err(TryLockError::WouldBlock), false),
         ] {
             assert_eq!(is_free(&locked), expected, "{locked:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_disk_that_cannot_sync_is_written_all_the_same() {
+        use rustix::io::Errno;
+        let (reader, _writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        assert_eq!(file.sync_all().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        sync(&file).unwrap();
+        for lost in [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS] {
+            assert!(!is_unknown_request(&Err(lost.into())), "{lost}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Opens exactly the path that was checked: no symbolic link is followed that may have replaced a
 //! component since.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -62,11 +62,18 @@ pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Gives an open file these permissions, unless it has them: shared disks may refuse even a change to what is there.
+pub fn set_permissions(file: &File, wanted: Permissions) -> io::Result<()> {
+    if file.metadata()?.permissions() == wanted { Ok(()) } else { file.set_permissions(wanted) }
+}
+
 /// Sets the permission bits of a file, where the system has them.
 #[cfg(unix)]
 pub fn set_permission_bits(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777))
+    let mut wanted = file.metadata()?.permissions();
+    wanted.set_mode((wanted.mode() & !0o7777) | (mode & 0o7777));
+    set_permissions(file, wanted)
 }
 
 #[cfg(not(unix))]
@@ -333,6 +340,17 @@ mod tests {
             let error = unix::open_step_by_step(&base.join(path), read).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(expected.raw_os_error()), "{path}");
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_disk_that_refuses_modes_leaves_those_that_are_right() {
+        // Nobody may change the mode of this file.
+        let file = File::open("/proc/self/status").unwrap();
+        let found = file.metadata().unwrap();
+        set_permissions(&file, found.permissions()).unwrap();
+        set_permission_bits(&file, permission_bits(&found)).unwrap();
+        set_permission_bits(&file, 0o600).unwrap_err();
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
     fs::rename(new, path)?;
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
-        fs::File::open(folder)?.sync_all()?;
+        private_file::sync(&fs::File::open(folder)?)?;
     }
     Ok(aside)
 }

@@ -131,6 +131,12 @@ pub(crate) fn notice(database: &Path) -> String {
     )
 }
 
+/// The notice about a database that is not private, because the file system refuses that.
+pub(crate) fn exposure_notice(database: &Path) -> String {
+    let path = database.display();
+    format!("Other users have rights to {path}, which holds the sessions. {MOVE_ADVICE}.")
+}
+
 /// Advice for moving the state to another file system.
 pub(crate) const MOVE_ADVICE: &str = if cfg!(windows) {
     "To move the state to a local disk, set LOCALAPPDATA (or TURNWRIGHT_HOME, if you use it)"

@@ -10,6 +10,7 @@ use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior,
 };
 
+use crate::damage::{SIDE_SUFFIXES, with_suffix};
 use crate::health::StorageFault;
 use crate::{Result, StoreError};
 use journal::Journal;
@@ -77,13 +78,22 @@ fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connectio
 /// one in memory.
 pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = match journal.open(path, flags) {
+    let opened = match journal.open(path, flags) {
         Ok(connection) => connection,
         Err(_) if is_missing(path) => return open_in_memory(),
         Err(error) => return Err(error.into()),
     };
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    check_application_id(&connection)?;
+    opened.busy_timeout(BUSY_TIMEOUT)?;
+    let connection = match check_application_id(&opened) {
+        // What lies beside it would be ignored, such as half a transaction to be undone.
+        Err(error)
+            if error.fault() == Some(StorageFault::Forbidden)
+                && !SIDE_SUFFIXES.iter().any(|suffix| with_suffix(path, suffix).exists()) =>
+        {
+            open_without_log(path)?
+        }
+        checked => checked.map(|()| opened)?,
+    };
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_in_memory(),
@@ -96,6 +106,15 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
             Ok(connection)
         }
     }
+}
+
+/// Opens a database that nobody is writing for reading, in a folder where SQLite can make no log.
+fn open_without_log(path: &Path) -> Result<Connection> {
+    let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
+    check_application_id(&connection)?;
+    Ok(connection)
 }
 
 /// The path of the database that this version uses if it must not touch the one at `path`.
@@ -118,26 +137,28 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
         private_file::create_folder(folder)?;
     }
     match private_file::create_new(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            #[cfg(unix)]
+            if is_exposed(path) {
+                // Shared disks that know no modes refuse this, and then the user is told.
+                fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).ok();
+            }
+            Ok(())
+        }
         created => created.map(drop),
     }
 }
 
+/// Returns true if other users have rights to a database. A dangling link leads to none yet: SQLite creates its target.
 #[cfg(unix)]
-fn make_private(path: &Path) -> std::io::Result<()> {
+pub(super) fn is_exposed(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    // SQLite creates the target of a dangling link.
-    let Ok(found) = fs::metadata(path) else { return Ok(()) };
-    if found.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    }
-    Ok(())
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
-fn make_private(_: &Path) -> std::io::Result<()> {
-    Ok(())
+pub(super) fn is_exposed(_: &Path) -> bool {
+    false
 }
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
@@ -296,6 +317,13 @@ mod tests {
         }
     }
 
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_disk_that_refuses_modes_is_used_all_the_same() {
+        // Nobody may change the mode of this file.
+        create_private_file(Path::new("/proc/self/status")).unwrap();
+    }
+
     /// Another process that sees no lock removes the write-ahead log.
     #[test]
     #[cfg(target_os = "linux")]
@@ -382,6 +410,23 @@ mod tests {
             assert_eq!(readable_sessions(&path), 0);
             assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_database_is_read_where_no_log_can_be_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        open_writer(&path).unwrap().execute(ROW, []).unwrap();
+        // The name of a log is too long for the system, also where root may write in every folder.
+        let unwritable = folder.path().join(format!("{:x<252}", "a?b#c%20"));
+        fs::rename(&path, &unwritable).unwrap();
+        assert_eq!(readable_sessions(&unwritable), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A log that cannot be read may hold sessions.
+        fs::rename(&unwritable, &path).unwrap();
+        fs::create_dir(with_suffix(&path, "-wal")).unwrap();
+        open_reader(&path, Journal::WriteAhead).unwrap_err();
     }
 
     #[test]

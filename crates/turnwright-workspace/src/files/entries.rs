@@ -12,6 +12,7 @@ use super::{FileError, Files, Roots, save};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::private_file;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;
@@ -227,7 +228,7 @@ pub(super) fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
         use rustix::io::Errno;
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // Not supported by this file system or kernel.
-            Err(Errno::INVAL | Errno::NOSYS) => {}
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
             result => return result.map_err(Into::into),
         }
     }
@@ -255,8 +256,9 @@ fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Resul
     let folder = to.parent().unwrap_or(Path::new("/"));
     let mut file = save::create_beside(folder, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
-    file.as_file().set_permissions(metadata.permissions())?;
-    file.as_file().sync_data()?;
+    // As with `mv`, a disk that refuses the mode gets the file all the same.
+    nofollow::set_permissions(file.as_file(), metadata.permissions()).ok();
+    private_file::sync(file.as_file())?;
     save::place_new(file, to)?;
     // The file must not stay in both places.
     fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))

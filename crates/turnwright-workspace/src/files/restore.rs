@@ -14,13 +14,14 @@ use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::hash::{hex, sha256};
+use turnwright_types::private_file;
 
 impl Files {
     /// Gives a file these bytes and this mode if it has the `expected` SHA-256; without one, it must not exist. Missing
     /// folders are created. `path` must have no links.
     ///
     /// # Errors
-    /// If the file was not restored. It then has its old bytes.
+    /// If the file was not restored, and then it has its old bytes, or if only its mode was not.
     pub async fn restore(
         &self,
         path: &Path,
@@ -47,7 +48,9 @@ impl Files {
             result => result.map(drop),
         };
         match (&written, was) {
-            (Ok(()), _) => set_mode(path, mode).await,
+            (Ok(()), _) => set_mode(path, mode).await.map_err(|error| {
+                FileError::System(format!("has its content again, but not its mode: {error}"))
+            }),
             (Err(_), Some(was)) => set_mode(path, was).await.and(written),
             (Err(_), None) => written,
         }
@@ -124,8 +127,9 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let (_held, folder) = nofollow::create_folder(folder)?;
         let file = save::create_beside(&folder, 0o600)?;
         file.as_file().write_all(&bytes)?;
-        nofollow::set_permission_bits(file.as_file(), mode)?;
-        file.as_file().sync_data()?;
+        // The content matters more than a mode that the disk refuses.
+        nofollow::set_permission_bits(file.as_file(), mode).ok();
+        private_file::sync(file.as_file())?;
         save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),
@@ -155,11 +159,7 @@ async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
         let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
-        let metadata = file.metadata()?;
-        if nofollow::permission_bits(&metadata) != mode {
-            nofollow::set_permission_bits(&file, mode)?;
-        }
-        Ok(())
+        Ok(nofollow::set_permission_bits(&file, mode)?)
     })
     .await
 }

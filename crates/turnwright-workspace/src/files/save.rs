@@ -19,6 +19,7 @@ use crate::temp_folder::{is_own, lock_now};
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
+use turnwright_types::private_file;
 
 /// The state that the path must have at the moment of writing.
 #[derive(Debug)]
@@ -159,9 +160,9 @@ fn replace_atomically(
         #[cfg(any(target_os = "linux", target_os = "macos"))]
         copy_xattrs(path, file.as_file());
         // This is last because a change of the owner clears bits of the mode.
-        file.as_file().set_permissions(old.permissions())?;
+        nofollow::set_permissions(file.as_file(), old.permissions())?;
     }
-    file.as_file().sync_data()?;
+    private_file::sync(file.as_file())?;
     match old {
         Some(old) if !is_unchanged(path, old) => Ok(false),
         Some(_) => {
@@ -192,7 +193,7 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner,
-/// or because the file is a mount point. Then the file has to be written in place.
+/// because the file is a mount point, or because the disk knows no modes. Then the file has to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -200,6 +201,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
             | io::ErrorKind::ReadOnlyFilesystem
             | io::ErrorKind::CrossesDevices
             | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::Unsupported
     )
 }
 
@@ -211,19 +213,11 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     ensure_regular(&metadata)?;
     let old = read_whole(&file, &metadata)?;
     reserve_space(&file, bytes.len())?;
-    let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
-    match overwrite(&mut file, &old) {
+    let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
+    match private_file::fill(&mut file, &old) {
         Ok(()) => Err(error.into()),
         Err(_) => Err(FileError::PartialWrite(io_error_text(&error))),
     }
-}
-
-fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Seek;
-    file.rewind()?;
-    file.write_all(bytes)?;
-    file.set_len(bytes.len() as u64)?;
-    file.sync_data()
 }
 
 /// Reserves disk space, so that a full disk is noticed before anything is lost.

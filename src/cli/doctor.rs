@@ -221,12 +221,12 @@ fn server_line(check: &ServerCheck) -> (&'static str, String) {
     match &check.outcome {
         Ok(facts) => {
             let text = format!(
-                "{}: {}, revision {}, {} tools, {} prompts, ready after {:.1} s",
+                "{}: {}, revision {}, {}, {}, ready after {:.1} s",
                 check.name,
                 facts.title,
                 facts.revision,
-                facts.tools,
-                facts.prompts,
+                turnwright_types::text::counted(facts.tools, "tool"),
+                turnwright_types::text::counted(facts.prompts, "prompt"),
                 check.took.as_secs_f64()
             );
             ("ok", text)

@@ -150,8 +150,8 @@ enum CliCommand {
     #[cfg(unix)]
     #[command(after_help = "Example: turnwright sandbox -- make test\n\
                             turnwright sandbox --network --write ~/.cargo/registry -- cargo fetch\n\
-                            Exit status: the command's; 128 + N if signal N killed it; 125 if it \
-                            could not be started.")]
+                            Exit status: the command's; 128 + N if signal N killed it; 127 if there \
+                            is no such program, 126 if it cannot run, 125 if there is no sandbox.")]
     Sandbox(sandbox::SandboxCliArgs),
     /// Run the command that the agent sends; never typed.
     #[cfg(unix)]

@@ -22,7 +22,7 @@ Example: turnwright replay bug.ndjson
 With --model, the prompts are sent to that model, and its actions are printed instead of compared.
 Tool calls that are not in the recording do nothing.
 Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back or the \
-model is not configured.";
+model is not configured or fails.";
 
 /// The prefix of the names of folders for the agent's own files.
 const FOLDER_PREFIX: &str = "turnwright-replay-";

@@ -119,7 +119,7 @@ const COMMANDS: &[BuiltInCommand] = &[
     command(
         "permissions",
         "Show or change what is allowed here",
-        Hint("allow RULE, deny RULE, revoke ID or forget"),
+        Hint("keep, allow RULE, deny RULE, revoke ID or forget"),
         permissions::run,
     ),
     command(

@@ -209,10 +209,11 @@ impl Turn {
         }
         let max = goal.state.max_slices;
         if goal.state.slices >= max {
+            let turns = text::counted(max as usize, "turn");
             // The user is told after the last words of the model.
-            goal.state.status = GoalStatus::Ended(format!("at its limit of {max} turns"));
+            goal.state.status = GoalStatus::Ended(format!("at its limit of {turns}"));
             self.push_context(format!(
-                "The limit of {max} turns for the goal is reached. No tool runs any more. \
+                "The limit of {turns} for the goal is reached. No tool runs any more. \
                  {LAST_WORDS}"
             ));
             self.budget.ending = Some(ReachedLimit::turn_requests(max));

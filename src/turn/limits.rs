@@ -120,11 +120,11 @@ impl ReachedLimit {
     /// The limit as part of a sentence.
     pub(super) fn description(self) -> String {
         let amount = self.amount;
+        let name = Resource::NAMES[self.resource as usize];
         let what = match self.resource {
-            Resource::Requests => format!("{amount} requests"),
-            Resource::Tokens => format!("{amount} tokens"),
             Resource::Cost => format!("${amount:.2}"),
-            Resource::Minutes => format!("{amount} minutes"),
+            _ if amount.to_string() == "1" => format!("1 {}", name.trim_end_matches('s')),
+            _ => format!("{amount} {name}"),
         };
         let scope = match self.scope {
             LimitScope::Turn => "one turn",

@@ -59,6 +59,15 @@ fn commands_are_played_back_and_do_not_run_again() {
     let (report, errors, status) = replay(&path, &["--model", "unknown"]);
     assert_eq!((status, report.as_str()), (2, ""), "{errors}");
     assert!(errors.starts_with("turnwright replay: No provider is configured"), "{errors}");
+    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
+    let scenario = Scenario::from_value(json!({ "replies": [denies] })).unwrap();
+    let other = Server::start(scenario, 0).unwrap();
+    let url = other.base_url();
+    let variables = [("OPENAI_BASE_URL", url.as_str()), ("OPENAI_API_KEY", "sk-test-1234")];
+    let (report, errors, status) = replay_with(&path, &["--model", "other"], &variables);
+    assert_eq!(status, 2, "{report}{errors}");
+    assert!(report.starts_with("> make it\n"), "{report}");
+    assert!(errors.starts_with("turnwright replay: "), "{errors}");
 
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("Made.\"},\"messageId\"", "Done.\"},\"messageId\""))

@@ -195,7 +195,7 @@ fn at_its_limit_the_end_is_truthful_whatever_the_model_says() {
     assert_eq!(agent.turn(goal), "max_turn_requests");
     let last = last_prompt(&agent.model_request(2));
     assert!(last.contains("Say truthfully what is proven") && last.contains("No tool runs"));
-    assert_told(&agent, "The goal ended at its limit of 1 turns and is not met: the check fails.");
+    assert_told(&agent, "The goal ended at its limit of 1 turn and is not met: the check fails.");
     assert!(!agent.text().contains("max_turn_requests"), "{}", agent.text());
     assert_eq!(agent.turn("hello"), "end_turn");
     let next = last_prompt(&agent.model_request(3));

@@ -138,7 +138,7 @@ fn a_session_that_has_used_up_its_limit_is_not_compacted() {
     let said = agent.text();
     assert!(
         said.contains(
-            "Nothing was compacted. The limit of 1 requests for this session is reached."
+            "Nothing was compacted. The limit of 1 request for this session is reached."
         ) && said.contains("limits.session_requests"),
         "{said}"
     );

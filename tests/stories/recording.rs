@@ -400,6 +400,26 @@ fn what_a_project_says_about_questions_is_played_back() {
     assert_same(&agent.path("kept.ndjson"));
 }
 
+#[test]
+fn a_project_with_files_that_nobody_trusts_plays_back_the_same() {
+    let folder = turnwright_testing::temporary_folder();
+    let path = folder.path().join("untrusted.ndjson");
+    let hook = r#"{ "hooks": [{ "type": "command", "command": "true" }] }"#;
+    let mut agent = model(json!([says("First.")]))
+        .file(".mcp.json", r#"{ "mcpServers": { "a": { "command": "true" } } }"#)
+        .file(".lsp.json", "{")
+        .file(".turnwright/hooks.json", &format!(r#"{{ "hooks": {{ "PreToolUse": [{hook}] }} }}"#))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    agent.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    for told in [".mcp.json ignored: ", ".lsp.json is invalid", "hooks.json ignored: 1 hook."] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert_same(&path);
+}
+
 /// A session of two turns that is opened again in another process, by `method`, and has one turn more there.
 /// Returns the recording of the second process.
 fn record_stored(method: &str, folder: &Path) -> PathBuf {

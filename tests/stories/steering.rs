@@ -178,7 +178,7 @@ fn at_the_limit_of_requests_the_words_are_part_of_the_last_one() {
     agent.model().release();
     assert_eq!(agent.stop_reason(&id), "max_turn_requests");
     assert!(last_message(&agent, 1).contains("use tabs"));
-    assert!(agent.text().contains("Half done. The limit of 1 requests"), "{}", agent.text());
+    assert!(agent.text().contains("Half done. The limit of 1 request "), "{}", agent.text());
 }
 
 #[test]

@@ -81,8 +81,8 @@ impl ReplyStream for ScriptedReply {
     }
 }
 
-/// The reply to a request that the user has not typed, which asks for a summary.
-const NO_SUMMARY: &str = "The offline model cannot summarise a conversation.";
+/// The reply to a request that the user has not typed, which asks for a summary, a proof or more work.
+const NOT_TYPED: &str = "I am no language model: I can neither prove my work nor summarise it.";
 
 /// Depends on the conversation alone: the same conversation gets the same reply.
 fn scripted_reply(request: &Request) -> ScriptedReply {
@@ -101,7 +101,7 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
     let intent = Intent::parse(prompt.as_deref().unwrap_or_default());
     let call = intent.call().filter(|_| result.is_none());
     let text = match result {
-        _ if prompt.as_deref() == Some("") => NO_SUMMARY.to_owned(),
+        _ if prompt.as_deref() == Some("") => NOT_TYPED.to_owned(),
         Some(result) => intent.report(result),
         None if call.is_some() => intent.announcement(),
         None => HELP.to_owned(),
@@ -113,12 +113,7 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
 fn user_text(user: &UserMessage) -> String {
     let texts = user.parts.iter().filter_map(|part| match part {
         PromptPart::Text(text) => Some(text.as_str()),
-        PromptPart::Link { .. }
-        | PromptPart::Resource { .. }
-        | PromptPart::Skill(_)
-        | PromptPart::Context(_)
-        | PromptPart::Image(_)
-        | PromptPart::Audio(_) => None,
+        _ => None,
     });
     texts.collect()
 }
@@ -406,7 +401,10 @@ fn unquote(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::ReasoningEffort;
 
     #[track_caller]
     fn check(prompt: &str, expected: &str) {
@@ -414,6 +412,22 @@ mod tests {
         let got =
             call.map_or("nothing".to_owned(), |(name, arguments)| format!("{name} {arguments}"));
         assert_eq!(got, expected, "{prompt}");
+    }
+
+    #[test]
+    fn a_request_that_nobody_has_typed_is_answered_whatever_it_asks_for() {
+        let context = PromptPart::Context("Prove your work: run a.txt".to_owned());
+        let request = Request {
+            system: "".into(),
+            messages: vec![Arc::new(Message::User(UserMessage::new(vec![context])))],
+            tools: Arc::default(),
+            effort: ReasoningEffort::Default,
+            has_media: false,
+        };
+        let reply = scripted_reply(&request);
+        let words: String = reply.words.into_iter().collect();
+        assert_eq!((words.as_str(), reply.call.is_none()), (NOT_TYPED, true));
+        assert!(NOT_TYPED.contains("prove") && NOT_TYPED.contains("summarise"), "{NOT_TYPED}");
     }
 
     #[test]

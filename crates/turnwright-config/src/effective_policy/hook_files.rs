@@ -194,7 +194,7 @@ impl HookReader<'_> {
         }
         let text = events + &script_list(handlers);
         let is_trusted = self.trust.is_trusted(self.project, name, text.as_bytes());
-        let requests = vec![format!("{} hooks", handlers.len())];
+        let requests = vec![turnwright_types::text::counted(handlers.len(), "hook")];
         let full_requests = handlers.iter().map(|handler| handler.line.clone()).collect();
         Some(ProjectFile { name, text, is_trusted, requests, full_requests })
     }

@@ -297,7 +297,7 @@ impl OtherModelRun {
         let end = error.or_else(|| answer["result"]["stopReason"].as_str()).unwrap_or_default();
         text.push_str(&format!("[{}]\n\n", escape_hidden(end)));
         self.report.push_str(&text);
-        Ok(())
+        error.map_or(Ok(()), |error| Err(escape_hidden(error)))
     }
 }
 

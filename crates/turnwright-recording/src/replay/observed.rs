@@ -97,31 +97,38 @@ const IGNORED_UPDATES: [&str; 5] = [
     "subagent_update",
 ];
 
-/// The beginnings of notices about the disk on which sessions are stored, and about the sandbox: a session that
-/// is recorded from its midst has told of that before.
-const MACHINE_NOTICES: [&str; 5] = [
+/// The beginnings of lines in notices about the disk on which sessions are stored and the sandbox, of which a session
+/// that is recorded from its midst has told before, and about files that a recording does not have.
+const MACHINE_NOTICES: [&str; 13] = [
     "The sandbox is not available here",
     "Part of this session was not saved",
     "This session is not being saved",
     "Sessions are being saved again",
     "Too much was waiting to be saved",
+    "Untrusted settings of ",
+    ".mcp.json is invalid",
+    ".mcp.json: ",
+    ".lsp.json is invalid",
+    ".lsp.json: ",
+    ".turnwright/hooks.json: ",
+    "There are hooks of Claude Code here",
+    "Not used, because only files of the session's own folder count",
 ];
 
-fn is_about_the_machine(update: &Value) -> bool {
-    let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
-    text.is_some_and(|text| MACHINE_NOTICES.iter().any(|beginning| text.starts_with(beginning)))
+fn is_about_the_machine(line: &str) -> bool {
+    line.contains(EXPOSED_KEY) || MACHINE_NOTICES.iter().any(|start| line.starts_with(start))
 }
 
-/// Leaves out the lines of a notice about files with keys, which a recording does not have. Returns false if
-/// nothing is left of it.
-fn forget_key_files(update: &mut Value) -> bool {
+/// Leaves out the lines of a notice about the machine, which a replay does not know. Returns false if nothing is left
+/// of it.
+fn forget_the_machine(update: &mut Value) -> bool {
     let place = if update["title"].is_string() { "/title" } else { "/content/text" };
     let Some(Value::String(text)) = update.pointer_mut(place) else { return true };
-    if !text.contains(EXPOSED_KEY) {
+    let left: String =
+        text.split_inclusive('\n').filter(|line| !is_about_the_machine(line)).collect();
+    if left.len() == text.len() {
         return true;
     }
-    let lines = text.split_inclusive('\n').filter(|line| !line.contains(EXPOSED_KEY));
-    let left: String = lines.collect();
     // The title of a notice does not end with a line break, and a text does.
     *text = if place == "/title" { left.trim_end().to_owned() } else { left };
     !text.trim().is_empty()
@@ -196,10 +203,8 @@ impl Observer {
     fn on_update(&mut self, update: &mut Value) -> Vec<Observation> {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
-            _ if IGNORED_UPDATES.contains(&kind.as_str()) || is_about_the_machine(update) => {
-                Vec::new()
-            }
-            "agent_thought_chunk" | "notice" if !forget_key_files(update) => Vec::new(),
+            _ if IGNORED_UPDATES.contains(&kind.as_str()) => Vec::new(),
+            "agent_thought_chunk" | "notice" if !forget_the_machine(update) => Vec::new(),
             "agent_message_chunk" | "agent_thought_chunk"
                 if update["content"]["text"].is_string() =>
             {
@@ -215,8 +220,7 @@ impl Observer {
                     fields.remove("background");
                     self.state = fields.get("state").cloned().unwrap_or_default();
                 }
-                let update = update.take();
-                vec![whole(ObservedStream::Other(kind), update)]
+                vec![whole(ObservedStream::Other(kind), update.take())]
             }
         }
     }
@@ -445,6 +449,8 @@ mod tests {
         assert!(notice(&key).is_empty());
         assert_eq!(notice(&format!("{key}\nOne.")), notice("One."));
         assert_eq!(notice(&format!("One.\n{key}")), notice("One."));
+        let untrusted = "Untrusted settings of .mcp.json ignored: the MCP server a (`a`). Run `/trust` to review them.";
+        assert_eq!(notice(&format!("One.\n{untrusted}")), notice("One."));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word};
 use super::{
     HOME, Harm, SHUTDOWN, Target, first_danger, is_device, is_disk, is_everything, is_home,
-    is_system,
+    is_system, path_parts,
 };
 
 const FILES: &str = "deletes the system or all of a user's files";
@@ -225,12 +225,18 @@ impl<'a> CommandContext<'a> {
             NamedFolder::Known(folder) => Some(Path::new(folder)),
             _ => None,
         };
-        let is_at_home = || {
-            self.home.is_some_and(|home| home.to_str() == Some(text.trim_end_matches(['/', '*'])))
+        // The user's own home, wherever it is, and the folders that contain it. In a project that contains the home,
+        // as in many containers, only its absolute path counts.
+        let is_at_home = |folder: Option<&Path>| {
+            let parts = path_parts(text.trim_end_matches(['/', '*']), folder);
+            let Some((named, home)) = parts.zip(path_parts("", self.home)) else { return false };
+            let project = path_parts("", Some(self.workdir));
+            let leads_out = project.is_none_or(|project| !named.starts_with(&project));
+            home.starts_with(&named) && (leads_out || text.starts_with('/') && named == home)
         };
         if is_system(text, named) {
             return PathKind::System;
-        } else if is_home(text, named) || is_at_home() {
+        } else if is_home(text, named) || is_at_home(named) {
             return PathKind::Home;
         }
         if let Some(rest) = text.strip_prefix('~') {
@@ -242,7 +248,8 @@ impl<'a> CommandContext<'a> {
         match &self.folder {
             NamedFolder::Relative(folder) if is_relative => {
                 let folder = self.workdir.join(folder);
-                let is_near = is_system(text, Some(&folder)) || is_home(text, Some(&folder));
+                let near = Some(folder.as_path());
+                let is_near = is_system(text, near) || is_home(text, near) || is_at_home(near);
                 if is_near { PathKind::SystemOrHome } else { PathKind::Other }
             }
             NamedFolder::Unknown if is_relative && is_everything(text) => PathKind::Unknown,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::args::tests::simple;
 use super::super::{SimpleCommand, parse};
-use super::ruin::{Ruin, ruin_of_command};
+use super::ruin::{Ruin, ruin, ruin_of_command};
 use turnwright_types::shell_script::ShellDialect;
 
 fn is_certain(command: &SimpleCommand) -> bool {
@@ -123,6 +123,58 @@ fn catastrophes_are_recognised_however_they_are_written() {
     }
     for (line, folder) in [("rm -rf *", "/"), ("rm -rf .", "/etc"), ("rm -rf ..", "/home/u")] {
         assert!(is_catastrophic(line, folder), "{line} in {folder}");
+    }
+}
+
+#[test]
+fn the_users_home_counts_wherever_it_is_and_by_any_path() {
+    const CERTAIN: Option<bool> = Some(true);
+    const POSSIBLE: Option<bool> = Some(false);
+    for (line, expected) in [
+        ("rm -rf /var/home/u", CERTAIN),
+        ("rm -rf /var/home/u/*", CERTAIN),
+        ("rm -rf /var/home", CERTAIN),
+        ("rm -rf ..", POSSIBLE),
+        ("rm -rf ../*", POSSIBLE),
+        ("rm -rf ../..", POSSIBLE),
+        ("rm -rf ../other", None),
+        ("rm -rf *", None),
+        ("rm -rf .", None),
+        ("rm -rf /var/home/u/project", None),
+        ("rm -rf /var/home/other", None),
+    ] {
+        let command = SimpleCommand { folder: Some(PathBuf::new()), ..simple(line) };
+        let home = Some(Path::new("/var/home/u"));
+        let ruin = ruin_of_command(&command, Path::new("/var/home/u/project"), home);
+        assert_eq!(ruin.map(|ruin| matches!(ruin, Ruin::Certain(_))), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_project_that_contains_the_home_can_be_cleaned() {
+    let ruins = |line: &str, home: &str| {
+        let script = parse(line, ShellDialect::Bash);
+        let workdir = Path::new("/data/work");
+        let home = Some(Path::new(home));
+        (0..script.commands.len()).any(|index| ruin(&script, index, workdir, home).is_some())
+    };
+    for line in [
+        "rm -rf *",
+        "rm -rf build ./target",
+        "chmod -R u+w .",
+        "find . -name '*.pyc' -delete",
+        "find . -name '*.pyc' | xargs rm -f",
+        "cd /data/work && find . -name __pycache__ -exec rm -rf {} +",
+        "cd /data/work && rm -rf build/*",
+    ] {
+        for home in ["/data/work", "/data/work/.home"] {
+            assert!(!ruins(line, home), "{line}, {home}");
+        }
+    }
+    for line in
+        ["rm -rf ..", "rm -rf /data", "rm -rf /data/work", "rm -rf ~", "find .. -type f | xargs rm"]
+    {
+        assert!(ruins(line, "/data/work"), "{line}");
     }
 }
 

@@ -137,9 +137,8 @@ fn a_session_that_has_used_up_its_limit_is_not_compacted() {
     assert_eq!(agent.model().requests().len(), before);
     let said = agent.text();
     assert!(
-        said.contains(
-            "Nothing was compacted. The limit of 1 request for this session is reached."
-        ) && said.contains("limits.session_requests"),
+        said.contains("Nothing was compacted. The limit of 1 request for this session is reached.")
+            && said.contains("limits.session_requests"),
         "{said}"
     );
 }

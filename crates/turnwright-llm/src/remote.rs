@@ -234,7 +234,8 @@ impl RemoteModel {
         &self,
         request: &Request,
     ) -> Option<Result<(Protocol, ReplyBody), LlmError>> {
-        let quirks = self.learned_quirks.quirks().with(QuirkPatch::NONE.details(false));
+        let without_thoughts = QuirkPatch::NONE.details(false).encrypted(false);
+        let quirks = self.learned_quirks.quirks().with(without_thoughts);
         let protocol = self.protocol(&quirks);
         let body = self.render(&quirks, request).to_vec();
         let mut fields: Map<String, Value> = serde_json::from_slice(&body).ok()?;

@@ -14,16 +14,15 @@ use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
-    dbus-run-session dotenv eatmydata entr faketime firejail flatpak-spawn gdb genv gnice gnohup gosu gstdbuf gxargs \
-    hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 qemu-aarch64 qemu-x86_64 rlwrap \
-    run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+    dbus-run-session dotenv eatmydata entr faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf \
+    gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 rlwrap run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
     hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
 const RUNNING_WORDS: WordList = "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
-const WITH_OPERAND: WordList = "aws-vault chamber direnv nix rustup script sg sops";
+const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
@@ -232,8 +231,9 @@ fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
         let at = arguments.iter().position(|word| is_in(RUNNING_WORDS, &word.text))?;
         return Some(&arguments[at + 1..]);
     }
-    // The system's loader, `ld-linux-x86-64.so.2`, runs a program that it is given.
-    (is_in(RUNNERS, program) || program.starts_with("ld-")).then_some(arguments)
+    // The system's loader, `ld-linux-x86-64.so.2`, and emulators run a program that they are given.
+    let is_loader = ["ld-", "ld64.so", "qemu-"].iter().any(|start| program.starts_with(start));
+    (is_in(RUNNERS, program) || is_loader).then_some(arguments)
 }
 
 /// Returns the words of a runner that may begin its command: those behind its options, whose values are not known, and

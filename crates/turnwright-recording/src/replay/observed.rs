@@ -99,18 +99,19 @@ const IGNORED_UPDATES: [&str; 5] = [
 
 /// The beginnings of lines in notices about the disk on which sessions are stored and the sandbox, of which a session
 /// that is recorded from its midst has told before, and about files that a recording does not have.
-const MACHINE_NOTICES: [&str; 13] = [
+const MACHINE_NOTICES: [&str; 14] = [
     "The sandbox is not available here",
     "Part of this session was not saved",
     "This session is not being saved",
     "Sessions are being saved again",
     "Too much was waiting to be saved",
     "Untrusted settings of ",
-    ".mcp.json is invalid",
-    ".mcp.json: ",
-    ".lsp.json is invalid",
-    ".lsp.json: ",
+    "Other users have rights to ",
+    "The file system of ",
+    ".mcp.json",
+    ".lsp.json",
     ".turnwright/hooks.json: ",
+    ".claude/settings",
     "There are hooks of Claude Code here",
     "Not used, because only files of the session's own folder count",
 ];

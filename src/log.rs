@@ -133,7 +133,8 @@ impl LazyLogFile {
         private_file::create_folder(&self.folder)?;
         let path = self.folder.join("turnwright.log");
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG_SIZE) {
-            fs::rename(&path, self.folder.join("turnwright.log.old"))?;
+            // A log that grows is better than none.
+            fs::rename(&path, self.folder.join("turnwright.log.old")).ok();
         }
         options.open(path)
     }

@@ -77,7 +77,8 @@ fn read(
     let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();
     let mut text = String::new();
-    let mut is_scan = first == 1;
+    // In other formats, the sentence about a picture would be the document's own.
+    let mut is_scan = first == 1 && format == "PDF";
     if !unit.is_empty() {
         about.push_str(&format!(", {count} {unit}{}", if count == 1 { "" } else { "s" }));
     }

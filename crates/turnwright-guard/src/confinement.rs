@@ -559,7 +559,8 @@ impl ConfinementBuilder<'_> {
             // exactly this path.
             let is_asked_for = asked.iter().any(|target| target.path == *path);
             let is_in_environment = environments.iter().any(|folder| path.starts_with(folder));
-            (protected.reason(path).is_some() || is_asked_for && is_in_environment)
+            let is_named = self.site.guard.is_named_by_git(path);
+            (protected.reason(path).is_some() || is_asked_for && (is_in_environment || is_named))
                 && !holds_project
         });
         if environment_use(self.command) == EnvironmentUse::InstallsConda {

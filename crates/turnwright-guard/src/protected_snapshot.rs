@@ -101,8 +101,9 @@ impl ProtectedSnapshot {
         taken
     }
 
-    /// The same snapshot for a command that starts while others run. What they have made or changed since an earlier
-    /// snapshot, and `is_undone` says is taken away, it has as it was: it would be put back otherwise.
+    /// The same snapshot for a command that starts while others run. What they have made, changed or removed since an
+    /// earlier snapshot, and `is_undone` says is undone, it has as it was: the two checks would undo each other's work
+    /// otherwise.
     pub(crate) fn beside_commands(
         mut self,
         earlier: &Self,
@@ -141,6 +142,16 @@ impl ProtectedSnapshot {
             }
             before.is_some()
         });
+        for (path, before) in &earlier.entries {
+            if !self.entries.contains_key(path)
+                && is_gone(path)
+                && earlier.is_changed(path, None)
+                && has_changed(path, usize::MAX, earlier.since)
+                && is_undone(path)
+            {
+                self.entries.insert(path.clone(), before.clone());
+            }
+        }
         self
     }
 
@@ -183,8 +194,12 @@ impl ProtectedSnapshot {
     /// Returns true if this is a file in a subfolder that programs obey, or git in a repository there. Without it less
     /// is run, and after a move it says the same.
     fn is_in_subfolder(&self, path: &Path) -> bool {
-        !path.ends_with(".git") && self.repositories.contains(path)
-            || self.named.iter().any(|place| path.starts_with(place))
+        !path.ends_with(".git") && self.repositories.contains(path) || self.names(path)
+    }
+
+    /// Returns true if the settings of a repository within the project name this path, or a folder above it.
+    pub(crate) fn names(&self, path: &Path) -> bool {
+        self.named.iter().any(|place| path.starts_with(place))
     }
 
     /// Returns true if a path belongs to a virtual environment of Python.

@@ -288,7 +288,8 @@ impl ConfinementGuard {
     ) -> Option<ChangingCall> {
         let changed = pass.effects().iter().filter_map(|effect| match effect {
             Effect::Write(target) | Effect::Delete(target)
-                if protected.reason(&target.path).is_some() =>
+                if protected.reason(&target.path).is_some()
+                    || self.is_named_by_git(&target.path) =>
             {
                 Some(Some(target.path.clone()))
             }

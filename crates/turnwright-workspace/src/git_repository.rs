@@ -2,6 +2,7 @@
 //! proves nothing by itself.
 
 use std::fs;
+use std::io;
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -71,8 +72,12 @@ pub fn is_repository_root(folder: &Path) -> bool {
     }
     let git = folder.join(".git");
     let has_git = fs::metadata(&git).is_ok_and(|found| {
-        // A folder that cannot be searched may be a repository.
-        if found.is_dir() { git.join("HEAD").try_exists().unwrap_or(true) } else { found.len() > 0 }
+        if !found.is_dir() {
+            return found.len() > 0;
+        }
+        // A folder that cannot be searched may be a repository, and a link may lead to a packed branch.
+        let head = fs::symlink_metadata(git.join("HEAD"));
+        head.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
     });
     has_git || [".jj", ".hg", ".svn"].iter().any(|name| folder.join(name).exists())
 }

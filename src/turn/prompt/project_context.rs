@@ -98,6 +98,10 @@ impl Turn {
     /// Lets the model read the files of skills that an earlier process has loaded in this conversation. A file that
     /// looks like one opens nothing that the model could not load without a question.
     fn allow_loaded_skills(&self, skills: &[Skill]) {
+        let is_offered = self.conversation.tools.find("skill").is_ok();
+        if !is_offered || !self.has_been_told("<skill_content name=\"") {
+            return;
+        }
         let offered = skills.iter().filter(|skill| !skill.is_user_only);
         for skill in offered.filter(|skill| self.has_been_told(&skill.head())) {
             self.conversation.env.files.roots().allow_read(skill.folder.clone());

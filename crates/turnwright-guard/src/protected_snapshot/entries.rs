@@ -211,6 +211,7 @@ impl ProtectedScan<'_> {
             key != "core.attributesfile"
                 && roots.iter().any(|root| path.starts_with(root))
                 && !top.starts_with(path)
+                && !ProtectedPaths::git_parts(git).any(|part| path.starts_with(part))
                 && !protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
         });
         self.named.extend(named.map(|(_, path)| path));

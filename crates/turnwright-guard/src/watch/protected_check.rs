@@ -221,7 +221,8 @@ impl ProtectedCheck {
         let own = undo();
         let mut paths = own.iter().flat_map(|changes| &changes.paths);
         // The place to which a `.git` led before is seen once that is put back.
-        let more = paths.any(|path| path.ends_with(".git")).then(undo).flatten();
+        let again = paths.any(|path| path.ends_with(".git")).then(undo).flatten();
+        let more = again.filter(|changes| !changes.restored.is_empty());
         self.tell(own.iter().chain(&more));
     }
 
@@ -348,6 +349,11 @@ impl ConfinementGuard {
     pub(super) fn is_undone(&self, path: &Path) -> bool {
         let time = changed_near(path);
         self.is_own(path) && !self.state.lock().changes.are_known(path, time)
+    }
+
+    /// Returns true if the settings of a repository within the project named this path at the last snapshot.
+    pub(crate) fn is_named_by_git(&self, path: &Path) -> bool {
+        self.state.lock().last_snapshot.as_ref().is_some_and(|last| last.names(path))
     }
 
     /// Returns true if a command without a sandbox was running at the last change of a path.

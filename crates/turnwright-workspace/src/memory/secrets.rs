@@ -73,11 +73,11 @@ fn assigns_secret(line: &str) -> bool {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let assigned = rest.strip_prefix([':', '=', '：']);
-            let said = rest.strip_prefix('是').or(rest.strip_prefix("is "));
+            let said = ["是", "is ", "is:"].into_iter().find_map(|word| rest.strip_prefix(word));
             // A header has nothing between this and the token.
             let header = (*name == "bearer").then_some(rest);
             let Some(value) = assigned.or(said).or(header) else { return false };
-            let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
+            let value = value.trim_start_matches([':', '：', '=', ' ', '"', '\'', '`', '*']);
             // Chinese and Japanese have no blanks between words.
             let end =
                 value.find(|c: char| c.is_whitespace() || c > '\u{2e7f}' || "\"'`,;)".contains(c));
@@ -150,6 +150,8 @@ mod tests {
             "curl -H 'Authorization: Bearer a1b2c3d4e5f6'".to_owned(),
             "数据库密码：k3x9v8b2m4n7。".to_owned(),
             "密码是k3x9v8b2m4n7".to_owned(),
+            "密码是：k3x9v8b2m4n7".to_owned(),
+            "The staging password is: k3x9-v8b2-m4n7".to_owned(),
             "Пароль: k3x9v8b2m4n7".to_owned(),
         ];
         let open = [

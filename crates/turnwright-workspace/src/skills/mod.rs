@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::{display, read_head};
 use crate::real_path;
-use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::effect::{escape_hidden_line, is_hidden_char};
 use turnwright_types::hash::std_hash;
 use turnwright_types::look_alike::{composed, is_mark, without_smuggled_text};
 use turnwright_types::text;
@@ -337,7 +337,8 @@ fn read_skill(
 /// A text as a name that can be typed, in any script: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(composed(text).to_lowercase(), MAX_NAME_CHARS);
-    let name = hyphenated(&text, |char| char.is_alphanumeric() || is_mark(char));
+    let is_part = |char: char| (char.is_alphanumeric() || is_mark(char)) && !is_hidden_char(char);
+    let name = hyphenated(&text, is_part);
     Some(name).filter(|name| !name.is_empty())
 }
 

@@ -139,7 +139,7 @@ fn cited_pages(answer: &Value) -> Vec<String> {
         let Some(cited) = citation["url"].as_str() else { continue };
         let untagged = cited.strip_suffix("utm_source=openai");
         let address = untagged.map_or(cited, |start| start.trim_end_matches(['?', '&']));
-        if !known.insert(address) {
+        if pages.len() == MAX_RESULTS || parse_url(address).is_err() || !known.insert(address) {
             continue;
         }
         let mut page = citation.clone();
@@ -149,7 +149,6 @@ fn cited_pages(answer: &Value) -> Vec<String> {
         }
         pages.extend(read_result(&page));
     }
-    pages.truncate(MAX_RESULTS);
     pages
 }
 
@@ -231,8 +230,10 @@ impl SearchService {
             if first.status != TOO_MANY {
                 return Ok(first);
             }
-            let _turn = REPETITION.acquire().await;
-            sleep(RATE_PAUSE).await;
+            {
+                let _turn = REPETITION.acquire().await;
+                sleep(RATE_PAUSE).await;
+            }
             web.ask_service(self, words).await
         };
         let answered = timeout(limit, asking).await;

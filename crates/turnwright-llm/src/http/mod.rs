@@ -337,10 +337,11 @@ impl Endpoint {
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
-            KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
-            KeyHeader::ApiKey => {
+            // Azure takes a token of Entra ID, as `az account get-access-token` prints it, for a wrong key there.
+            KeyHeader::ApiKey if !key.expose().starts_with("eyJ") => {
                 (HeaderName::from_static("api-key"), sensitive_value(key.expose()))
             }
+            KeyHeader::Bearer | KeyHeader::ApiKey => (AUTHORIZATION, bearer_value(key)),
         };
         Ok(match value {
             Some(value) => request.header(name, value),
@@ -457,12 +458,16 @@ fn sensitive_value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Azure's portal shows only the host of a resource; its API without versions is at `/openai/v1`
-/// (quirk C.4 #22).
+/// Azure's portal shows the host of a resource, a project on it, or the path of the Responses API with its version;
+/// the API without versions, which refuses one, is at `/openai/v1` (quirk C.4 #22).
 fn complete_azure_url(mut base: Url) -> Url {
-    let is_azure = base.host_str().is_some_and(|host| host.ends_with(".azure.com"));
-    if is_azure && matches!(base.path(), "" | "/" | "/openai") {
+    let host = base.host_str().unwrap_or_default();
+    let is_azure = host.ends_with(".azure.com") || host.ends_with(".azure.us");
+    let path = base.path().trim_end_matches('/');
+    let is_project = path.starts_with("/api/projects/") && path.matches('/').count() == 3;
+    if is_azure && (is_project || matches!(path, "" | "/openai" | "/openai/responses")) {
         base.set_path("/openai/v1");
+        base.set_query(None);
     }
     base
 }
@@ -550,6 +555,43 @@ mod tests {
         }
         let given = format!("https://x.openai.azure.com/openai/deployments/d{version}");
         assert_eq!(Endpoint::new(&given, None).unwrap().base_url(), given);
+    }
+
+    #[test]
+    fn addresses_as_azures_portal_shows_them_lead_to_the_api_without_versions() {
+        for (host, path) in [
+            ("x.cognitiveservices.azure.com", "/openai/responses?api-version=2025-04-01-preview"),
+            ("x.openai.azure.com", "/?api-version=2024-10-21"),
+            ("x.services.ai.azure.com", "/api/projects/p"),
+            ("x.openai.azure.us", "/openai/"),
+        ] {
+            let endpoint = Endpoint::new(&format!("https://{host}{path}"), None).unwrap();
+            assert_eq!(endpoint.base_url(), format!("https://{host}/openai/v1"));
+        }
+        for given in [
+            "https://x.services.ai.azure.com/api/projects/p/openai/v1",
+            "https://x.services.ai.azure.com/models?api-version=2024-05-01-preview",
+            "https://h/openai/responses",
+        ] {
+            assert_eq!(Endpoint::new(given, None).unwrap().base_url(), given);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_entra_is_sent_to_azure_as_one_and_not_as_a_key() {
+        for (key, header, value) in [
+            ("0123456789abcdef", "api-key", "0123456789abcdef"),
+            ("eyJ0eXAi.eyJhdWQi.c2ln", "authorization", "Bearer eyJ0eXAi.eyJhdWQi.c2ln"),
+        ] {
+            let endpoint = Endpoint::new("http://h/v1", Some(key.into())).unwrap();
+            let endpoint = endpoint.with_key_header(KeyHeader::ApiKey);
+            let url = endpoint.base.clone();
+            let request = endpoint.request_to(Method::GET, url).await.unwrap().build().unwrap();
+            let headers = request.headers();
+            assert_eq!(headers.get(header).unwrap(), value);
+            let sent = [headers.get("api-key"), headers.get("authorization")];
+            assert_eq!(sent.iter().flatten().count(), 1);
+        }
     }
 
     #[test]

@@ -158,7 +158,7 @@ const ROWS: &[TableRow] = &[
         },
     ),
     row(
-        &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"],
+        &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com", "azure.us"],
         &[],
         QuirkPatch {
             limit: Some(OutputLimitField::MaxCompletionTokens),
@@ -324,6 +324,7 @@ mod tests {
             CallIdFormat::Nine
         );
         assert_eq!(Quirks::lookup("x.openai.azure.com", "gpt-5").key, KeyHeader::ApiKey);
+        assert_eq!(Quirks::lookup("x.openai.azure.us", "gpt-5").key, KeyHeader::ApiKey);
         assert_eq!(Quirks::lookup("localhost", "MiniMax-M2").echo, ReasoningEcho::Inline);
         assert_eq!(Quirks::lookup("localhost", "my-own"), Quirks::default());
         assert_eq!(

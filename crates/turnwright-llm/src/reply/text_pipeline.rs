@@ -174,7 +174,7 @@ impl TextPipeline {
 }
 
 /// The opening and closing tags.
-const TAGS: [(&str, &str); 7] = [
+const TAGS: [(&str, &str); 8] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
@@ -183,9 +183,11 @@ const TAGS: [(&str, &str); 7] = [
     ("<seed:think>", "</seed:think>"),
     // Gemma 4.
     ("<|channel>thought", "<channel|>"),
+    // gpt-oss at Bedrock.
+    ("<reasoning>", "</reasoning>"),
 ];
-const CLOSERS: [&str; 7] =
-    [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1, TAGS[6].1];
+const CLOSERS: [&str; 8] =
+    [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1, TAGS[6].1, TAGS[7].1];
 /// With more white space before it, a tag is part of the answer.
 const MAX_LEADING_SPACE: usize = 256;
 /// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
@@ -412,6 +414,7 @@ mod tests {
             ("[THINK]a[/THINK]b", "a", "b"),
             ("[THI", "", "[THI"),
             ("<seed:think>a</seed:think>b", "a", "b"),
+            ("<reasoning>a</reasoning>b", "a", "b"),
             ("<think>\n\n</think>\n\nb", "", "b"),
             ("<think>never closed </thi", "never closed </thi", ""),
             ("<thi", "", "<thi"),

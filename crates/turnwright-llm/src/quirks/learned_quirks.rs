@@ -389,6 +389,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["image input is not supported"],
             &["images are not supported"],
             &["vision", "not support"],
+            &["copilot-vision-request"],
             &["not a multimodal"],
             &["multimodal", "not support"],
             &["at most 0 image"],
@@ -414,6 +415,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["content", "blank"],
             &["content", "expected", "string"],
             &["missing field `content`"],
+            &["content element"],
         ],
         |_, quirks| {
             let other = match quirks.wordless {

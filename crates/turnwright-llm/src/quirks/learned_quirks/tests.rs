@@ -334,6 +334,22 @@ fn a_rejected_parameter_is_dropped() {
     }
 }
 
+/// pi#222, openclaw#8666: otherwise each later request is refused, too.
+#[test]
+fn a_picture_that_copilot_refuses_without_its_header_is_left_out() {
+    let quirks = Quirks::lookup("api.githubcopilot.com", "gpt-4o");
+    let message = "missing required Copilot-Vision-Request header for vision requests";
+    assert_eq!(patch(&quirks, 400, message), r#"{"images":false}"#);
+}
+
+/// langchain#34140, AstrBot#6447.
+#[test]
+fn xai_wants_content_beside_calls_in_its_newer_words_too() {
+    let message =
+        "Invalid request content: Each message must have at least one content element.";
+    assert_eq!(patch(&Quirks::default(), 400, message), r#"{"wordless":"empty"}"#);
+}
+
 /// litellm#17479, litellm PR#39210, rig#1673.
 #[test]
 fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {

@@ -73,6 +73,8 @@ const ROWS: &[TableRow] = &[
             ..NONE
         },
     ),
+    // Always thinks, and has efforts instead.
+    row(&[], &["kimi-k3"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Variants without reasoning accept the field nevertheless.
     row(&[], &["moonshot-v1"], NONE.effort(EffortDialect::None).ids(CallIdFormat::Verbatim)),
     // C.3 #10.
@@ -114,16 +116,7 @@ const ROWS: &[TableRow] = &[
     // C.2 #9, C.3 #12, C.4 #14.
     row(
         &[],
-        &[
-            "mistral",
-            "magistral",
-            "ministral",
-            "codestral",
-            "devstral",
-            "pixtral",
-            "voxtral",
-            "mixtral",
-        ],
+        &[include_str!("table/models_of_mistral.txt")],
         QuirkPatch {
             ids: Some(CallIdFormat::Nine),
             bridge: Some(true),
@@ -309,6 +302,18 @@ mod tests {
             ("localhost", "gpt-4o", false),
         ] {
             assert_eq!(Quirks::lookup(host, model).files, files, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn kimi_k3_has_efforts_and_no_switch() {
+        for (host, model, effort) in [
+            ("api.moonshot.ai", "kimi-k3", EffortDialect::ReasoningEffort),
+            ("localhost", "moonshotai/Kimi-K3", EffortDialect::ReasoningEffort),
+            ("openrouter.ai", "moonshotai/kimi-k3", EffortDialect::Reasoning),
+            ("api.moonshot.ai", "kimi-k2.6", EffortDialect::Thinking),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
         }
     }
 

@@ -58,11 +58,11 @@ const ROWS: &[TableRow] = &[
     ),
     // Trained to edit with patches.
     row(&[], &["gpt-5", "codex"], NONE.patches(true)),
-    row(&[], &["o1-mini", "o1-preview"], NONE.effort(EffortDialect::None)),
-    row(&[], &["gpt-5-chat"], NONE.effort(EffortDialect::None)),
+    row(&[], &["o1-mini", "o1-preview", "gpt-5-chat"], NONE.effort(EffortDialect::None)),
     row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
     // These answer 400 unless the reasoning is sent back with each reply (C.3 #8, #9).
     row(&[], &["deepseek"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
+    row(&[], &["mimo"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
     row(
         &[],
         &["kimi", "moonshot"],
@@ -168,7 +168,7 @@ const ROWS: &[TableRow] = &[
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
     row(
         &["openrouter.ai"],
-        &["deepseek", "kimi", "moonshotai", "glm"],
+        &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
     row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),

@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 
 use super::exchange::Secrets;
 use super::model_list::{self, ListedModel};
-use super::quirks::KeyHeader;
+use super::quirks::{KeyHeader, Quirks};
 use super::{ErrorKind, LlmError};
 use crate::errors::error_body::{self, ErrorReport};
 use crate::errors::{refusals, retry_after};
@@ -338,7 +338,7 @@ impl Endpoint {
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
             // Azure takes a token of Entra ID, as `az account get-access-token` prints it, for a wrong key there.
-            KeyHeader::ApiKey if !key.expose().starts_with("eyJ") => {
+            KeyHeader::ApiKey if !(is_azure(&self.base) && is_token(key)) => {
                 (HeaderName::from_static("api-key"), sensitive_value(key.expose()))
             }
             KeyHeader::Bearer | KeyHeader::ApiKey => (AUTHORIZATION, bearer_value(key)),
@@ -461,15 +461,27 @@ fn sensitive_value(text: &str) -> Option<HeaderValue> {
 /// Azure's portal shows the host of a resource, a project on it, or the path of the Responses API with its version;
 /// the API without versions, which refuses one, is at `/openai/v1` (quirk C.4 #22).
 fn complete_azure_url(mut base: Url) -> Url {
-    let host = base.host_str().unwrap_or_default();
-    let is_azure = host.ends_with(".azure.com") || host.ends_with(".azure.us");
     let path = base.path().trim_end_matches('/');
     let is_project = path.starts_with("/api/projects/") && path.matches('/').count() == 3;
-    if is_azure && (is_project || matches!(path, "" | "/openai" | "/openai/responses")) {
+    let is_shown = is_project || matches!(path, "" | "/openai" | "/openai/responses");
+    if is_shown && is_azure(&base) {
         base.set_path("/openai/v1");
-        base.set_query(None);
+        // Takes `preview`, but no date.
+        if base.query().is_some_and(|query| query.contains("api-version=2")) {
+            base.set_query(None);
+        }
     }
     base
+}
+
+/// Returns true for Azure's hosts of models. Others below its domains belong to its customers.
+fn is_azure(url: &Url) -> bool {
+    Quirks::lookup(url.host_str().unwrap_or_default(), "").key == KeyHeader::ApiKey
+}
+
+/// Returns true if the key is a signed token (JWT).
+fn is_token(key: &Secret) -> bool {
+    key.expose().starts_with("eyJ") && key.expose().contains('.')
 }
 
 fn build_client(is_https: bool) -> reqwest::Result<Client> {
@@ -549,6 +561,12 @@ mod tests {
         for (given, expected) in [
             ("https://x.openai.azure.com", "https://x.openai.azure.com/openai/v1"),
             ("https://x.openai.azure.com/openai/", "https://x.openai.azure.com/openai/v1"),
+            (
+                "https://x.openai.azure.com/?api-version=preview",
+                "https://x.openai.azure.com/openai/v1?api-version=preview",
+            ),
+            ("https://models.inference.ai.azure.com", "https://models.inference.ai.azure.com/"),
+            ("https://x.cloudapp.azure.com:8000", "https://x.cloudapp.azure.com:8000/"),
             ("https://h/", "https://h/"),
         ] {
             assert_eq!(Endpoint::new(given, None).unwrap().base_url(), expected);
@@ -579,12 +597,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_of_entra_is_sent_to_azure_as_one_and_not_as_a_key() {
-        for (key, header, value) in [
-            ("0123456789abcdef", "api-key", "0123456789abcdef"),
-            ("eyJ0eXAi.eyJhdWQi.c2ln", "authorization", "Bearer eyJ0eXAi.eyJhdWQi.c2ln"),
+        let token = "eyJ0eXAi.eyJhdWQi.c2ln";
+        for (host, key, header, value) in [
+            ("x.openai.azure.com", "0123456789abcdef", "api-key", "0123456789abcdef"),
+            ("x.openai.azure.com", "eyJ456789abcdef0", "api-key", "eyJ456789abcdef0"),
+            ("x.openai.azure.com", token, "authorization", "Bearer eyJ0eXAi.eyJhdWQi.c2ln"),
+            // A gateway whose own keys are such tokens, with `key = "api_key"` in the settings.
+            ("h", token, "api-key", token),
         ] {
-            let endpoint = Endpoint::new("http://h/v1", Some(key.into())).unwrap();
-            let endpoint = endpoint.with_key_header(KeyHeader::ApiKey);
+            let endpoint = Endpoint::new(&format!("http://{host}/v1"), Some(key.into()))
+                .unwrap()
+                .with_key_header(KeyHeader::ApiKey);
             let url = endpoint.base.clone();
             let request = endpoint.request_to(Method::GET, url).await.unwrap().build().unwrap();
             let headers = request.headers();

@@ -667,7 +667,16 @@ fn anything_else_is_a_bad_request() {
         ),
         ("C.5 llama.cpp", 500, r#"{"error":{"message":"tools param requires --jinja flag"}}"#),
         ("OpenRouter", 404, r#"{"error":{"message":"No endpoints found that support tool use."}}"#),
-        ("OpenRouter", 404, r#"{"error":{"message":"No endpoints found matching your data policy"}}"#),
+        (
+            "OpenRouter",
+            404,
+            r#"{"error":{"message":"No endpoints found matching your data policy"}}"#,
+        ),
+        (
+            "OpenRouter",
+            404,
+            r#"{"error":{"message":"No allowed providers are available for the selected model."}}"#,
+        ),
         (
             "OpenRouter, whose newer words name no model",
             404,

@@ -413,8 +413,8 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["content", "empty"],
             &["content", "blank"],
             &["content", "expected", "string"],
-            &["content element"],
-            &["`text` is not"],
+            &["at least one content element"],
+            &["`text` is not present"],
         ],
         |_, quirks| {
             let other = match quirks.wordless {

@@ -351,6 +351,8 @@ fn what_xiaomi_says_of_a_parameter_is_understood() {
             r#"{"echo":"always"}"#,
         ),
         ("`text` is not present", r#"{"wordless":"empty"}"#),
+        // About pictures.
+        ("`text` is not set", "nothing"),
         ("messages", "nothing"),
     ] {
         let error = serde_json::json!({ "message": "Param Incorrect", "param": param });

@@ -113,9 +113,8 @@ pub(crate) fn find_message(value: &Value) -> Option<String> {
             // OpenRouter's own message only says that a provider failed; the raw message says why.
             let metadata = fields.get("metadata");
             let raw = metadata.and_then(|metadata| metadata.get("raw")).and_then(find_message);
-            let provider = metadata.and_then(|metadata| metadata.get("provider_name")?.as_str());
             let Some(mut message) = found else { return raw };
-            if let Some(provider) = provider {
+            if let Some(provider) = metadata.and_then(|data| data.get("provider_name")?.as_str()) {
                 message = format!("{message} ({provider})");
             }
             Some(match (raw, field_location(fields)) {

@@ -336,9 +336,10 @@ impl Endpoint {
         // Compression would delay the pieces of a stream. A server that compresses anyway is understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
+        let is_token = key.expose().starts_with("eyJ") && key.expose().contains('.');
         let (name, value) = match self.key_header {
             // Azure takes a token of Entra ID, as `az account get-access-token` prints it, for a wrong key there.
-            KeyHeader::ApiKey if !(is_azure(&self.base) && is_token(key)) => {
+            KeyHeader::ApiKey if !(is_token && is_azure(&self.base)) => {
                 (HeaderName::from_static("api-key"), sensitive_value(key.expose()))
             }
             KeyHeader::Bearer | KeyHeader::ApiKey => (AUTHORIZATION, bearer_value(key)),
@@ -477,11 +478,6 @@ fn complete_azure_url(mut base: Url) -> Url {
 /// Returns true for Azure's hosts of models. Others below its domains belong to its customers.
 fn is_azure(url: &Url) -> bool {
     Quirks::lookup(url.host_str().unwrap_or_default(), "").key == KeyHeader::ApiKey
-}
-
-/// Returns true if the key is a signed token (JWT).
-fn is_token(key: &Secret) -> bool {
-    key.expose().starts_with("eyJ") && key.expose().contains('.')
 }
 
 fn build_client(is_https: bool) -> reqwest::Result<Client> {

@@ -272,7 +272,11 @@ fn outcome(
 }
 
 fn cancelled() -> ToolRefusal {
-    ToolRefusal::cancelled("The user has cancelled the helper.")
+    ToolRefusal::cancelled("The user has cancelled the helper. Its changes stay.")
+}
+
+fn failed(why: &str) -> ToolRefusal {
+    as_sentence(format!("The helper failed: {why}")).into()
 }
 
 /// A short name for the helper of a call.
@@ -301,7 +305,7 @@ fn last_words(history: &History) -> String {
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     let text = last_words(&finished.history);
-    let why = match finished.result {
+    let mut refusal = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {
             return Ok(format!(
@@ -313,15 +317,14 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
                 "{text}\n[the helper could not go on: a limit is reached, or its context or answer was full]"
             ));
         }
-        Ok(StopReason::Cancelled) => return Err(cancelled()),
-        Ok(StopReason::Refusal) => "the model's provider refused".to_owned(),
+        Ok(StopReason::Cancelled) => cancelled(),
+        Ok(StopReason::Refusal) => failed("the model's provider refused"),
         Ok(StopReason::MaxTokens | StopReason::MaxTurnRequests) => {
-            "a limit is reached, or its context was full".to_owned()
+            failed("a limit is reached, or its context was full")
         }
-        Ok(_) => "it gave no answer".to_owned(),
-        Err(error) => error_chain(&error),
+        Ok(_) => failed("it gave no answer"),
+        Err(error) => failed(&error_chain(&error)),
     };
-    let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
     if !text.is_empty() {
         let words = text::prefix(&text, MAX_ANSWER_BYTES / 2);
         refusal.for_model.push_str(&format!(" Its last words were: {words}"));

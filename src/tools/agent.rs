@@ -421,11 +421,9 @@ impl HelperSet {
 fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperType {
     HelperType {
         name: name.to_owned(),
-        description: String::new(),
         tools: tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-        denied_tools: Vec::new(),
-        model: None,
         instructions: instructions.to_owned(),
+        ..HelperType::default()
     }
 }
 

@@ -152,9 +152,12 @@ impl Conversation {
         written.written().await;
         let prefix = format!("{}p", short_id(&client.call));
         let mut env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        let kind = task.kind.name.clone();
-        let commands = command_limits(task.kind.tools.as_deref().unwrap_or_default());
-        env.helper = Some(HelperOfHooks { session: self.env.session.to_string(), kind, commands });
+        env.helper = Some(HelperOfHooks {
+            session: self.env.session.to_string(),
+            kind: task.kind.name.clone(),
+            commands: command_limits(task.kind.tools.as_deref().unwrap_or_default()),
+            is_read_only: task.kind.is_read_only,
+        });
         let conversation = self.for_helper(env, selection, &task.kind);
         let finished = converse(conversation.clone(), &client, &task).await;
         // Nothing that the helper has left running goes on.

@@ -833,6 +833,25 @@ fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
 }
 
 #[test]
+fn a_helper_whose_file_says_so_changes_nothing_in_any_mode() {
+    for line in ["permissionMode: plan", "readonly: true"] {
+        let replies = json!([
+            [agent_call("reviewer", "the task")],
+            says("Done."),
+            when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+            when("the task", says("Fine.")),
+        ]);
+        let file = REVIEWER.replace("tools: Read, Grep", line);
+        let builder = helpers(replies).own_file("config/agents/reviewer.md", &file);
+        let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+        assert_eq!(cards::turn(&mut agent), "Fine.", "{line}");
+        assert!(!agent.path("a").exists(), "{line}");
+        let told = requests_about(&agent, "the task").pop().unwrap()["messages"].to_string();
+        assert!(told.contains("Mode: plan") && told.contains("nothing is changed"), "{told}");
+    }
+}
+
+#[test]
 fn types_of_a_project_are_ignored_until_they_are_trusted() {
     let mut agent = helpers(json!([])).file(".claude/agents/reviewer.md", REVIEWER).start();
     let ask = |agent: &mut TestAgent| {

@@ -402,7 +402,7 @@ impl HelperSet {
     }
 
     /// The texts for the model and the notices for the user about helpers in the background, each once.
-    pub(super) fn take_news(&self) -> (String, Vec<String>) {
+    pub(crate) fn take_news(&self) -> (String, Vec<String>) {
         let mut state = self.state.lock();
         (std::mem::take(&mut state.news).concat(), std::mem::take(&mut state.notices))
     }

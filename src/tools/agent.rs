@@ -245,7 +245,7 @@ impl HelperSet {
     fn find_type(&self, name: &str) -> Result<HelperType, String> {
         let built_in =
             [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
-        let mut types = self.types.iter().chain(&built_in);
+        let types = self.types.iter().chain(&built_in);
         let wanted = slug(name).unwrap_or_default();
         let general = (wanted == "general-purpose").then_some(DEFAULT_TYPE);
         for sought in [wanted.as_str()].into_iter().chain(general) {
@@ -253,8 +253,7 @@ impl HelperSet {
                 return Ok(found.clone());
             }
         }
-        let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
-        Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
+        Err(types.map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", "))
     }
 
     /// Waits until one more helper may work. Its server works on `served` requests at the same time. The permit is

@@ -432,12 +432,8 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
     let undone = turns.iter().rev().filter(|turn| {
         turn.has_file_changes && turn.target_turns.is_empty() && !in_force.contains(&turn.number)
     });
-    undone
-        .take(MAX_UNDONE)
-        .map(|turn| {
-            format!("“{}”", text::clip_middle(&escape_hidden_line(&turn.prompt_excerpt), 100))
-        })
-        .collect()
+    let excerpts = undone.take(MAX_UNDONE).map(|turn| escape_hidden_line(&turn.prompt_excerpt));
+    excerpts.map(|excerpt| format!("“{}”", text::clip_middle(&excerpt, 100))).collect()
 }
 
 /// The newest failed results that the model no longer gets, and that no later call of the same tool has made good.

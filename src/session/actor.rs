@@ -494,8 +494,11 @@ impl SessionActor {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
         }
-        if !news.is_empty() {
-            let message = Message::User(UserMessage::context(news));
+        // The first message of a conversation is a prompt, and only the last is seen to be cut off.
+        if let Some(last) = self.history.messages.last().filter(|_| !news.is_empty()) {
+            let cut = self.unfinished.and_then(|unfinished| unfinished.note(last));
+            let context = cut.unwrap_or_default().to_owned() + &news;
+            let message = Message::User(UserMessage::context(context));
             self.conversation.push_hidden(&mut self.history, message);
         }
         Box::pin(self.conversation.env.end_hooks()).await;

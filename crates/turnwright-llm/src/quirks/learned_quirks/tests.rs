@@ -371,8 +371,7 @@ fn what_xiaomi_says_of_a_parameter_is_understood() {
 /// langchain#34140, AstrBot#6447.
 #[test]
 fn xai_wants_content_beside_calls_in_its_newer_words_too() {
-    let message =
-        "Invalid request content: Each message must have at least one content element.";
+    let message = "Invalid request content: Each message must have at least one content element.";
     assert_eq!(patch(&Quirks::default(), 400, message), r#"{"wordless":"empty"}"#);
 }
 

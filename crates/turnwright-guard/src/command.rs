@@ -16,7 +16,7 @@ use turnwright_policy::permission::{
     DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
 };
 use turnwright_policy::shell::{
-    self, Classification, GitContentQuery, GitUse, LookUp, NamedPlace, SimpleCommand,
+    self, Classification, GitContentQuery, GitUse, LookUp, NamedPlace, SimpleCommand, Word,
 };
 use turnwright_types::effect::{
     Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty, is_secret_path,
@@ -36,7 +36,8 @@ const MAX_MATCHED: usize = 4_096;
 /// The prefixes of git patterns that exclude a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
-/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
+/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off. `git
+/// checkout` of a word that is no branch but a file gets the `--` that it means. Reads the disk.
 pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
     let mut script =
         parse_after_cd(line, &workdir.path).unwrap_or_else(|| shell::parse(line, dialect()));
@@ -49,6 +50,15 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
             && (folder.text == "." || is_here && is_workdir(&folder.text, &workdir.path, roots))
         {
             command.words.drain(1..3);
+        }
+        if let [git, checkout, name] = command.words.as_slice()
+            && git.text == "git"
+            && checkout.text == "checkout"
+            && let Some(folder) = command.folder.as_ref().map(|folder| workdir.path.join(folder))
+            && names_file(&folder, &name.text)
+            && !repository::has_branch(&folder, &name.text)
+        {
+            command.words.insert(2, Word::plain("--"));
         }
     }
     script
@@ -524,6 +534,45 @@ mod tests {
             }
             let opened: Vec<_> = opened.iter().map(|path| path.to_string_lossy()).collect();
             assert_eq!(opened.join(" "), expected, "{line}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_checkout_of_a_file_throws_away_its_changes_and_that_of_a_branch_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        for folder in [".git/objects", ".git/refs/heads", "src", "docs", "packed"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        for (name, text) in [
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/config", ""),
+            (".git/packed-refs", "1234 refs/heads/packed\n"),
+            (".git/refs/heads/docs", "1234\n"),
+            ("Makefile", ""),
+            ("src/Makefile", ""),
+        ] {
+            fs::write(base.join(name), text).unwrap();
+        }
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("git checkout Makefile", true),
+            ("git checkout src", true),
+            ("git checkout src/Makefile", true),
+            ("git checkout src/..", true),
+            ("git checkout --theirs other", true),
+            ("git -C . checkout src", true),
+            ("cd src && git checkout Makefile", true),
+            ("cd src && git checkout docs", false),
+            ("git checkout docs", false),
+            ("git checkout packed", false),
+            ("git checkout main", false),
+            ("git checkout -b src", false),
+            ("git add src", false),
+        ] {
+            let script = parse_line(line, &roots.resolve("."), &roots);
+            assert_eq!(!shell::stakes(&script).is_empty(), expected, "{line}");
         }
     }
 

@@ -415,7 +415,7 @@ fn checkout(words: Args<'_>) -> Option<&'static str> {
     let makes_branch = has_option(words, 'b', "--orphan")
         || has_option(words, 'B', "")
         || has_option(words, 't', "--track");
-    let is_forced = words.iter().any(|word| word.text == "--")
+    let is_forced = words.iter().any(|word| is_in("-- --ours --theirs -p --patch", &word.text))
         || has_option(words, 'f', "--force")
         || has_option(words, '\0', "--pathspec-from-file");
     let names_files = operands(words).any(|word| word.is_glob || looks_like_path(&word.text))
@@ -429,6 +429,7 @@ fn looks_like_path(text: &str) -> bool {
     let extension = last.rsplit_once('.').map_or("", |parts| parts.1);
     text.starts_with(['.', ':'])
         || text.ends_with('/')
+        || text.contains("/.")
         || extension.starts_with(|char: char| char.is_ascii_alphabetic())
 }
 

@@ -13,8 +13,8 @@ pub(super) mod ruin;
 use std::path::Path;
 
 use super::args::{
-    self, Args, attached_value, first_operand, git_subcommand, is_option, name, operands,
-    split_at_dashes,
+    self, Args, Argument, OptionTable, arguments, attached_value, first_operand, git_subcommand,
+    is_option, name, operands, split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
@@ -289,11 +289,24 @@ fn path_on_host(word: &Word) -> &str {
     }
 }
 
+/// Returns true if `git clean` only tells what it would delete.
+pub(in crate::shell) fn is_dry_clean(words: Args<'_>) -> bool {
+    has_listed(&["-ndfqxXi -e: --dry-run --force --quiet --exclude:"], words, "n --dry-run")
+}
+
+/// Returns true if words have one of these options before any that the table does not list, and not as the value of
+/// another one.
+pub(in crate::shell) fn has_listed(table: OptionTable, words: Args<'_>, any: WordList) -> bool {
+    arguments(table, words)
+        .flatten()
+        .any(|found| matches!(found, Argument::Option(option) if is_in(any, option)))
+}
+
 /// `git clean` in the folder that an option names.
 pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = has_option(rest, 'n', "--dry-run");
+    let is_dry = is_dry_clean(rest);
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
     folders.retain(|_| !is_dry);

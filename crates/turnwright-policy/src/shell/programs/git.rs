@@ -392,11 +392,13 @@ fn config(words: &[Word]) -> FilesRead {
 }
 
 fn clean(words: Args<'_>) -> Option<&'static str> {
-    (!has_option(words, 'n', "--dry-run")).then_some("deletes untracked files")
+    (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    let is_staged = has_option(words, 'S', "--staged") && !has_option(words, 'W', "--worktree");
+    let is_staged =
+        harm::has_listed(&["-Sq -s: --staged --quiet --source:"], words, "S --staged")
+            && !has_option(words, 'W', "--worktree");
     (!is_staged).then_some(CHANGES)
 }
 
@@ -447,6 +449,26 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 mod tests {
     use crate::shell::{Classification, classify, parse};
     use turnwright_types::shell_script::ShellDialect;
+
+    #[test]
+    fn the_value_of_an_option_of_git_is_no_other_option() {
+        for (line, expected) in [
+            ("git clean -fdx -enode_modules", true),
+            ("git clean -fdxe.env", true),
+            ("git clean -dfe --dry-run", true),
+            ("git clean -fd --exclude -n", true),
+            ("git clean -fd -- -n", true),
+            ("git clean -fde x -n", false),
+            ("git clean -xdn -enode_modules", false),
+            ("git clean --exclude=x --dry-run", false),
+            ("git restore -sStable a", true),
+            ("git restore -s HEAD~1 --staged a", false),
+            ("git restore -qS *.rs", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {

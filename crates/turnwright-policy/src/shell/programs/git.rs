@@ -12,9 +12,10 @@ use crate::shell::prefix::form;
 use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
-use super::{NetworkUse, Program, is_in, program};
+use super::{NetworkUse, Program, WordList, is_in, program};
 use crate::shell::harm::{self, CHANGES, Danger, HISTORY, first_danger, has_option};
 
+const REWRITES: &str = "rewrites the whole history";
 const PATCH: &str = include_str!("options/git_patch.txt");
 
 /// Without `--stdin`: what it names is not known.
@@ -188,10 +189,12 @@ const SUBCOMMANDS: &[Program] = &[
         .network(NetworkUse::Always)
         .options_outside_grant("cu --config --upload-pack --template"),
     program("submodule")
-        .dangers(&[Danger::Check(|words| forced(words, "deinit"))])
+        .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
         .network(NetworkUse::FirstOperand("update add")),
-    program("lfs").network(NetworkUse::FirstOperand("fetch pull push")),
-    program("filter-branch filter-repo").dangers(&[Danger::Always("rewrites the whole history")]),
+    program("lfs")
+        .dangers(&[Danger::First("migrate", REWRITES)])
+        .network(NetworkUse::FirstOperand("fetch pull push")),
+    program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
     program("gc").dangers(&[Danger::Prefix("--prune", HISTORY)]),
     program("update-ref").dangers(&[
@@ -408,8 +411,9 @@ fn branch(words: Args<'_>) -> Option<&'static str> {
 }
 
 /// `git worktree remove --force` and the like.
-fn forced(words: Args<'_>, action: &str) -> Option<&'static str> {
-    (first_operand(words) == action && has_option(words, 'f', "--force")).then_some(CHANGES)
+fn forced(words: Args<'_>, actions: WordList) -> Option<&'static str> {
+    let is_forced = is_in(actions, first_operand(words)) && has_option(words, 'f', "--force");
+    is_forced.then_some(CHANGES)
 }
 
 /// `git checkout` that overwrites files instead of switching to a branch.
@@ -464,6 +468,23 @@ mod tests {
             ("git restore -sStable a", true),
             ("git restore -s HEAD~1 --staged a", false),
             ("git restore -qS *.rs", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn forced_updates_of_submodules_and_migrations_to_lfs_are_destructive() {
+        for (line, expected) in [
+            ("git submodule update --init --recursive --force", true),
+            ("git submodule update -f lib", true),
+            ("git submodule --quiet update --force", true),
+            ("git submodule deinit -f lib", true),
+            ("git lfs migrate import --everything --include='*.bin'", true),
+            ("git submodule update --init --recursive", false),
+            ("git submodule add -f https://host/x", false),
+            ("git lfs pull", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");

@@ -44,6 +44,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Word("delete", "deletes something on the server"),
         Danger::InOrder("release create", PUBLISHES),
         Danger::InOrder("pr merge", PUBLISHES),
+        Danger::InOrder("mr merge", PUBLISHES),
+        Danger::InOrder("mr accept", PUBLISHES),
+        Danger::InOrder("repo edit", "changes the repository for everybody"),
     ]),
     CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
@@ -132,4 +135,28 @@ fn takes_down(words: Args<'_>) -> Option<&'static str> {
             || starts.iter().any(|start| word.text.starts_with(start))
     });
     is_found.then_some(INFRASTRUCTURE)
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::shell_script::ShellDialect;
+
+    use crate::shell::{parse, stakes};
+
+    #[test]
+    fn merges_of_gitlab_and_changes_of_a_repository_are_as_final_as_merges_of_github() {
+        for (line, expected) in [
+            ("glab mr merge 5 --yes", "publishes something"),
+            ("glab mr accept 5", "publishes something"),
+            ("gh pr merge 5", "publishes something"),
+            (
+                "gh repo edit o/r --visibility private --accept-visibility-change-consequences",
+                "changes the repository for everybody",
+            ),
+            ("glab mr list", ""),
+            ("gh repo view", ""),
+        ] {
+            assert_eq!(stakes(&parse(line, ShellDialect::Bash)).join("; "), expected, "{line}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use crate::shell::{OperandUse, Word};
 
 use super::{NetworkUse, Program, Starts, is_in, is_remote, program};
 use crate::shell::harm::{
-    self, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
-    has_subcommand, has_word,
+    self, CHANGES, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order,
+    has_option, has_subcommand, has_word,
 };
 
 const ONLINE: Program = program("").network(NetworkUse::Always);
@@ -47,6 +47,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::InOrder("mr merge", PUBLISHES),
         Danger::InOrder("mr accept", PUBLISHES),
         Danger::InOrder("repo edit", "changes the repository for everybody"),
+    ]),
+    program("hg p4 sl svn").grant(Grant::Exact).dangers(&[
+        Danger::Subcommand("clean purge revert strip", CHANGES),
+        Danger::Option('\0', "--remove-unversioned", CHANGES),
+        Danger::Check(updates_cleanly),
     ]),
     CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
@@ -96,6 +101,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("openssl").version("version"),
 ];
 
+/// `hg update --clean`, `sl goto -C main`.
+fn updates_cleanly(words: Args<'_>) -> Option<&'static str> {
+    let is_update = has_subcommand(words, "checkout co goto go up update");
+    (is_update && has_option(words, 'C', "--clean")).then_some(CHANGES)
+}
+
 fn docker(words: Args<'_>) -> Option<&'static str> {
     let is_compose = operands(words).take(3).any(|word| word.text == "compose");
     if is_compose {
@@ -142,6 +153,27 @@ mod tests {
     use turnwright_types::shell_script::ShellDialect;
 
     use crate::shell::{parse, stakes};
+
+    #[test]
+    fn other_version_control_throws_changes_away_too() {
+        for (line, expected) in [
+            ("hg update -C", true),
+            ("hg up --clean default", true),
+            ("hg revert --all --no-backup", true),
+            ("hg -R x purge", true),
+            ("sl goto -C main", true),
+            ("svn revert -R .", true),
+            ("svn cleanup --remove-unversioned", true),
+            ("p4 revert //...", true),
+            ("hg update", false),
+            ("hg status -C", false),
+            ("svn cleanup", false),
+            ("svn commit -m 'revert x'", false),
+        ] {
+            let found = stakes(&parse(line, ShellDialect::Bash));
+            assert_eq!(found == ["throws away uncommitted changes"], expected, "{line}");
+        }
+    }
 
     #[test]
     fn merges_of_gitlab_and_changes_of_a_repository_are_as_final_as_merges_of_github() {

@@ -542,13 +542,12 @@ mod tests {
     fn a_checkout_of_a_file_throws_away_its_changes_and_that_of_a_branch_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let base = real_path(dir.path()).unwrap();
-        for folder in [".git/objects", ".git/refs/heads", "src", "docs", "packed"] {
+        for folder in [".git/objects", ".git/refs/heads", "src", "docs"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         for (name, text) in [
             (".git/HEAD", "ref: refs/heads/main\n"),
             (".git/config", ""),
-            (".git/packed-refs", "1234 refs/heads/packed\n"),
             (".git/refs/heads/docs", "1234\n"),
             ("Makefile", ""),
             ("src/Makefile", ""),
@@ -566,7 +565,6 @@ mod tests {
             ("cd src && git checkout Makefile", true),
             ("cd src && git checkout docs", false),
             ("git checkout docs", false),
-            ("git checkout packed", false),
             ("git checkout main", false),
             ("git checkout -b src", false),
             ("git add src", false),

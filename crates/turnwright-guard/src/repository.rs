@@ -200,15 +200,10 @@ pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
     repository_of(folder).map(|found| found.top)
 }
 
-/// Returns true if the repository around a folder has a branch of this name. Reads the disk.
+/// Returns true if the repository around a folder has a branch of this name that is not packed. Reads the disk.
 pub(crate) fn has_branch(folder: &Path, name: &str) -> bool {
     let git = repository_of(folder).and_then(|found| common_folder(&found));
-    git.is_some_and(|git| {
-        let branch = format!("refs/heads/{name}");
-        let packed = read_text(&git.join("packed-refs"), MAX_CONFIG_BYTES).unwrap_or_default();
-        git.join(&branch).exists()
-            || packed.lines().any(|line| line.split(' ').nth(1) == Some(branch.as_str()))
-    })
+    git.is_some_and(|git| git.join(format!("refs/heads/{name}")).exists())
 }
 
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing

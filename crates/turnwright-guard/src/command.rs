@@ -55,6 +55,7 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
             && git.text == "git"
             && checkout.text == "checkout"
             && let Some(folder) = command.folder.as_ref().map(|folder| workdir.path.join(folder))
+            && !roots.leads_elsewhere(&folder.join(&name.text))
             && names_file(&folder, &name.text)
             && !repository::has_branch(&folder, &name.text)
         {

@@ -384,8 +384,7 @@ fn clean(words: Args<'_>) -> Option<&'static str> {
 }
 
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    let is_staged = has_option(words, "S --staged") && !has_option(words, "W --worktree");
-    (!is_staged).then_some(CHANGES)
+    (!has_option(words, "S --staged") || has_option(words, "W --worktree")).then_some(CHANGES)
 }
 
 fn branch(words: Args<'_>) -> Option<&'static str> {

@@ -203,7 +203,7 @@ pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
 /// Returns true if the repository around a folder has a branch of this name that is not packed. Reads the disk.
 pub(crate) fn has_branch(folder: &Path, name: &str) -> bool {
     let git = repository_of(folder).and_then(|found| common_folder(&found));
-    git.is_some_and(|git| git.join(format!("refs/heads/{name}")).exists())
+    git.is_some_and(|git| git.join(format!("refs/heads/{name}")).is_file())
 }
 
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing

@@ -51,9 +51,10 @@ pub(in crate::shell) enum Danger {
 
 /// Says what a command destroys or publishes, if anything.
 pub(in crate::shell) fn danger(command: &SimpleCommand) -> Option<&'static str> {
-    args::find_behind_wrappers(command, |program, words| {
+    let of_words = args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
-    })
+    });
+    of_words.or(command.drops_changes.then_some(CHANGES))
 }
 
 /// The first of these dangers that there is.
@@ -296,7 +297,10 @@ fn path_on_host(word: &Word) -> &str {
 /// Returns true if `git clean` only tells what it would delete. `n` may also belong to the value of `-e`.
 pub(in crate::shell) fn is_dry_clean(words: Args<'_>) -> bool {
     let known = arguments(&["-ndfqxXi -e: --dry-run --force --quiet --exclude:"], words);
-    known.flatten().any(|found| matches!(found, Argument::Option("n" | "--dry-run")))
+    let found: Option<Vec<_>> = known.collect();
+    found.is_some_and(|all| {
+        all.iter().any(|one| matches!(one, Argument::Option("n" | "--dry-run")))
+    })
 }
 
 /// `git clean` in the folder that an option names.

@@ -181,7 +181,10 @@ const SUBCOMMANDS: &[Program] = &[
         .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
         .network(NetworkUse::FirstOperand("update add")),
     program("lfs")
-        .dangers(&[Danger::First("migrate", REWRITES)])
+        .dangers(&[
+            Danger::InOrder("migrate import", REWRITES),
+            Danger::InOrder("migrate export", REWRITES),
+        ])
         .network(NetworkUse::FirstOperand("fetch pull push")),
     program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
@@ -437,6 +440,7 @@ mod tests {
             ("git clean -dfe --dry-run", true),
             ("git clean -fd --exclude -n", true),
             ("git clean -fd -- -n", true),
+            ("git clean -n --no-dry-run -f", true),
             ("git clean -fde x -n", false),
             ("git clean -xdn -enode_modules", false),
             ("git clean --exclude=x --dry-run", false),
@@ -457,6 +461,7 @@ mod tests {
             ("git submodule update --init --recursive", false),
             ("git submodule add -f https://host/x", false),
             ("git lfs pull", false),
+            ("git lfs migrate info", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");

@@ -1,6 +1,6 @@
 //! Programs that talk to other machines, containers and databases.
 
-use crate::shell::args::{Args, attached_value, operands};
+use crate::shell::args::{Args, attached_value, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::{OperandUse, Word};
 
@@ -48,7 +48,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ]),
     program("hg p4 sl svn").grant(Grant::Exact).dangers(&[
         Danger::Subcommand("clean purge revert strip", CHANGES),
-        Danger::Option("C --clean --remove-unversioned", CHANGES),
+        Danger::Check(overwrites),
     ]),
     CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
@@ -139,6 +139,12 @@ fn takes_down(words: Args<'_>) -> Option<&'static str> {
     is_found.then_some(INFRASTRUCTURE)
 }
 
+/// Options of Mercurial, Sapling and Subversion that throw changes away. `-C` of `hg status` shows copies.
+fn overwrites(words: Args<'_>) -> Option<&'static str> {
+    let switches = !is_in("status st stat", first_operand(words)) && has_option(words, "C --clean");
+    (switches || has_option(words, "--remove-unversioned")).then_some(CHANGES)
+}
+
 #[cfg(test)]
 mod tests {
     use turnwright_types::shell_script::ShellDialect;
@@ -157,6 +163,7 @@ mod tests {
             ("svn cleanup --remove-unversioned", true),
             ("p4 revert //...", true),
             ("hg update", false),
+            ("hg status -C", false),
             ("svn cleanup", false),
             ("svn commit -m 'revert x'", false),
         ] {

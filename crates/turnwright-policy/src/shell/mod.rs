@@ -270,10 +270,9 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
         None => None,
     };
     let is_exact = has_option(words, "T --no-target-directory");
-    let is_symbolic = has_option(words, "s --symbolic");
     let is_change = match operand_use {
         OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
-        OperandUse::Links => !is_symbolic,
+        OperandUse::Links => !has_option(words, "s --symbolic"),
         OperandUse::Formats => has_option(words, "w i"),
         OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
     };

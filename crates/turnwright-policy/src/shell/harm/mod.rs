@@ -297,10 +297,8 @@ fn path_on_host(word: &Word) -> &str {
 /// Returns true if `git clean` only tells what it would delete. `n` may also belong to the value of `-e`.
 pub(in crate::shell) fn is_dry_clean(words: Args<'_>) -> bool {
     let known = arguments(&["-ndfqxXi -e: --dry-run --force --quiet --exclude:"], words);
-    let found: Option<Vec<_>> = known.collect();
-    found.is_some_and(|all| {
-        all.iter().any(|one| matches!(one, Argument::Option("n" | "--dry-run")))
-    })
+    !has_option(words, "--no-dry-run")
+        && known.flatten().any(|found| matches!(found, Argument::Option("n" | "--dry-run")))
 }
 
 /// `git clean` in the folder that an option names.

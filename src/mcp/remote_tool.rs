@@ -330,7 +330,7 @@ impl RemoteToolCall {
         let env = Arc::clone(&ctx.env);
         let pin_check = self.pin_check.clone();
         let file = self.file.clone();
-        let was_not_asked = pin_check.change.is_some() && env.shared.mode.get() == Mode::Full;
+        let was_not_asked = pin_check.change.is_some() && env.mode() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
             let pinned = ToolPins::of(&tool.server.spec, &current, file.as_deref(), &env);

@@ -28,7 +28,7 @@ use crate::turn::{Conversation, FinishedTurn, SteeringQueue};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
-use turnwright_types::message::{History, PromptEnd, StopReason, TokenUsage};
+use turnwright_types::message::{History, Message, PromptEnd, StopReason, TokenUsage, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId, SlashCommand, Update};
 
 /// The stop reason that is stored for a turn that has died.
@@ -487,10 +487,19 @@ impl SessionActor {
                 self.on_model_change(number, model, done);
             }
         }
+        // Of the helpers that are cancelled now the next owner says that they ended with the session.
+        let (news, _) = self.conversation.env.helpers.take_news();
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
+        }
+        // The first message of a conversation is a prompt, and only the last is seen to be cut off.
+        if let Some(last) = self.history.messages.last().filter(|_| !news.is_empty()) {
+            let cut = self.unfinished.and_then(|unfinished| unfinished.note(last));
+            let context = cut.unwrap_or_default().to_owned() + &news;
+            let message = Message::User(UserMessage::context(context));
+            self.conversation.push_hidden(&mut self.history, message);
         }
         Box::pin(self.conversation.env.end_hooks()).await;
         // Subscriptions end before their connections, which would wait for them.

@@ -371,7 +371,7 @@ impl UnfinishedTurn {
 
     /// The note for the model. `last` is the conversation's last message. After a cancel or an error only an
     /// answer without its end needs the note: anything else the turn itself has already reported.
-    fn note(self, last: &Message) -> Option<&'static str> {
+    pub(super) fn note(self, last: &Message) -> Option<&'static str> {
         let is_cut = matches!(last, Message::Assistant(answer) if answer.interrupted);
         match self {
             UnfinishedTurn::Interrupted => Some(INTERRUPTED),

@@ -245,7 +245,7 @@ impl HelperSet {
     fn find_type(&self, name: &str) -> Result<HelperType, String> {
         let built_in =
             [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
-        let mut types = self.types.iter().chain(&built_in);
+        let types = self.types.iter().chain(&built_in);
         let wanted = slug(name).unwrap_or_default();
         let general = (wanted == "general-purpose").then_some(DEFAULT_TYPE);
         for sought in [wanted.as_str()].into_iter().chain(general) {
@@ -253,8 +253,7 @@ impl HelperSet {
                 return Ok(found.clone());
             }
         }
-        let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
-        Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
+        Err(types.map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", "))
     }
 
     /// Waits until one more helper may work. Its server works on `served` requests at the same time. The permit is
@@ -402,7 +401,7 @@ impl HelperSet {
     }
 
     /// The texts for the model and the notices for the user about helpers in the background, each once.
-    pub(super) fn take_news(&self) -> (String, Vec<String>) {
+    pub(crate) fn take_news(&self) -> (String, Vec<String>) {
         let mut state = self.state.lock();
         (std::mem::take(&mut state.news).concat(), std::mem::take(&mut state.notices))
     }
@@ -421,11 +420,9 @@ impl HelperSet {
 fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperType {
     HelperType {
         name: name.to_owned(),
-        description: String::new(),
         tools: tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-        denied_tools: Vec::new(),
-        model: None,
         instructions: instructions.to_owned(),
+        ..HelperType::default()
     }
 }
 

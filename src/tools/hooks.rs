@@ -89,7 +89,7 @@ impl SessionHooks {
     }
 }
 
-/// The facts about a helper that hooks are given, and its commands.
+/// The facts about a helper that hooks are given, and its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct HelperOfHooks {
     /// The session that the helper belongs to.
@@ -97,6 +97,8 @@ pub(crate) struct HelperOfHooks {
     pub(crate) kind: String,
     /// The only commands that it may run; empty for all.
     pub(crate) commands: Vec<Rule>,
+    /// True if it may change nothing.
+    pub(crate) is_read_only: bool,
 }
 
 impl HelperOfHooks {
@@ -287,7 +289,7 @@ impl ToolEnv {
         let environment = &self.shared.command_environment;
         let settings = &self.shared.settings.hooks;
         let mut site = hook_site(self.files.roots(), environment, settings, session);
-        site.fields["permission_mode"] = json!(mode_word(self.shared.mode.get()));
+        site.fields["permission_mode"] = json!(mode_word(self.mode()));
         if let Some(helper) = &self.helper {
             site.fields["agent_id"] = json!(own);
             site.fields["agent_type"] = json!(helper.kind);

@@ -17,7 +17,7 @@ use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_lsp::LanguageServers;
-use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
+use turnwright_policy::permission::{AuditLog, Mode, PolicyRules, SharedMode};
 use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::{CallOutcome, SessionLog};
 use turnwright_types::client::{Client, ClientTerminals};
@@ -149,6 +149,12 @@ impl ToolEnv {
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
+    }
+
+    /// The mode by which calls are judged: that of the session, or plan mode in a helper that may change nothing.
+    pub(crate) fn mode(&self) -> Mode {
+        let is_read_only = self.helper.as_ref().is_some_and(|helper| helper.is_read_only);
+        if is_read_only { Mode::Plan } else { self.shared.mode.get() }
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.

@@ -239,13 +239,13 @@ impl Conversation {
 
     /// Returns the context line about the mode, unless the model was already told this mode.
     pub(crate) fn mode_context(&self) -> Option<String> {
-        let mode = self.mode().get();
+        let mode = self.env.mode();
         let before = self.told.lock().mode.replace(mode);
         (before != Some(mode)).then(|| self.mode_line())
     }
 
     pub(super) fn mode_line(&self) -> String {
-        let mode = self.mode().get();
+        let mode = self.env.mode();
         let can_confine = self.rules().get().can_confine;
         format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
     }

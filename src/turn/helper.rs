@@ -42,6 +42,11 @@ const MAX_POINTER_BYTES: usize = 250;
 /// Added to the answer of a helper that the user has refused something.
 const REJECTED: &str =
     "[The user rejected a call of this helper. Do not repeat it or work around it.]";
+/// Added to the answer of a helper that was stopped, and of one that had no room left.
+const INCOMPLETE: &str =
+    "\n[incomplete: the helper had to stop at a limit, or because it repeated itself]";
+const FULL: &str =
+    "\n[the helper could not go on: a limit is reached, or its context or answer was full]";
 /// The least time between two updates of a card.
 const CARD_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -135,26 +140,23 @@ impl Conversation {
         let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone()), None))?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
-        let Some(_slot) = client.cancel.run_until_cancelled(waiting).await else {
-            return Err(cancelled());
-        };
+        let _slot = client.cancel.run_until_cancelled(waiting).await.ok_or_else(cancelled)?;
         // Keeps other processes from writing to its session.
-        let lock = match self.log().store() {
-            Some(store) => {
-                let locking = store.lock_session_when_released(&session);
-                let Some(lock) = client.cancel.run_until_cancelled(locking).await else {
-                    return Err(cancelled());
-                };
-                lock.ok()
-            }
-            None => None,
-        };
+        let mut lock = None;
+        if let Some(store) = self.log().store() {
+            let locking = store.lock_session_when_released(&session);
+            let locked = client.cancel.run_until_cancelled(locking).await;
+            lock = locked.ok_or_else(cancelled)?.ok();
+        }
         written.written().await;
         let prefix = format!("{}p", short_id(&client.call));
         let mut env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        let kind = task.kind.name.clone();
-        let commands = command_limits(task.kind.tools.as_deref().unwrap_or_default());
-        env.helper = Some(HelperOfHooks { session: self.env.session.to_string(), kind, commands });
+        env.helper = Some(HelperOfHooks {
+            session: self.env.session.to_string(),
+            kind: task.kind.name.clone(),
+            commands: command_limits(task.kind.tools.as_deref().unwrap_or_default()),
+            is_read_only: task.kind.is_read_only,
+        });
         let conversation = self.for_helper(env, selection, &task.kind);
         let finished = converse(conversation.clone(), &client, &task).await;
         // Nothing that the helper has left running goes on.
@@ -272,7 +274,11 @@ fn outcome(
 }
 
 fn cancelled() -> ToolRefusal {
-    ToolRefusal::cancelled("The user has cancelled the helper.")
+    ToolRefusal::cancelled("The user has cancelled the helper. Its changes stay.")
+}
+
+fn failed(why: &str) -> ToolRefusal {
+    as_sentence(format!("The helper failed: {why}")).into()
 }
 
 /// A short name for the helper of a call.
@@ -301,27 +307,18 @@ fn last_words(history: &History) -> String {
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     let text = last_words(&finished.history);
-    let why = match finished.result {
+    let mut refusal = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text),
-        Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {
-            return Ok(format!(
-                "{text}\n[incomplete: the helper had to stop at a limit, or because it repeated itself]"
-            ));
-        }
-        Ok(StopReason::MaxTokens) if !text.is_empty() => {
-            return Ok(format!(
-                "{text}\n[the helper could not go on: a limit is reached, or its context or answer was full]"
-            ));
-        }
-        Ok(StopReason::Cancelled) => return Err(cancelled()),
-        Ok(StopReason::Refusal) => "the model's provider refused".to_owned(),
+        Ok(StopReason::MaxTurnRequests) if !text.is_empty() => return Ok(text + INCOMPLETE),
+        Ok(StopReason::MaxTokens) if !text.is_empty() => return Ok(text + FULL),
+        Ok(StopReason::Cancelled) => cancelled(),
+        Ok(StopReason::Refusal) => failed("the model's provider refused"),
         Ok(StopReason::MaxTokens | StopReason::MaxTurnRequests) => {
-            "a limit is reached, or its context was full".to_owned()
+            failed("a limit is reached, or its context was full")
         }
-        Ok(_) => "it gave no answer".to_owned(),
-        Err(error) => error_chain(&error),
+        Ok(_) => failed("it gave no answer"),
+        Err(error) => failed(&error_chain(&error)),
     };
-    let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
     if !text.is_empty() {
         let words = text::prefix(&text, MAX_ANSWER_BYTES / 2);
         refusal.for_model.push_str(&format!(" Its last words were: {words}"));

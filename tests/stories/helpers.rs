@@ -748,6 +748,35 @@ fn what_a_helper_costs_that_ends_after_the_last_turn_is_kept_over_a_restart() {
 }
 
 #[test]
+fn an_answer_that_the_model_has_not_read_outlives_its_session() {
+    let read = call("read_file", &json!({ "path": "b" }));
+    let replies = json!([
+        [in_background("the task")],
+        says("Started."),
+        when("the task", json!([read])),
+        when("the task", says("The answer is 42.")),
+        when("and now", says("I see.")),
+    ]);
+    let capabilities = json!({ "subagents": {}, "fs": { "readTextFile": true } });
+    let mut agent = helpers(replies).file("b", "2\n").capabilities(capabilities).start();
+    let id = agent.prompt("go");
+    let request = wait_for_read(&mut agent, "/b");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    agent.respond(&request, &json!({ "content": "2\n" }));
+    agent.wait_for("the end of the helper", |message| {
+        message["params"]["update"]["state"]["state"] == "idle"
+    });
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn("and now"), "end_turn");
+    let last = agent.model().requests().len() - 1;
+    let told = agent.model_request(last)["messages"].to_string();
+    assert!(told.contains("is done]") && told.contains("The answer is 42."), "{told}");
+    assert!(!told.contains("ended with the session"), "{told}");
+}
+
+#[test]
 fn a_helper_that_is_compacted_knows_which_files_it_has_changed() {
     let write = |path: &str| call("write_file", &json!({ "path": path, "content": "x\n" }));
     let replies = json!([
@@ -830,6 +859,25 @@ fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
     assert!(!agent.path("file").exists() && !agent.path("three").exists());
     let told = agent.thoughts();
     assert!(told.contains("Helper reviewer lacks `Bash(a * b)`"), "{told}");
+}
+
+#[test]
+fn a_helper_whose_file_says_so_changes_nothing_in_any_mode() {
+    for line in ["permissionMode: plan", "readonly: true"] {
+        let replies = json!([
+            [agent_call("reviewer", "the task")],
+            says("Done."),
+            when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+            when("the task", says("Fine.")),
+        ]);
+        let file = REVIEWER.replace("tools: Read, Grep", line);
+        let builder = helpers(replies).own_file("config/agents/reviewer.md", &file);
+        let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+        assert_eq!(cards::turn(&mut agent), "Fine.", "{line}");
+        assert!(!agent.path("a").exists(), "{line}");
+        let told = requests_about(&agent, "the task").pop().unwrap()["messages"].to_string();
+        assert!(told.contains("Mode: plan") && told.contains("nothing is changed"), "{told}");
+    }
 }
 
 #[test]

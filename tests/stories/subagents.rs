@@ -161,6 +161,26 @@ fn sub_3_one_helper_can_be_cancelled_and_the_turn_goes_on() {
 }
 
 #[test]
+fn sub_3_the_findings_of_a_cancelled_helper_are_not_lost() {
+    let looks = json!([{ "text": "The bug is in a.rs:7." }, call("list_dir", &json!({}))]);
+    let replies = json!([
+        [helper("task one")],
+        says("Done."),
+        when("task one", looks),
+        when("task one", hangs()),
+    ]);
+    let mut agent = v1(replies).start();
+    let id = agent.prompt("go");
+    let child = announced(&mut agent, "explore: task one");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    cancel(&mut agent, &child);
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let told = cards::results(&agent, agent.model().requests().len() - 1);
+    let expected = "Its changes stay. Its last words were: The bug is in a.rs:7.";
+    assert!(told[0].contains(expected), "{told:?}");
+}
+
+#[test]
 fn v2_subagents_one_can_be_cancelled_and_the_turn_goes_on() {
     cancel_one_of_two(v2, true);
 }

@@ -110,7 +110,7 @@ impl ProtectedSnapshot {
         is_undone: &dyn Fn(&Path) -> bool,
     ) -> Self {
         self.since = earlier.since;
-        // What is only named since then may be the user's own, and would count as made by the commands.
+        // A place that is only named since then may be the user's own, and would count as made by the commands.
         self.named.retain(|place| earlier.named.contains(place));
         let found = self.repositories.difference(&earlier.repositories);
         let new: BTreeSet<&Path> = found

@@ -8,7 +8,7 @@ use turnwright_types::text;
 /// The most characters of a description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HelperType {
     pub name: String,
     /// Describes its purpose to the model, in one line.
@@ -19,6 +19,8 @@ pub struct HelperType {
     pub denied_tools: Vec<String>,
     /// Its model, if it differs from the session's.
     pub model: Option<String>,
+    /// True if it works in plan mode, whatever the mode of the session.
+    pub is_read_only: bool,
     /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,
 }
@@ -43,6 +45,7 @@ impl HelperType {
             tools: Some(named).filter(|names| is_limited && names.iter().all(|name| name != "*")),
             denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
+            is_read_only: head.is_read_only,
             instructions: body.trim().to_owned(),
         })
     }

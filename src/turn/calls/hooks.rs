@@ -233,14 +233,14 @@ impl CallRunner {
 
     /// Returns true if a hook may answer this question with yes, because mode `auto` would not ask it either.
     pub(super) fn may_hook_allow(&self, request: &ApprovalRequest) -> bool {
-        self.env.shared.mode.get() != Mode::Plan && self.is_bounded(request)
+        self.env.mode() != Mode::Plan && self.is_bounded(request)
     }
 
     /// Returns the pass for a call that hooks allow.
     pub(super) fn allow_for_hook(&self, request: ApprovalRequest) -> Result<Pass, ToolRefusal> {
         self.audit_hook(request.effects(), request.decision(), true);
         let policy = self.env.shared.rules.get();
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         let answer = PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
         request.resolve(answer, &policy, mode, &mut self.grants.lock())
     }

@@ -283,7 +283,7 @@ impl CallRunner {
         complete: impl FnOnce(&mut AuditEntry),
     ) {
         let policy = self.env.shared.rules.get();
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         let session = self.env.session.as_str();
         let mut entry = AuditEntry::new(event, session, (&policy, mode), effects, decision);
         complete(&mut entry);
@@ -295,7 +295,7 @@ impl CallRunner {
     /// The mode or rule that would have allowed the call, as a hint for the user of an MCP client that cannot ask.
     pub(super) fn allow_hint(&self, request: &ApprovalRequest) -> String {
         let policy = self.env.shared.rules.get();
-        let now = self.env.shared.mode.get();
+        let now = self.env.mode();
         let allowing = Mode::ALL.into_iter().find(|mode| {
             *mode > now
                 && *mode <= self.env.shared.mode.max_mode()

@@ -311,7 +311,7 @@ impl CallRunner {
 
     fn judge(&self, plan: &CallPlan) -> Judged {
         let rules = self.env.shared.rules.get();
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         let grants = self.grants.lock();
         let judgement = permission::judge(&rules, mode, &grants, plan.effects.clone());
         Judged { judgement, rules, mode, grants: grants.revision() }
@@ -320,7 +320,7 @@ impl CallRunner {
     /// Judges a call again if that may come to something else by now.
     fn judge_again(&self, judged: Judged, plan: &CallPlan) -> Judged {
         let is_current = Arc::ptr_eq(&judged.rules, &self.env.shared.rules.get())
-            && judged.mode == self.env.shared.mode.get()
+            && judged.mode == self.env.mode()
             && judged.grants == self.grants.lock().revision();
         if is_current { judged } else { self.judge(plan) }
     }
@@ -380,7 +380,7 @@ impl CallRunner {
             return self.allow_for_hook(request);
         }
         let policy = self.env.shared.rules.get();
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         let is_bounded = self.is_bounded(&request);
         let question = call.question(&request, content, &policy, mode);
         self.env.notify_hooks("permission_prompt", &question.view.title, Duration::ZERO);
@@ -418,7 +418,7 @@ impl CallRunner {
             _ => String::new(),
         };
         let policy = self.env.shared.rules.get();
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
         resolved.map_err(|refusal| {
             if self.env.is_alone && refusal == ToolRefusal::rejected() {

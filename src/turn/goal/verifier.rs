@@ -83,11 +83,9 @@ impl Turn {
         let title = title.to_owned();
         let kind = HelperType {
             name: "judge".to_owned(),
-            description: String::new(),
             tools: Some(TOOLS.map(str::to_owned).into()),
-            denied_tools: Vec::new(),
             model: self.conversation.work.goal_model.clone(),
-            instructions: String::new(),
+            ..HelperType::default()
         };
         let view = CallView::new(title.clone(), ToolKind::Think);
         let arguments = json!({ "description": title, "prompt": prompt, "type": kind.name });

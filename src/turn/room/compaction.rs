@@ -211,7 +211,7 @@ impl Compactor<'_> {
         self.history.meter.forget_count();
         self.conversation.forget_told_context();
         // The facts name the mode.
-        self.conversation.told.lock().mode = Some(self.conversation.mode().get());
+        self.conversation.told.lock().mode = Some(self.conversation.env.mode());
     }
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {

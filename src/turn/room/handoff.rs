@@ -241,6 +241,7 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     let words = messages.iter().enumerate().flat_map(|(index, message)| {
         let (mut earlier, said) = user_words_in(message);
         earlier.extend(said.filter(|_| prompt != Some(index)));
+        earlier.extend(shown_plan(&messages[..index], message, limit / 4));
         earlier
     });
     let said: Vec<String> = words.collect();
@@ -251,6 +252,16 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     }
     first.extend(newest.into_iter().rev());
     first
+}
+
+/// The plan that the user was shown with this result of `exit_plan`, after the user's answer, up to this weight.
+fn shown_plan(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<String> {
+    let result = message.as_tool().filter(|result| result.ok && result.name == PLAN_TOOL)?;
+    let answers = before.iter().rev().filter_map(|message| message.as_assistant());
+    let call = answers.flat_map(|answer| &answer.calls).find(|call| call.id == result.call)?;
+    let Arguments::Object(arguments) = &call.arguments else { return None };
+    let plan = cut_to_weight(arguments.get("plan")?.as_str()?, limit);
+    Some(format!("{}\n{plan}", text::first_line(&result.text)))
 }
 
 /// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.
@@ -307,6 +318,8 @@ const NEWEST_RESULTS: usize = 10;
 const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
+/// The tool with which a plan is shown to the user.
+const PLAN_TOOL: &str = "exit_plan";
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets, and `kept` those after them.
@@ -419,12 +432,8 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
     let undone = turns.iter().rev().filter(|turn| {
         turn.has_file_changes && turn.target_turns.is_empty() && !in_force.contains(&turn.number)
     });
-    undone
-        .take(MAX_UNDONE)
-        .map(|turn| {
-            format!("“{}”", text::clip_middle(&escape_hidden_line(&turn.prompt_excerpt), 100))
-        })
-        .collect()
+    let excerpts = undone.take(MAX_UNDONE).map(|turn| escape_hidden_line(&turn.prompt_excerpt));
+    excerpts.map(|excerpt| format!("“{}”", text::clip_middle(&excerpt, 100))).collect()
 }
 
 /// The newest failed results that the model no longer gets, and that no later call of the same tool has made good.
@@ -561,6 +570,29 @@ mod tests {
         assert_eq!(text.matches(SUMMARY_HEAD).count(), 1, "{text}");
         assert_eq!(text.matches(OMITTED_MESSAGES_NOTE).count(), 1, "{text}");
         assert!(message_weight(&messages[0]) < 3_000);
+    }
+
+    #[test]
+    fn a_plan_that_the_user_has_agreed_to_survives_any_number_of_compactions() {
+        let propose = |plan: &str| {
+            let arguments = serde_json::json!({ "plan": plan });
+            let call = ToolCall::new("c", "p", PLAN_TOOL, arguments);
+            Arc::new(Message::Assistant(AssistantMessage::new("m", "", vec![call])))
+        };
+        let mut messages = vec![
+            prompt("Plan it."),
+            propose("1. Rejected"),
+            named_result(PLAN_TOOL, false),
+            propose("1. Write b.txt"),
+            named_result(PLAN_TOOL, true),
+        ];
+        for _ in 0..3 {
+            let new = replacement(&messages, &limits(1_000), None, Some("So far."), "Mode: ask");
+            let text = new.render();
+            assert!(text.contains("The user said earlier:\ntext\n1. Write b.txt"), "{text}");
+            assert!(!text.contains("Rejected"), "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub(super) struct ProtectedScan<'a> {
     pub(super) bytes: u64,
     pub(super) overfull: Vec<PathBuf>,
     pub(super) names: FolderNames,
-    /// What the settings of repositories within the project name, found when the snapshot is taken: a setting that is
-    /// new later must not make a trap of what was there.
+    /// The places that the settings of repositories within the project name, found when the snapshot is taken: a
+    /// setting that is new later must not make a trap of what was there.
     pub(super) named: BTreeSet<PathBuf>,
 }
 

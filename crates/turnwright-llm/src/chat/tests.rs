@@ -56,6 +56,23 @@ fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
     }
 }
 
+/// ellmer#822: Databricks.
+#[test]
+fn parts_that_are_called_reasoning_are_no_answer() {
+    let summary = json!([{ "type": "summary_text", "text": "Hm." }]);
+    let chunks = [
+        (json!({ "type": "reasoning", "summary": summary }), None),
+        (json!({ "type": "text", "text": "Yes." }), Some("stop")),
+    ];
+    let events = chunks.map(|(part, reason)| {
+        let choice = json!({ "delta": { "content": [part] }, "finish_reason": reason });
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    });
+    let (batch, outcome) = receive(events.iter().map(String::as_bytes));
+    outcome.unwrap();
+    assert_eq!(format!("{:?}", batch.deltas), r#"[Thought("Hm."), Text("Yes.")]"#);
+}
+
 #[test]
 fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
     let thinking = json!({ "reasoning_tokens": 131 });

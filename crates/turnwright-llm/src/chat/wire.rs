@@ -407,7 +407,8 @@ fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) 
             }
         }
         Value::Object(fields) => {
-            let thinking = thinking || fields.get("type").is_some_and(|kind| kind == "thinking");
+            let thinking = thinking
+                || fields.get("type").is_some_and(|kind| kind == "thinking" || kind == "reasoning");
             for key in ["text", "thinking", "summary"] {
                 if let Some(inner) = fields.get(key) {
                     collect_text(inner, thinking, collected);

@@ -44,7 +44,8 @@ pub(crate) fn parse(
     header_delay: Option<Duration>,
     now: SystemTime,
 ) -> ErrorReport {
-    let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
+    // Xiaomi answers a request for a stream so, whatever the status.
+    let value = serde_json::from_str::<Value>(body.trim_start_matches("data:")).unwrap_or_default();
     let choice_error = value.pointer("/choices/0/error");
     let message = find_message(&value)
         .or_else(|| find_message(choice_error?))
@@ -112,10 +113,8 @@ pub(crate) fn find_message(value: &Value) -> Option<String> {
             // OpenRouter's own message only says that a provider failed; the raw message says why.
             let metadata = fields.get("metadata");
             let raw = metadata.and_then(|metadata| metadata.get("raw")).and_then(find_message);
-            let provider =
-                metadata.and_then(|metadata| metadata.get("provider_name")).and_then(Value::as_str);
             let Some(mut message) = found else { return raw };
-            if let Some(provider) = provider {
+            if let Some(provider) = metadata.and_then(|data| data.get("provider_name")?.as_str()) {
                 message = format!("{message} ({provider})");
             }
             Some(match (raw, field_location(fields)) {
@@ -128,13 +127,15 @@ pub(crate) fn find_message(value: &Value) -> Option<String> {
     }
 }
 
-/// The request field that Mistral and others complain about (C.1 #22).
+/// The request field that Mistral and others complain about (C.1 #22), or Xiaomi's words about it.
 fn field_location(fields: &Map<String, Value>) -> Option<String> {
-    let steps = fields.get("loc")?.as_array()?.iter().filter(|step| **step != "body");
-    let place = steps
-        .map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned))
-        .collect::<Vec<_>>()
-        .join(".");
+    let Some(location) = fields.get("loc").and_then(Value::as_array) else {
+        let param = fields.get("param")?.as_str()?;
+        return param.contains(' ').then(|| param.to_owned());
+    };
+    let steps = location.iter().filter(|step| **step != "body");
+    let names = steps.map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned));
+    let place = names.collect::<Vec<_>>().join(".");
     if place.is_empty() { None } else { Some(place) }
 }
 

@@ -442,11 +442,6 @@ fn an_unknown_model_is_distinguished_from_an_unknown_path() {
             404,
             r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
         ),
-        (
-            "OpenRouter",
-            404,
-            r#"{"error":{"code":404,"message":"No endpoints found matching your data policy"}}"#,
-        ),
         ("z.ai", 400, r#"{"error":{"code":"1211","message":"Unknown"}}"#),
         (
             "Gemini, of a retired one",
@@ -672,6 +667,21 @@ fn anything_else_is_a_bad_request() {
         ),
         ("C.5 llama.cpp", 500, r#"{"error":{"message":"tools param requires --jinja flag"}}"#),
         ("OpenRouter", 404, r#"{"error":{"message":"No endpoints found that support tool use."}}"#),
+        (
+            "OpenRouter",
+            404,
+            r#"{"error":{"message":"No endpoints found matching your data policy"}}"#,
+        ),
+        (
+            "OpenRouter",
+            404,
+            r#"{"error":{"message":"No allowed providers are available for the selected model."}}"#,
+        ),
+        (
+            "OpenRouter, whose newer words name no model",
+            404,
+            r#"{"error":{"message":"No endpoints available matching your guardrail restrictions and data policy. Configure: https://openrouter.ai/settings/privacy"}}"#,
+        ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":2013,"status_msg":"invalid params"}}"#),
         (
             "OpenAI",

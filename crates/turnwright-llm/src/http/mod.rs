@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 
 use super::exchange::Secrets;
 use super::model_list::{self, ListedModel};
-use super::quirks::KeyHeader;
+use super::quirks::{KeyHeader, Quirks};
 use super::{ErrorKind, LlmError};
 use crate::errors::error_body::{self, ErrorReport};
 use crate::errors::{refusals, retry_after};
@@ -336,11 +336,13 @@ impl Endpoint {
         // Compression would delay the pieces of a stream. A server that compresses anyway is understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
+        let is_token = key.expose().starts_with("eyJ") && key.expose().contains('.');
         let (name, value) = match self.key_header {
-            KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
-            KeyHeader::ApiKey => {
+            // Azure takes a token of Entra ID, as `az account get-access-token` prints it, for a wrong key there.
+            KeyHeader::ApiKey if !(is_token && is_azure(&self.base)) => {
                 (HeaderName::from_static("api-key"), sensitive_value(key.expose()))
             }
+            KeyHeader::Bearer | KeyHeader::ApiKey => (AUTHORIZATION, bearer_value(key)),
         };
         Ok(match value {
             Some(value) => request.header(name, value),
@@ -457,14 +459,25 @@ fn sensitive_value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Azure's portal shows only the host of a resource; its API without versions is at `/openai/v1`
-/// (quirk C.4 #22).
+/// Azure's portal shows the host of a resource, a project on it, or the path of the Responses API with its version;
+/// the API without versions, which refuses one, is at `/openai/v1` (quirk C.4 #22).
 fn complete_azure_url(mut base: Url) -> Url {
-    let is_azure = base.host_str().is_some_and(|host| host.ends_with(".azure.com"));
-    if is_azure && matches!(base.path(), "" | "/" | "/openai") {
+    let path = base.path().trim_end_matches('/');
+    let is_project = path.starts_with("/api/projects/") && path.matches('/').count() == 3;
+    let is_shown = is_project || matches!(path, "" | "/openai" | "/openai/responses");
+    if is_shown && is_azure(&base) {
         base.set_path("/openai/v1");
+        // Takes `preview`, but no date.
+        if base.query().is_some_and(|query| query.contains("api-version=2")) {
+            base.set_query(None);
+        }
     }
     base
+}
+
+/// Returns true for Azure's hosts of models. Others below its domains belong to its customers.
+fn is_azure(url: &Url) -> bool {
+    Quirks::lookup(url.host_str().unwrap_or_default(), "").key == KeyHeader::ApiKey
 }
 
 fn build_client(is_https: bool) -> reqwest::Result<Client> {
@@ -544,12 +557,60 @@ mod tests {
         for (given, expected) in [
             ("https://x.openai.azure.com", "https://x.openai.azure.com/openai/v1"),
             ("https://x.openai.azure.com/openai/", "https://x.openai.azure.com/openai/v1"),
+            (
+                "https://x.openai.azure.com/?api-version=preview",
+                "https://x.openai.azure.com/openai/v1?api-version=preview",
+            ),
+            ("https://models.inference.ai.azure.com", "https://models.inference.ai.azure.com/"),
+            ("https://x.cloudapp.azure.com:8000", "https://x.cloudapp.azure.com:8000/"),
             ("https://h/", "https://h/"),
         ] {
             assert_eq!(Endpoint::new(given, None).unwrap().base_url(), expected);
         }
         let given = format!("https://x.openai.azure.com/openai/deployments/d{version}");
         assert_eq!(Endpoint::new(&given, None).unwrap().base_url(), given);
+    }
+
+    #[test]
+    fn addresses_as_azures_portal_shows_them_lead_to_the_api_without_versions() {
+        for (host, path) in [
+            ("x.cognitiveservices.azure.com", "/openai/responses?api-version=2025-04-01-preview"),
+            ("x.openai.azure.com", "/?api-version=2024-10-21"),
+            ("x.services.ai.azure.com", "/api/projects/p"),
+            ("x.openai.azure.us", "/openai/"),
+        ] {
+            let endpoint = Endpoint::new(&format!("https://{host}{path}"), None).unwrap();
+            assert_eq!(endpoint.base_url(), format!("https://{host}/openai/v1"));
+        }
+        for given in [
+            "https://x.services.ai.azure.com/api/projects/p/openai/v1",
+            "https://x.services.ai.azure.com/models?api-version=2024-05-01-preview",
+            "https://h/openai/responses",
+        ] {
+            assert_eq!(Endpoint::new(given, None).unwrap().base_url(), given);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_entra_is_sent_to_azure_as_one_and_not_as_a_key() {
+        let token = "eyJ0eXAi.eyJhdWQi.c2ln";
+        for (host, key, header, value) in [
+            ("x.openai.azure.com", "0123456789abcdef", "api-key", "0123456789abcdef"),
+            ("x.openai.azure.com", "eyJ456789abcdef0", "api-key", "eyJ456789abcdef0"),
+            ("x.openai.azure.com", token, "authorization", "Bearer eyJ0eXAi.eyJhdWQi.c2ln"),
+            // A gateway whose own keys are such tokens, with `key = "api_key"` in the settings.
+            ("h", token, "api-key", token),
+        ] {
+            let endpoint = Endpoint::new(&format!("http://{host}/v1"), Some(key.into()))
+                .unwrap()
+                .with_key_header(KeyHeader::ApiKey);
+            let url = endpoint.base.clone();
+            let request = endpoint.request_to(Method::GET, url).await.unwrap().build().unwrap();
+            let headers = request.headers();
+            assert_eq!(headers.get(header).unwrap(), value);
+            let sent = [headers.get("api-key"), headers.get("authorization")];
+            assert_eq!(sent.iter().flatten().count(), 1);
+        }
     }
 
     #[test]

@@ -322,8 +322,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| NONE.details(false)),
     rule(&[&["reasoning_content"], &["messages", "reasoning"]], |message, _| {
         let is_missing = is_about_missing_field(message);
-        let echo = if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never };
-        NONE.echo(echo)
+        NONE.echo(if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never })
     }),
     rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| {
         NONE.echo(ReasoningEcho::Never).details(false)
@@ -389,6 +388,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["image input is not supported"],
             &["images are not supported"],
             &["vision", "not support"],
+            &["copilot-vision-request"],
             &["not a multimodal"],
             &["multimodal", "not support"],
             &["at most 0 image"],
@@ -413,13 +413,13 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["content", "empty"],
             &["content", "blank"],
             &["content", "expected", "string"],
-            &["missing field `content`"],
+            &["at least one content element"],
+            &["`text` is not present"],
         ],
         |_, quirks| {
             let other = match quirks.wordless {
                 EmptyContent::Omit => EmptyContent::Empty,
-                EmptyContent::Empty => EmptyContent::Null,
-                EmptyContent::Null => EmptyContent::Null,
+                EmptyContent::Empty | EmptyContent::Null => EmptyContent::Null,
             };
             NONE.wordless(other)
         },

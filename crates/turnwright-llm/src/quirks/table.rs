@@ -58,11 +58,11 @@ const ROWS: &[TableRow] = &[
     ),
     // Trained to edit with patches.
     row(&[], &["gpt-5", "codex"], NONE.patches(true)),
-    row(&[], &["o1-mini", "o1-preview"], NONE.effort(EffortDialect::None)),
-    row(&[], &["gpt-5-chat"], NONE.effort(EffortDialect::None)),
+    row(&[], &["o1-mini", "o1-preview", "gpt-5-chat"], NONE.effort(EffortDialect::None)),
     row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
     // These answer 400 unless the reasoning is sent back with each reply (C.3 #8, #9).
     row(&[], &["deepseek"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
+    row(&[], &["mimo"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
     row(
         &[],
         &["kimi", "moonshot"],
@@ -73,6 +73,8 @@ const ROWS: &[TableRow] = &[
             ..NONE
         },
     ),
+    // Always thinks, and has efforts instead.
+    row(&[], &["kimi-k3"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Variants without reasoning accept the field nevertheless.
     row(&[], &["moonshot-v1"], NONE.effort(EffortDialect::None).ids(CallIdFormat::Verbatim)),
     // C.3 #10.
@@ -114,16 +116,7 @@ const ROWS: &[TableRow] = &[
     // C.2 #9, C.3 #12, C.4 #14.
     row(
         &[],
-        &[
-            "mistral",
-            "magistral",
-            "ministral",
-            "codestral",
-            "devstral",
-            "pixtral",
-            "voxtral",
-            "mixtral",
-        ],
+        &[include_str!("table/models_of_mistral.txt")],
         QuirkPatch {
             ids: Some(CallIdFormat::Nine),
             bridge: Some(true),
@@ -158,7 +151,7 @@ const ROWS: &[TableRow] = &[
         },
     ),
     row(
-        &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"],
+        &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com", "azure.us"],
         &[],
         QuirkPatch {
             limit: Some(OutputLimitField::MaxCompletionTokens),
@@ -175,7 +168,7 @@ const ROWS: &[TableRow] = &[
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
     row(
         &["openrouter.ai"],
-        &["deepseek", "kimi", "moonshotai", "glm"],
+        &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
     row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),
@@ -313,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn kimi_k3_has_efforts_and_no_switch() {
+        for (host, model, effort) in [
+            ("api.moonshot.ai", "kimi-k3", EffortDialect::ReasoningEffort),
+            ("localhost", "moonshotai/Kimi-K3", EffortDialect::ReasoningEffort),
+            ("openrouter.ai", "moonshotai/kimi-k3", EffortDialect::Reasoning),
+            ("api.moonshot.ai", "kimi-k2.6", EffortDialect::Thinking),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
+        }
+    }
+
+    #[test]
     fn host_rows_override_model_rows() {
         assert_eq!(
             Quirks::lookup("localhost:8000", "kimi-k2-thinking").echo,
@@ -324,6 +329,7 @@ mod tests {
             CallIdFormat::Nine
         );
         assert_eq!(Quirks::lookup("x.openai.azure.com", "gpt-5").key, KeyHeader::ApiKey);
+        assert_eq!(Quirks::lookup("x.openai.azure.us", "gpt-5").key, KeyHeader::ApiKey);
         assert_eq!(Quirks::lookup("localhost", "MiniMax-M2").echo, ReasoningEcho::Inline);
         assert_eq!(Quirks::lookup("localhost", "my-own"), Quirks::default());
         assert_eq!(

@@ -174,7 +174,7 @@ impl TextPipeline {
 }
 
 /// The opening and closing tags.
-const TAGS: [(&str, &str); 7] = [
+const TAGS: [(&str, &str); 8] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
@@ -183,7 +183,10 @@ const TAGS: [(&str, &str); 7] = [
     ("<seed:think>", "</seed:think>"),
     // Gemma 4.
     ("<|channel>thought", "<channel|>"),
+    // gpt-oss at Bedrock.
+    ("<reasoning>", "</reasoning>"),
 ];
+/// The closing tags that count without an opening one, which the last of [`TAGS`] never lacks.
 const CLOSERS: [&str; 7] =
     [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1, TAGS[4].1, TAGS[5].1, TAGS[6].1];
 /// With more white space before it, a tag is part of the answer.
@@ -356,9 +359,9 @@ fn match_opening_tag(text: &str) -> OpeningTag<'_> {
     if text.len() - visible.len() > MAX_LEADING_SPACE {
         return OpeningTag::None;
     }
-    for (number, (opener, _)) in TAGS.iter().enumerate() {
+    for (opener, closer) in &TAGS {
         if let Some(after) = visible.strip_prefix(opener) {
-            return OpeningTag::Found(after, &CLOSERS[number..=number]);
+            return OpeningTag::Found(after, std::slice::from_ref(closer));
         }
         if opener.starts_with(visible) {
             return OpeningTag::Incomplete;
@@ -412,6 +415,8 @@ mod tests {
             ("[THINK]a[/THINK]b", "a", "b"),
             ("[THI", "", "[THI"),
             ("<seed:think>a</seed:think>b", "a", "b"),
+            ("<reasoning>a</reasoning>b", "a", "b"),
+            ("It is `<reasoning>a</reasoning>`.", "", "It is `<reasoning>a</reasoning>`."),
             ("<think>\n\n</think>\n\nb", "", "b"),
             ("<think>never closed </thi", "never closed </thi", ""),
             ("<thi", "", "<thi"),
@@ -436,6 +441,8 @@ mod tests {
             ("a\n</think>\n\nb", "a\n", "b"),
             ("\na ◁/think▷b</think>", "a ", "b</think>"),
             ("no tag at all", "", "no tag at all"),
+            ("XML: <reasoning>a</reasoning>", "", "XML: <reasoning>a</reasoning>"),
+            ("<reasoning>a</reasoning>b", "a", "b"),
             (" \n", "", " \n"),
             ("<think>a</think>b", "a", "b"),
             ("<think>a", "a", ""),

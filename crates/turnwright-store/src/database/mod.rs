@@ -85,7 +85,7 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection> {
     };
     opened.busy_timeout(BUSY_TIMEOUT)?;
     let connection = match check_application_id(&opened) {
-        // What lies beside it would be ignored, such as half a transaction to be undone.
+        // Files beside it would be ignored, such as half a transaction to be undone.
         Err(error)
             if error.fault() == Some(StorageFault::Forbidden)
                 && !SIDE_SUFFIXES.iter().any(|suffix| with_suffix(path, suffix).exists()) =>

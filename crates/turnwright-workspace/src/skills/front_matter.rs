@@ -14,6 +14,8 @@ pub(crate) struct FrontMatter {
     pub(crate) tools: Option<String>,
     pub(crate) disallowed_tools: Option<String>,
     pub(crate) model: Option<String>,
+    /// True if the helper may change nothing.
+    pub(crate) is_read_only: bool,
 }
 
 /// Splits a text into the front matter and the body.
@@ -50,14 +52,17 @@ impl FrontMatter {
             "allowedtools" => self.tools = self.tools.take().or(value),
             "disallowedtools" => self.disallowed_tools = value,
             "model" => self.model = value,
-            "disablemodelinvocation" => {
-                let value = value.unwrap_or_default().to_ascii_lowercase();
-                self.is_user_only = value == "true" || value == "yes";
-            }
+            "disablemodelinvocation" => self.is_user_only = is_yes(value.as_deref()),
+            "readonly" => self.is_read_only |= is_yes(value.as_deref()),
+            "permissionmode" => self.is_read_only |= value.as_deref() == Some("plan"),
             // Other fields are for other agents.
             _ => {}
         }
     }
+}
+
+fn is_yes(value: Option<&str>) -> bool {
+    value.is_some_and(|word| ["true", "yes"].iter().any(|yes| word.eq_ignore_ascii_case(yes)))
 }
 
 /// The text between the two `---` lines, and the text after them. Blank lines and comments may stand above.

@@ -337,8 +337,9 @@ fn read_skill(
 /// A text as a name that can be typed, in any script: `My Tool` is `my-tool`. `None` if no character is left.
 pub fn slug(text: &str) -> Option<String> {
     let text = text::cut(composed(text).to_lowercase(), MAX_NAME_CHARS);
-    let is_part = |char: char| (char.is_alphanumeric() || is_mark(char)) && !is_hidden_char(char);
-    let name = hyphenated(&text, is_part);
+    let name = hyphenated(&text, |char| {
+        (char.is_alphanumeric() || is_mark(char)) && !is_hidden_char(char)
+    });
     Some(name).filter(|name| !name.is_empty())
 }
 

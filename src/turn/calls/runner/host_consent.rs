@@ -49,7 +49,7 @@ impl CallRunner {
     fn judge_hosts(&self, hosts: &[String]) -> Judgement {
         let mut rules = PolicyRules::clone(&self.env.shared.rules.get());
         rules.rules.retain(|rule| !rule.allows_any_host());
-        let mode = self.env.shared.mode.get();
+        let mode = self.env.mode();
         permission::judge(&rules, mode, &self.grants.lock(), effects(hosts))
     }
 
@@ -79,7 +79,7 @@ impl CallRunner {
         let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
         let lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
         let rules = self.env.shared.rules.get();
-        let description = request.description(&rules, self.env.shared.mode.get());
+        let description = request.description(&rules, self.env.mode());
         let about = format!("{}\n\n{ABOUT_HOSTS}", (lines.concat() + &description).trim_end());
         let question = PermissionRequest {
             call: ctx.call.clone(),

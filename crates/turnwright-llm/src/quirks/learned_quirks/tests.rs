@@ -334,6 +334,48 @@ fn a_rejected_parameter_is_dropped() {
     }
 }
 
+/// pi#222, openclaw#8666: otherwise each later request is refused, too.
+#[test]
+fn a_picture_that_copilot_refuses_without_its_header_is_left_out() {
+    let quirks = Quirks::lookup("api.githubcopilot.com", "gpt-4o");
+    let message = "missing required Copilot-Vision-Request header for vision requests";
+    assert_eq!(patch(&quirks, 400, message), r#"{"images":false}"#);
+}
+
+/// pi#4602: Xiaomi's message says nothing, and its body may begin like an event.
+#[test]
+fn what_xiaomi_says_of_a_parameter_is_understood() {
+    for (param, expected) in [
+        (
+            "The reasoning_content in the thinking mode must be passed back to the API.",
+            r#"{"echo":"always"}"#,
+        ),
+        ("`text` is not present", r#"{"wordless":"empty"}"#),
+        // About pictures.
+        ("`text` is not set", "nothing"),
+        ("messages", "nothing"),
+    ] {
+        let error = serde_json::json!({ "message": "Param Incorrect", "param": param });
+        let document = serde_json::json!({ "error": error }).to_string();
+        for body in [format!("data:{document}"), document] {
+            let now = std::time::SystemTime::UNIX_EPOCH;
+            let report = crate::errors::error_body::parse(&body, Some(400), None, now);
+            assert_eq!(report.kind, ErrorKind::BadRequest, "{body}");
+            assert_eq!(patch(&Quirks::default(), 400, &report.message), expected, "{body}");
+        }
+    }
+    let quirks = Quirks::lookup("api.xiaomimimo.com", "mimo-v2.5-pro");
+    assert_eq!(quirks.echo, ReasoningEcho::Always);
+}
+
+/// langchain#34140, AstrBot#6447.
+#[test]
+fn xai_wants_content_beside_calls_in_its_newer_words_too() {
+    let message =
+        "Invalid request content: Each message must have at least one content element.";
+    assert_eq!(patch(&Quirks::default(), 400, message), r#"{"wordless":"empty"}"#);
+}
+
 /// litellm#17479, litellm PR#39210, rig#1673.
 #[test]
 fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {

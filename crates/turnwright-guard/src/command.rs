@@ -36,7 +36,8 @@ const MAX_MATCHED: usize = 4_096;
 /// The prefixes of git patterns that exclude a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
-/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
+/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off. Of
+/// `git checkout`, it notes when a word means no branch but a file. Reads the disk.
 pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
     let mut script =
         parse_after_cd(line, &workdir.path).unwrap_or_else(|| shell::parse(line, dialect()));
@@ -50,8 +51,22 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
         {
             command.words.drain(1..3);
         }
+        command.drops_changes = checks_out_file(command, &workdir.path, roots);
     }
     script
+}
+
+/// Returns true if the words of a `git checkout` may mean a branch, but the disk tells that they mean a file or folder.
+fn checks_out_file(command: &SimpleCommand, workdir: &Path, roots: &Roots) -> bool {
+    let [git, checkout, options @ .., name] = command.words.as_slice() else { return false };
+    let is_checkout = git.text == "git" && checkout.text == "checkout";
+    let Some(folder) = command.folder.as_ref().filter(|_| is_checkout) else { return false };
+    let folder = workdir.join(folder);
+    options.iter().all(|option| matches!(option.text.as_str(), "-q" | "--quiet"))
+        && shell::classify(command).danger.is_none()
+        && !roots.leads_elsewhere(&folder.join(&name.text))
+        && names_file(&folder, &name.text)
+        && !repository::has_branch(&folder, &name.text)
 }
 
 /// Parses a line that begins with a `cd` to a folder that is there and has a plain name. Behind any other `cd`, each
@@ -494,6 +509,8 @@ fn may_run_something(file: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+    #[cfg(unix)]
+    use turnwright_policy::permission::{Pattern, Rule, RuleAction, Scope};
     use turnwright_types::shell_script::ShellDialect;
 
     #[cfg(unix)]
@@ -524,6 +541,65 @@ mod tests {
             }
             let opened: Vec<_> = opened.iter().map(|path| path.to_string_lossy()).collect();
             assert_eq!(opened.join(" "), expected, "{line}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_checkout_of_a_file_throws_away_its_changes_and_that_of_a_branch_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        for folder in [".git/objects", ".git/refs/heads/src", "src", "docs"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        for (name, text) in [
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/config", ""),
+            (".git/refs/heads/docs", "1234\n"),
+            (".git/refs/heads/src/feature", "1234\n"),
+            ("Makefile", ""),
+            ("src/Makefile", ""),
+        ] {
+            fs::write(base.join(name), text).unwrap();
+        }
+        let roots = Roots::new(&base).unwrap();
+        for (line, expected) in [
+            ("git checkout Makefile", true),
+            ("git checkout src", true),
+            ("git checkout -q src", true),
+            ("git checkout src/Makefile", true),
+            ("git checkout src/..", true),
+            ("git checkout --theirs other", true),
+            ("git -C . checkout src", true),
+            ("cd src && git checkout Makefile", true),
+            ("cd src && git checkout docs", false),
+            ("git checkout docs", false),
+            ("git checkout main", false),
+            ("git checkout src/feature", false),
+            ("git checkout -b src", false),
+            ("git add src", false),
+        ] {
+            let script = parse_line(line, &roots.resolve("."), &roots);
+            assert_eq!(!shell::stakes(&script).is_empty(), expected, "{line}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn rules_about_the_checkout_of_a_file_mean_the_words_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("src")).unwrap();
+        let roots = Roots::new(dir.path()).unwrap();
+        let script = parse_line("git checkout src", &roots.resolve("."), &roots);
+        for (action, text, expected) in [
+            (RuleAction::Allow, "exec(git checkout src)", true),
+            (RuleAction::Allow, "exec(=git checkout src)", true),
+            (RuleAction::Allow, "exec(git checkout)", false),
+            (RuleAction::Deny, "exec(=git checkout src)", true),
+        ] {
+            let pattern = Pattern::parse(text, action).unwrap();
+            let rule = Rule::new(action, pattern, Scope::User);
+            assert_eq!(rule.matches_command(&script.commands[0]), expected, "{text}");
         }
     }
 

@@ -200,6 +200,12 @@ pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
     repository_of(folder).map(|found| found.top)
 }
 
+/// Returns true if the repository around a folder has a branch of this name that is not packed. Reads the disk.
+pub(crate) fn has_branch(folder: &Path, name: &str) -> bool {
+    let git = repository_of(folder).and_then(|found| common_folder(&found));
+    git.is_some_and(|git| git.join(format!("refs/heads/{name}")).is_file())
+}
+
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
 /// else there. Blocks: not for the runtime's thread.
 pub(crate) fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {

@@ -54,6 +54,8 @@ pub struct SimpleCommand {
     pub wrappers: Vec<String>,
     /// True if it gets further arguments that are unknown, because `xargs` runs it.
     pub has_unknown_args: bool,
+    /// True if it throws away the changes of a file or folder, as the disk tells and its words do not.
+    pub drops_changes: bool,
 }
 
 /// A word as the program gets it.

@@ -269,12 +269,11 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
         None if has_destination && sources.len() > 1 => sources.pop(),
         None => None,
     };
-    let is_exact = has_option(words, 'T', "--no-target-directory");
-    let is_symbolic = has_option(words, 's', "--symbolic");
+    let is_exact = has_option(words, "T --no-target-directory");
     let is_change = match operand_use {
         OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
-        OperandUse::Links => !is_symbolic,
-        OperandUse::Formats => has_option(words, 'w', "") || has_option(words, 'i', ""),
+        OperandUse::Links => !has_option(words, "s --symbolic"),
+        OperandUse::Formats => has_option(words, "w i"),
         OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
     };
     let is_deep = operand_use != OperandUse::Changes || is_recursive(words);

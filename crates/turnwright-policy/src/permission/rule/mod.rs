@@ -142,8 +142,10 @@ impl Rule {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
             RuleAction::Allow => {
-                parser::starts_with(words, *exact, command)
-                    && (*exact
+                // What only the disk tells is allowed by a rule with all the words.
+                let exact = *exact || command.drops_changes;
+                parser::starts_with(words, exact, command)
+                    && (exact
                         || !shell::exceeds_prefix(command)
                             && !shell::names_more_tasks(command, words.len()))
             }

@@ -13,8 +13,8 @@ pub(super) mod ruin;
 use std::path::Path;
 
 use super::args::{
-    self, Args, attached_value, first_operand, git_subcommand, is_option, name, operands,
-    split_at_dashes,
+    self, Args, Argument, arguments, attached_value, first_operand, git_subcommand, is_option, name,
+    operands, split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
@@ -44,16 +44,17 @@ pub(in crate::shell) enum Danger {
     Word(WordList, &'static str),
     /// A word that begins like this.
     Prefix(&'static str, &'static str),
-    /// This option: its letter, and its name.
-    Option(char, &'static str, &'static str),
+    /// One of these options: letters, and names.
+    Option(WordList, &'static str),
     Check(fn(Args<'_>) -> Option<&'static str>),
 }
 
 /// Says what a command destroys or publishes, if anything.
 pub(in crate::shell) fn danger(command: &SimpleCommand) -> Option<&'static str> {
-    args::find_behind_wrappers(command, |program, words| {
+    let of_words = args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
-    })
+    });
+    of_words.or(command.drops_changes.then_some(CHANGES))
 }
 
 /// The first of these dangers that there is.
@@ -73,15 +74,19 @@ pub(in crate::shell) fn first_danger(
             Danger::Prefix(start, text) => {
                 (words.iter().any(|word| word.text.starts_with(start)), text)
             }
-            Danger::Option(letter, name, text) => (has_option(words, letter, name), text),
+            Danger::Option(any, text) => (has_option(words, any), text),
             Danger::Check(check) => return check(words),
         };
         is_danger.then_some(text)
     })
 }
 
-pub(in crate::shell) fn has_option(words: Args<'_>, letter: char, name: &str) -> bool {
-    words.iter().any(|word| is_option(&word.text, letter, name))
+/// True for one of these options: letters, and names, which may be shortened.
+pub(in crate::shell) fn has_option(words: Args<'_>, any: WordList) -> bool {
+    any.split(' ').any(|option| {
+        let letter = option.chars().next().filter(|_| option.len() == 1).unwrap_or('\0');
+        words.iter().any(|word| is_option(&word.text, letter, option))
+    })
 }
 
 pub(in crate::shell) fn has_word(words: Args<'_>, any: WordList) -> bool {
@@ -170,7 +175,7 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
 
 pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
     let (options, _) = split_at_dashes(words);
-    has_option(options, 'r', "--recursive") || has_option(options, 'R', "")
+    has_option(options, "r R --recursive")
 }
 
 /// `rm -r`.
@@ -196,13 +201,13 @@ pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `zip -m`: everything but the archive.
 pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let moves = has_option(words, 'm', "--move");
+    let moves = has_option(words, "m --move");
     targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_deep = has_option(words, 'R', "--recursive");
+    let is_deep = has_option(words, "R --recursive");
     targets_with_harm(
         operands(words),
         if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
@@ -289,11 +294,18 @@ fn path_on_host(word: &Word) -> &str {
     }
 }
 
+/// Returns true if `git clean` only tells what it would delete. `n` may also belong to the value of `-e`.
+pub(in crate::shell) fn is_dry_clean(words: Args<'_>) -> bool {
+    let known = arguments(&["-ndfqxXi -e: --dry-run --force --quiet --exclude:"], words);
+    !has_option(words, "--no-dry-run")
+        && known.flatten().any(|found| matches!(found, Argument::Option("n" | "--dry-run")))
+}
+
 /// `git clean` in the folder that an option names.
 pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = has_option(rest, 'n', "--dry-run");
+    let is_dry = is_dry_clean(rest);
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
     folders.retain(|_| !is_dry);

@@ -202,10 +202,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Prefix("--zero-superblock", VOLUME),
         Danger::Prefix("--security-erase", VOLUME),
     ]),
-    program("userdel deluser").ruins(&[
-        Danger::Option('r', "--remove", USER),
-        Danger::Prefix("--remove-", USER),
-    ]),
+    program("userdel deluser")
+        .ruins(&[Danger::Option("r --remove", USER), Danger::Prefix("--remove-", USER)]),
     ARCHIVE.with_names("tar").reads_if(listed_by_tar).grantable_prefixes(&[]),
     ARCHIVE.with_names("gtar bsdtar"),
     program("unzip").reads_if(listed_by_unzip),
@@ -284,7 +282,7 @@ fn is_offset(text: &str) -> bool {
 }
 
 fn rm(words: Args<'_>) -> Option<&'static str> {
-    let is_deep = has_option(words, 'r', "--recursive") || has_option(words, 'R', "");
+    let is_deep = has_option(words, "r R --recursive");
     let mut named = operands(words).map(|word| word.text.as_str());
     named.find_map(|path| {
         if path.split('/').any(|part| part == ".git") && is_deep {
@@ -301,7 +299,7 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
 
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
-    let shows = has_option(words, 'l', "--list") || has_option(words, 'p', "--print");
+    let shows = has_option(words, "l p --list --print");
     if shows { Vec::new() } else { harm::mkfs_targets(words) }
 }
 

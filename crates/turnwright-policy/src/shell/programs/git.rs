@@ -12,9 +12,10 @@ use crate::shell::prefix::form;
 use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
-use super::{NetworkUse, Program, is_in, program};
+use super::{NetworkUse, Program, WordList, is_in, program};
 use crate::shell::harm::{self, CHANGES, Danger, HISTORY, first_danger, has_option};
 
+const REWRITES: &str = "rewrites the whole history";
 const PATCH: &str = include_str!("options/git_patch.txt");
 
 /// Without `--stdin`: what it names is not known.
@@ -138,7 +139,7 @@ const SUBCOMMANDS: &[Program] = &[
             &[LIST, "-l -n? --list"],
             Listed("l --list --contains --no-contains --merged --no-merged --points-at"),
         )
-        .dangers(&[Danger::Option('d', "--delete", "deletes a tag")])
+        .dangers(&[Danger::Option("d --delete", "deletes a tag")])
         .options_outside_grant("f --force"),
     program("remote")
         .reads(&["-v --verbose --all --push"], FirstOrNone("get-url"))
@@ -157,29 +158,18 @@ const SUBCOMMANDS: &[Program] = &[
     program("bisect").reads(&[], First("log")),
     program("sparse-checkout").reads(&[], First("list")),
     program("config").reads_if(config),
-    program("reset").dangers(&[
-        Danger::Option('\0', "--hard", CHANGES),
-        Danger::Option('\0', "--merge", CHANGES),
-    ]),
+    program("reset").dangers(&[Danger::Option("--hard --merge", CHANGES)]),
     program("clean").dangers(&[Danger::Check(clean)]),
     program("checkout")
         .dangers(&[Danger::Check(checkout)])
         .options_outside_grant("fB --force")
         .operand_use(OperandUse::Takes),
-    program("checkout-index read-tree").dangers(&[
-        Danger::Option('f', "--force", CHANGES),
-        Danger::Option('u', "--reset", CHANGES),
-    ]),
+    program("checkout-index read-tree").dangers(&[Danger::Option("f u --force --reset", CHANGES)]),
     program("switch")
-        .dangers(&[
-            Danger::Option('f', "--force", CHANGES),
-            Danger::Option('\0', "--discard-changes", CHANGES),
-        ])
+        .dangers(&[Danger::Option("f --force --discard-changes", CHANGES)])
         .options_outside_grant("fC --force --force-create --discard-changes"),
     program("restore").dangers(&[Danger::Check(restore)]).operand_use(OperandUse::Takes),
-    program("rm")
-        .dangers(&[Danger::Option('f', "--force", CHANGES)])
-        .operand_use(OperandUse::Takes),
+    program("rm").dangers(&[Danger::Option("f --force", CHANGES)]).operand_use(OperandUse::Takes),
     program("mv").operand_use(OperandUse::Moves),
     program("push").dangers(&[Danger::Check(push)]).network(NetworkUse::Always),
     program("fetch ls-remote send-email request-pull").network(NetworkUse::Always),
@@ -188,16 +178,15 @@ const SUBCOMMANDS: &[Program] = &[
         .network(NetworkUse::Always)
         .options_outside_grant("cu --config --upload-pack --template"),
     program("submodule")
-        .dangers(&[Danger::Check(|words| forced(words, "deinit"))])
+        .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
         .network(NetworkUse::FirstOperand("update add")),
-    program("lfs").network(NetworkUse::FirstOperand("fetch pull push")),
-    program("filter-branch filter-repo").dangers(&[Danger::Always("rewrites the whole history")]),
+    program("lfs")
+        .dangers(&[Danger::Subcommand("import export", REWRITES)])
+        .network(NetworkUse::FirstOperand("fetch pull push")),
+    program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
     program("gc").dangers(&[Danger::Prefix("--prune", HISTORY)]),
-    program("update-ref").dangers(&[
-        Danger::Option('d', "--delete", HISTORY),
-        Danger::Option('\0', "--stdin", HISTORY),
-    ]),
+    program("update-ref").dangers(&[Danger::Option("d --delete --stdin", HISTORY)]),
     program("rebase").options_outside_grant("xs --strategy"),
     program("merge").options_outside_grant("s --strategy"),
     program("archive").options_outside_grant("o --remote"),
@@ -251,16 +240,15 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
     let words = &words[words.iter().take_while(|word| is_in(GLOBAL, &word.text)).count()..];
     let (sub, words) = words.split_first()?;
     let letters = match sub.text.as_str() {
-        "clone" => "cu",
+        "clone" => "c u",
         "merge" | "pull" | "rebase" => "s",
         _ => "",
     };
-    let starts_another = STARTING.split(' ').any(|name| has_option(words, '\0', name))
-        || letters.chars().any(|letter| has_option(words, letter, ""))
-        || words.iter().any(|word| {
-            args::may_be_option(word) || word.text.contains("::") || word.text.starts_with("file:")
-        });
-    (is_in(PLAIN, &sub.text) && !starts_another).then_some(&sub.text)
+    let starts_another = words.iter().any(|word| {
+        args::may_be_option(word) || word.text.contains("::") || word.text.starts_with("file:")
+    });
+    let is_plain = is_in(PLAIN, &sub.text) && !starts_another;
+    (is_plain && !has_option(words, STARTING) && !has_option(words, letters)).then_some(&sub.text)
 }
 
 /// The files that git reads; `None` if it may do more than read.
@@ -392,32 +380,28 @@ fn config(words: &[Word]) -> FilesRead {
 }
 
 fn clean(words: Args<'_>) -> Option<&'static str> {
-    (!has_option(words, 'n', "--dry-run")).then_some("deletes untracked files")
+    (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    let is_staged = has_option(words, 'S', "--staged") && !has_option(words, 'W', "--worktree");
-    (!is_staged).then_some(CHANGES)
+    (!has_option(words, "S --staged") || has_option(words, "W --worktree")).then_some(CHANGES)
 }
 
 fn branch(words: Args<'_>) -> Option<&'static str> {
-    let is_forced = has_option(words, 'd', "--delete") && has_option(words, 'f', "--force");
-    (has_option(words, 'D', "") || is_forced).then_some("deletes a branch even if it is not merged")
+    let is_forced = has_option(words, "d --delete") && has_option(words, "f --force");
+    (has_option(words, "D") || is_forced).then_some("deletes a branch even if it is not merged")
 }
 
 /// `git worktree remove --force` and the like.
-fn forced(words: Args<'_>, action: &str) -> Option<&'static str> {
-    (first_operand(words) == action && has_option(words, 'f', "--force")).then_some(CHANGES)
+fn forced(words: Args<'_>, actions: WordList) -> Option<&'static str> {
+    (is_in(actions, first_operand(words)) && has_option(words, "f --force")).then_some(CHANGES)
 }
 
 /// `git checkout` that overwrites files instead of switching to a branch.
 fn checkout(words: Args<'_>) -> Option<&'static str> {
-    let makes_branch = has_option(words, 'b', "--orphan")
-        || has_option(words, 'B', "")
-        || has_option(words, 't', "--track");
-    let is_forced = words.iter().any(|word| word.text == "--")
-        || has_option(words, 'f', "--force")
-        || has_option(words, '\0', "--pathspec-from-file");
+    let makes_branch = has_option(words, "b B t --orphan --track");
+    let is_forced = words.iter().any(|word| is_in("-- -p", &word.text))
+        || has_option(words, "f --force --ours --theirs --patch --pathspec-from-file");
     let names_files = operands(words).any(|word| word.is_glob || looks_like_path(&word.text))
         || operands(words).count() > 1;
     (is_forced || !makes_branch && names_files).then_some(CHANGES)
@@ -429,14 +413,12 @@ fn looks_like_path(text: &str) -> bool {
     let extension = last.rsplit_once('.').map_or("", |parts| parts.1);
     text.starts_with(['.', ':'])
         || text.ends_with('/')
+        || text.contains("/.")
         || extension.starts_with(|char: char| char.is_ascii_alphabetic())
 }
 
 fn push(words: Args<'_>) -> Option<&'static str> {
-    let is_forced = has_option(words, 'f', "--force")
-        || has_option(words, 'd', "--delete")
-        || has_option(words, '\0', "--mirror")
-        || has_option(words, '\0', "--prune")
+    let is_forced = has_option(words, "f d --force --delete --mirror --prune")
         || words.iter().any(|word| word.text.starts_with("--force"))
         || words.iter().any(|word| word.text.starts_with(['+', ':']));
     is_forced.then_some("overwrites or deletes what others may have pulled")
@@ -446,6 +428,42 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 mod tests {
     use crate::shell::{Classification, classify, parse};
     use turnwright_types::shell_script::ShellDialect;
+
+    #[test]
+    fn the_value_of_an_option_of_git_clean_is_no_other_option() {
+        for (line, expected) in [
+            ("git clean -fdx -enode_modules", true),
+            ("git clean -fdxe.env", true),
+            ("git clean -dfe --dry-run", true),
+            ("git clean -fd --exclude -n", true),
+            ("git clean -fd -- -n", true),
+            ("git clean -n --no-dry-run -f", true),
+            ("git clean -fde x -n", false),
+            ("git clean -xdn -enode_modules", false),
+            ("git clean --exclude=x --dry-run", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn forced_updates_of_submodules_and_migrations_to_lfs_are_destructive() {
+        for (line, expected) in [
+            ("git submodule update --init --recursive --force", true),
+            ("git submodule update -f lib", true),
+            ("git submodule --quiet update --force", true),
+            ("git submodule deinit -f lib", true),
+            ("git lfs migrate import --everything --include='*.bin'", true),
+            ("git submodule update --init --recursive", false),
+            ("git submodule add -f https://host/x", false),
+            ("git lfs pull", false),
+            ("git lfs migrate info", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {

@@ -157,12 +157,7 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
     let (options, _) = split_at_dashes(words);
-    let has = |names: &str| {
-        names.split(' ').any(|name| match name.chars().next() {
-            Some(letter) if name.len() == 1 => has_option(options, letter, ""),
-            _ => has_option(options, '\0', name),
-        })
-    };
+    let has = |names| has_option(options, names);
     match sub {
         "cat-file" => {
             let begins =
@@ -296,9 +291,8 @@ impl GitUse {
                 return None;
             }
         }
-        let short = if subcommand == "rebase" { 'x' } else { '\0' };
-        let runs_words =
-            has_option(arguments, short, "--exec") || has_option(arguments, '\0', "--trailer");
+        let short = if subcommand == "rebase" { "x" } else { "" };
+        let runs_words = has_option(arguments, "--exec --trailer") || has_option(arguments, short);
         let row = ROWS
             .iter()
             .find(|(names, _)| is_in(names, subcommand))

@@ -1,13 +1,13 @@
 //! Programs that talk to other machines, containers and databases.
 
-use crate::shell::args::{Args, attached_value, operands};
+use crate::shell::args::{Args, attached_value, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::{OperandUse, Word};
 
 use super::{NetworkUse, Program, Starts, is_in, is_remote, program};
 use crate::shell::harm::{
-    self, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
-    has_subcommand, has_word,
+    self, CHANGES, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order,
+    has_option, has_subcommand, has_word,
 };
 
 const ONLINE: Program = program("").network(NetworkUse::Always);
@@ -43,7 +43,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("gh glab").dangers(&[
         Danger::Word("delete", "deletes something on the server"),
         Danger::InOrder("release create", PUBLISHES),
-        Danger::InOrder("pr merge", PUBLISHES),
+        Danger::Subcommand("merge accept", PUBLISHES),
+        Danger::InOrder("repo edit", "changes the repository for everybody"),
+    ]),
+    program("hg p4 sl svn").grant(Grant::Exact).dangers(&[
+        Danger::Subcommand("clean purge revert strip", CHANGES),
+        Danger::Check(overwrites),
     ]),
     CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
@@ -107,7 +112,7 @@ fn docker(words: Args<'_>) -> Option<&'static str> {
 }
 
 fn compose(words: Args<'_>) -> Option<&'static str> {
-    let with_volumes = has_option(words, 'v', "--volumes") && has_word(words, "down rm");
+    let with_volumes = has_option(words, "v --volumes") && has_word(words, "down rm");
     with_volumes.then_some(CONTAINERS)
 }
 
@@ -132,4 +137,55 @@ fn takes_down(words: Args<'_>) -> Option<&'static str> {
             || starts.iter().any(|start| word.text.starts_with(start))
     });
     is_found.then_some(INFRASTRUCTURE)
+}
+
+/// Options of Mercurial, Sapling and Subversion that throw changes away. `-C` of `hg status` shows copies.
+fn overwrites(words: Args<'_>) -> Option<&'static str> {
+    let switches = !is_in("status st stat", first_operand(words)) && has_option(words, "C --clean");
+    (switches || has_option(words, "--remove-unversioned")).then_some(CHANGES)
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::shell_script::ShellDialect;
+
+    use crate::shell::{parse, stakes};
+
+    #[test]
+    fn other_version_control_throws_changes_away_too() {
+        for (line, expected) in [
+            ("hg update -C", true),
+            ("hg up --clean default", true),
+            ("hg revert --all --no-backup", true),
+            ("hg -R x purge", true),
+            ("sl goto -C main", true),
+            ("svn revert -R .", true),
+            ("svn cleanup --remove-unversioned", true),
+            ("p4 revert //...", true),
+            ("hg update", false),
+            ("hg status -C", false),
+            ("svn cleanup", false),
+            ("svn commit -m 'revert x'", false),
+        ] {
+            let found = stakes(&parse(line, ShellDialect::Bash));
+            assert_eq!(found == ["throws away uncommitted changes"], expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn merges_of_gitlab_and_changes_of_a_repository_are_as_final_as_merges_of_github() {
+        for (line, expected) in [
+            ("glab mr merge 5 --yes", "publishes something"),
+            ("glab mr accept 5", "publishes something"),
+            ("gh pr merge 5", "publishes something"),
+            (
+                "gh repo edit o/r --visibility private --accept-visibility-change-consequences",
+                "changes the repository for everybody",
+            ),
+            ("glab mr list", ""),
+            ("gh repo view", ""),
+        ] {
+            assert_eq!(stakes(&parse(line, ShellDialect::Bash)).join("; "), expected, "{line}");
+        }
+    }
 }

@@ -107,7 +107,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .ruins(&[Danger::Word(". .* ^", "kills every process of a user")])
         .grantable_prefixes(&[]),
     program("killall5").ruins(&[Danger::Always("kills every process")]),
-    program("crontab").dangers(&[Danger::Option('r', "", "deletes all scheduled commands")]),
+    program("crontab").dangers(&[Danger::Option("r", "deletes all scheduled commands")]),
     program("shutdown reboot halt poweroff").catastrophe(shuts_down),
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),

@@ -51,11 +51,15 @@ impl ReachedLimit {
         }
     }
 
-    /// Says that this path is kept read-only.
-    fn of_protected(path: &Path) -> ReachedLimit {
+    /// Says that this path, which the output names, is kept read-only.
+    fn of_protected(path: &Path, output: &str) -> ReachedLimit {
         let shown = escape_hidden_line(&path.to_string_lossy());
         let what = format!("{shown} is protected, because other programs obey it");
-        ReachedLimit::denied(&what, &shown)
+        // `git lfs install` writes its settings, and then its hooks.
+        match shown.strip_suffix("/config").filter(|_| output.contains("filter.lfs.")) {
+            Some(git) => ReachedLimit::denied(&what, &format!("{shown},{git}/hooks")),
+            None => ReachedLimit::denied(&what, &shown),
+        }
     }
 }
 
@@ -100,7 +104,7 @@ impl CommandWatch {
             self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
         let complaint = if is_success { complaint_of_git(output) } else { output };
         if let Some(path) = refused_path(complaint, &read_only) {
-            let mut limit = ReachedLimit::of_protected(path);
+            let mut limit = ReachedLimit::of_protected(path, output);
             if complaint_of_git(output).contains(": unable to ") {
                 limit.for_model.push_str(AFTER_GIT);
             }
@@ -609,6 +613,15 @@ mod tests {
         let output = format!("To example:a\n * [new branch] b -> b\n{complaint}\nbranch 'b'\n");
         assert_eq!(complaint_of_git(&output), complaint);
         assert_eq!(complaint_of_git("cat: .git/config: Read-only file system\n"), "");
+    }
+
+    #[test]
+    fn the_installation_of_lfs_is_told_of_its_settings_and_its_hooks_at_once() {
+        let output = "warning: error running git 'config' 'filter.lfs.required' 'true': 'error: could not \
+                      write config file .git/config: Device or resource busy' 'exit status 4'";
+        let limit = ReachedLimit::of_protected(Path::new("/ws/.git/config"), output);
+        let paths = "\"escalate\": \"/ws/.git/config,/ws/.git/hooks\"";
+        assert!(limit.for_model.contains(paths), "{limit:?}");
     }
 
     #[test]

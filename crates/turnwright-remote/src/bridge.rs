@@ -172,8 +172,8 @@ fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
     Ok(lines)
 }
 
-/// The next line that is not blank. One that is too long is replaced with one that the agent refuses in the same way,
-/// and bytes that no text frame can carry as the agent does it.
+/// The next line that is not blank. One that is too long is replaced with one that the agent refuses in the same way.
+/// Bytes that are not UTF-8, which no text frame can carry, are replaced here and not by the agent.
 fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     loop {
         let mut line = Vec::new();
@@ -182,7 +182,12 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
             Ok(Some(long)) => return Some(long.stand_in().into()),
             Ok(None) if line.is_empty() => return None,
             Ok(_) if line.trim_ascii().is_empty() => {}
-            Ok(_) => return Some(String::from_utf8_lossy(&line).into_owned().into()),
+            Ok(_) => {
+                let text = String::from_utf8(line).unwrap_or_else(|error| {
+                    String::from_utf8_lossy(error.as_bytes()).into_owned()
+                });
+                return Some(text.into());
+            }
         }
     }
 }

@@ -65,8 +65,7 @@ const ABSENCES: [&str; 6] =
 
 /// The notice to the user when the client is asked for no file any more.
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are read \
-                               and written on the disk from now on. Save your changes for them to be \
-                               seen, and reload files that have changed.";
+                               and written on the disk from now on. Save your changes, and reload changed files.";
 
 /// The state of the client on which later messages depend.
 #[derive(Debug, Default)]

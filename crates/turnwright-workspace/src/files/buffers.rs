@@ -459,10 +459,7 @@ fn forms(shown: &str) -> Vec<String> {
 impl Files {
     /// Records what a command has changed on the disk, where an editor may not see it.
     pub fn note_changed_on_disk(&self, changes: &[FileChange]) {
-        if self.buffers.is_none() {
-            return;
-        }
-        for FileChange { path, before, .. } in changes {
+        for FileChange { path, before, .. } in changes.iter().filter(|_| self.buffers.is_some()) {
             match before {
                 FileState::File { hash, .. } => self.unsaved.note_replaced(path, hash.clone()),
                 FileState::Absent => self.unsaved.note_replaced(path, sha256_hex(b"")),

@@ -64,8 +64,8 @@ const ABSENCES: [&str; 6] =
     ["not found", "no such file", "enoent", "does not exist", "not supported", "not implemented"];
 
 /// The notice to the user when the client is asked for no file any more.
-const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
-                               read from the disk from now on. Save your changes for them to be seen.";
+const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are read \
+                               and written on the disk from now on. Save your changes, and reload changed files.";
 
 /// The state of the client on which later messages depend.
 #[derive(Debug, Default)]
@@ -197,7 +197,8 @@ impl EditorBuffers for AcpClient {
     }
 
     fn can_write(&self) -> bool {
-        self.caps.write
+        // A text in the editor that cannot be read must not be replaced.
+        self.caps.write && !self.has_silent_reads.load(Ordering::Relaxed)
     }
 
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {

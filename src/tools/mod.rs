@@ -521,10 +521,14 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let TypedCall { call, ignored, other_names, preview, name_notes, .. } = *self;
+            let TypedCall { call, ignored, other_names, preview, name_notes, refusal, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
-            let result = call.run(preview, &pass, ctx).await;
+            // The folder of the session may have gone while the user was asked.
+            let result = match refusal {
+                Some(refusal) => Err(refusal),
+                None => call.run(preview, &pass, ctx).await,
+            };
             drop(changes);
             let mut outcome = result.unwrap_or_else(ToolOutcome::failed);
             let other_names = other_names.filter(|_| outcome.ok);

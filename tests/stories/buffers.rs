@@ -200,6 +200,17 @@ fn a_batch_waits_once_for_a_silent_editor_and_sends_it_four_requests() {
 }
 
 #[test]
+fn a_text_in_an_editor_that_cannot_be_read_is_not_replaced() {
+    let fs = json!({ "readTextFile": true, "writeTextFile": true });
+    let builder = TestAgent::builder().capabilities(json!({ "fs": fs })).file("f", "disk\n");
+    let change = json!({ "path": "f", "content": "new\n" });
+    let (agent, result) = cards::run(builder, "write_file", &change);
+    assert!(result.starts_with("Replaced f"), "{result}");
+    assert!(!cards::requests(&agent).contains(&"fs/write_text_file".to_owned()));
+    assert_eq!(agent.read("f"), "new\n");
+}
+
+#[test]
 fn the_last_line_end_survives_in_every_kind_of_editor() {
     let append = json!({ "path": "f", "content": "three\n", "mode": "append" });
     let patch = "*** Begin Patch\n*** Update File: f\n@@\n-two\n+2\n*** End Patch\n";

@@ -63,6 +63,22 @@ fn a_file_that_was_created_is_not_replaced() {
     assert_eq!(agent.read("a.txt"), "the user's own\n");
 }
 
+// Windows does not move a folder in which a process runs.
+#[cfg(unix)]
+#[test]
+fn a_project_that_was_moved_while_a_question_waited_is_not_made_anew() {
+    let mut agent = TestAgent::builder().start();
+    let project = agent.path("project");
+    fs::create_dir(&project).unwrap();
+    let answer = agent.call("session/new", &json!({ "cwd": project, "mcpServers": [] }));
+    answer["result"]["sessionId"].as_str().unwrap().clone_into(&mut agent.session);
+    let change = |it: &TestAgent| fs::rename(&project, it.path("moved")).unwrap();
+    let result = run_with_change(&mut agent, write("sub/a.txt", "overwrite"), change);
+    assert!(result.contains("is gone: it was moved or deleted"), "{result}");
+    assert_eq!(status(&agent), "failed");
+    assert!(!project.exists());
+}
+
 #[test]
 fn a_file_that_did_not_change_is_written() {
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();

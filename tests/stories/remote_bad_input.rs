@@ -154,7 +154,7 @@ fn r_rem_8_a_websocket_gets_the_answers_of_a_pipe_to_what_makes_no_sense() {
         let no_params = r#"{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":5}"#;
         let table: [(&[u8], Value, i64); 8] = [
             (b"{oops", Value::Null, -32700),
-            (b"{\"a\": \"\xff\"}", Value::Null, -32700),
+            (b"{\"a\": \xff}", Value::Null, -32700),
             (b"[]", Value::Null, -32600),
             (br#"[{"jsonrpc":"2.0","id":1,"method":"session/list"}]"#, Value::Null, -32600),
             (br#"{"jsonrpc":"1.0","id":3,"method":"session/list"}"#, json!(3), -32600),
@@ -208,7 +208,7 @@ fn r_rem_8_requests_over_http_get_the_answers_of_a_pipe_to_what_makes_no_sense()
         let no_params = r#"{"jsonrpc":"2.0","id":5,"method":"session/list","params":5}"#;
         let table: [(&[u8], Value, i64); 6] = [
             (b"{oops", Value::Null, -32700),
-            (b"{\"a\": \"\xff\"}", Value::Null, -32700),
+            (b"{\"a\": \xff}", Value::Null, -32700),
             (b"5", Value::Null, -32600),
             (br#"{"jsonrpc":"1.0","id":3,"method":"session/list"}"#, json!(3), -32600),
             (br#"{"jsonrpc":"2.0","id":4,"method":"session/unknown"}"#, json!(4), -32601),

@@ -37,8 +37,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of lines that wait for the agent.
 const MAX_WAITING_LINES: usize = 8;
-/// Replaces a line that is not UTF-8, which no text frame can carry. It is not JSON either.
-const NOT_TEXT: &str = "\u{fffd}";
 
 /// Why a bridge could not be opened, or has ended before its input.
 #[derive(Debug, thiserror::Error)]
@@ -174,8 +172,8 @@ fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
     Ok(lines)
 }
 
-/// The next line that is not blank. A line that cannot be sent is replaced with one that the agent refuses in
-/// the same way.
+/// The next line that is not blank. One that is too long is replaced with one that the agent refuses in the same way.
+/// Bytes that are not UTF-8, which no text frame can carry, are replaced here and not by the agent.
 fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     loop {
         let mut line = Vec::new();
@@ -185,8 +183,10 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
             Ok(None) if line.is_empty() => return None,
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
-                let text = Utf8Bytes::try_from(Bytes::from(line));
-                return Some(text.unwrap_or_else(|_| Utf8Bytes::from_static(NOT_TEXT)));
+                let text = String::from_utf8(line).unwrap_or_else(|error| {
+                    String::from_utf8_lossy(error.as_bytes()).into_owned()
+                });
+                return Some(text.into());
             }
         }
     }
@@ -256,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_text_frame_can_carry_becomes_something_that_is_refused() {
-        let mut input = io::Cursor::new(b"{\"a\":1}\n\n \r\n\xff\xfe{}\nlast".to_vec());
+    fn bytes_that_no_text_frame_can_carry_do_not_spoil_a_line() {
+        let mut input = io::Cursor::new(b"{\"a\":1}\n\n \r\n{\"a\":\"\xff\"}\nlast".to_vec());
         let lines: Vec<_> = std::iter::from_fn(|| next_line(&mut input)).collect();
-        assert_eq!(lines, ["{\"a\":1}\n", NOT_TEXT, "last"]);
+        assert_eq!(lines, ["{\"a\":1}\n", "{\"a\":\"\u{fffd}\"}\n", "last"]);
     }
 }

@@ -185,11 +185,9 @@ pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 pub fn parse_line(line: &[u8]) -> ParsedLine {
-    let Ok(json) = std::str::from_utf8(line) else {
-        return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
-    };
-    // Half a character in one of its texts would spoil the whole message, and is noticed only when that is read.
-    let repaired = repair_surrogates(json, &mut None);
+    // Half a character or a wrong byte in one of its texts would spoil the whole message: nobody could be answered.
+    let json = String::from_utf8_lossy(line);
+    let repaired = repair_surrogates(&json, &mut None);
     // Some runtimes write a byte order mark before their first output.
     let text = repaired.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);
     let error = match text.as_bytes().first() {

@@ -112,9 +112,17 @@ fn half_a_character_does_not_spoil_a_message() {
 }
 
 #[test]
-fn invalid_utf8_is_a_parse_error() {
+fn a_wrong_byte_in_a_text_does_not_spoil_a_message() {
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"text\":\"caf\xe9 \x80kb\"}}";
+    let ParsedLine::Message(RpcMessage::Request { id, params, .. }) = parse_line(line) else {
+        panic!("it is a request");
+    };
+    let fields: BTreeMap<String, String> = params.read().unwrap();
+    assert_eq!((id.to_string().as_str(), fields["text"].as_str()), ("1", "caf\u{fffd} \u{fffd}kb"));
+    // Anywhere else it is no JSON.
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\xff\"method\":\"a\"}";
     assert!(matches!(
-        parse_line(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}"),
+        parse_line(line),
         ParsedLine::Rejected { error: RpcError { code: -32700, .. }, .. }
     ));
 }

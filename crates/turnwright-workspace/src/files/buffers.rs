@@ -155,7 +155,8 @@ impl Files {
         }
         let encoding = now.as_ref().map_or_else(Default::default, |buffer| buffer.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
-        let has_buffer = self.readable_editor(target).is_some();
+        // Even if it cannot be read now: it may show the old text once its client has connected again.
+        let has_buffer = self.buffers.is_some() && target.scope == PathScope::Workspace;
         let unsaved = Arc::clone(&self.unsaved);
         let preparing = disk::run_at(&target.path, move |path| {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
@@ -458,10 +459,7 @@ fn forms(shown: &str) -> Vec<String> {
 impl Files {
     /// Records what a command has changed on the disk, where an editor may not see it.
     pub fn note_changed_on_disk(&self, changes: &[FileChange]) {
-        if !self.buffers.as_ref().is_some_and(|editor| editor.can_read()) {
-            return;
-        }
-        for FileChange { path, before, .. } in changes {
+        for FileChange { path, before, .. } in changes.iter().filter(|_| self.buffers.is_some()) {
             match before {
                 FileState::File { hash, .. } => self.unsaved.note_replaced(path, hash.clone()),
                 FileState::Absent => self.unsaved.note_replaced(path, sha256_hex(b"")),
@@ -496,5 +494,56 @@ impl Files {
             names.push(format!("{} more", files.len() - MAX_NAMED));
         }
         format!("[unsaved changes in the editor, which {who} not see: {}]\n", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::files::Roots;
+
+    /// Shows the old text of each file, once it is connected again.
+    #[derive(Default)]
+    struct ReturningEditor {
+        is_back: AtomicBool,
+    }
+
+    impl EditorBuffers for ReturningEditor {
+        fn can_read(&self) -> bool {
+            self.is_back.load(Ordering::Relaxed)
+        }
+
+        fn can_write(&self) -> bool {
+            false
+        }
+
+        fn read<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
+            Box::pin(async { Ok("old\n".to_owned()) })
+        }
+
+        fn write<'a>(&'a self, _: &'a Path, _: &'a str) -> BoxFuture<'a, Result<(), BufferError>> {
+            Box::pin(async { Err(BufferError::NotFound) })
+        }
+    }
+
+    #[tokio::test]
+    async fn an_old_text_in_an_editor_that_could_not_be_read_meanwhile_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        fs::write(&path, "old\n").unwrap();
+        let editor = Arc::new(ReturningEditor::default());
+        let buffers: Arc<dyn EditorBuffers> = Arc::<ReturningEditor>::clone(&editor);
+        let files = Files::new(Roots::new(folder.path()).unwrap(), Some(buffers));
+        let target = files.resolve(path).await.unwrap();
+        let before = files.read(&target).await.unwrap();
+        let cancel = CancellationToken::new();
+        files.write(&target, Some(&before), "new\n", &cancel).await.unwrap();
+        editor.is_back.store(true, Ordering::Relaxed);
+        assert_eq!(files.read(&target).await.unwrap().text, "new\n");
     }
 }

@@ -183,9 +183,8 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
             Ok(None) if line.is_empty() => return None,
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
-                let text = String::from_utf8(line).unwrap_or_else(|error| {
-                    String::from_utf8_lossy(error.as_bytes()).into_owned()
-                });
+                let text = String::from_utf8(line)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
                 return Some(text.into());
             }
         }

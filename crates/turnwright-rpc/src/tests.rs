@@ -113,7 +113,8 @@ fn half_a_character_does_not_spoil_a_message() {
 
 #[test]
 fn a_wrong_byte_in_a_text_does_not_spoil_a_message() {
-    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"text\":\"caf\xe9 \x80kb\"}}";
+    let line =
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"text\":\"caf\xe9 \x80kb\"}}";
     let ParsedLine::Message(RpcMessage::Request { id, params, .. }) = parse_line(line) else {
         panic!("it is a request");
     };

@@ -13,8 +13,8 @@ pub(super) mod ruin;
 use std::path::Path;
 
 use super::args::{
-    self, Args, Argument, arguments, attached_value, first_operand, git_subcommand, is_option, name,
-    operands, split_at_dashes,
+    self, Args, Argument, arguments, attached_value, first_operand, git_subcommand, is_option,
+    name, operands, split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;

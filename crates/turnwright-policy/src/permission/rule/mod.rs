@@ -142,7 +142,7 @@ impl Rule {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
             RuleAction::Allow => {
-                // What only the disk tells is allowed by a rule with all the words.
+                // A danger that only the disk tells is allowed by a rule with all the words.
                 let exact = *exact || command.drops_changes;
                 parser::starts_with(words, exact, command)
                     && (exact

@@ -24,6 +24,11 @@ const HOW_TO_AGREE: &str = "To carry this out, switch the mode and say so. Or sa
 const SHOWN: &str = "The plan is shown to the user; the turn ends, and the next message is the answer. Plan \
                      mode goes on until the user switches it.";
 
+/// The plan as the user is shown it.
+pub(crate) fn shown_form(plan: &str) -> String {
+    text::cut(escape_hidden(plan.trim()), MAX_PLAN_CHARS)
+}
+
 /// Show the user your finished plan and ask whether to carry it out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExitPlan {
@@ -49,7 +54,7 @@ impl Tool for ExitPlan {
         if ctx.env.shared.mode.get() != Mode::Plan {
             return Err("This is not plan mode: go on without asking for it.".into());
         }
-        let plan = text::cut(escape_hidden(self.plan.trim()), MAX_PLAN_CHARS);
+        let plan = shown_form(&self.plan);
         if plan.is_empty() {
             return Err("exit_plan needs a `plan`. The user was not asked.".into());
         }

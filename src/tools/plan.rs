@@ -71,7 +71,7 @@ impl Tool for Plan {
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(self.entries);
         let count = entries.len();
-        let answer = match ctx.env.shared.mode.get() {
+        let answer = match ctx.env.mode() {
             Mode::Plan => IN_PLAN_MODE.to_owned(),
             _ => answer_text(&entries),
         };

@@ -58,12 +58,18 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
 
 /// Returns true if the words of a `git checkout` may mean a branch, but the disk tells that they mean a file or folder.
 fn checks_out_file(command: &SimpleCommand, workdir: &Path, roots: &Roots) -> bool {
-    let [git, checkout, options @ .., name] = command.words.as_slice() else { return false };
+    let no_pager = ["--no-pager", "-P"];
+    let words: Vec<_> =
+        command.words.iter().filter(|word| !no_pager.contains(&&*word.text)).collect();
+    let [git, checkout, options @ .., name] = words.as_slice() else { return false };
     let is_checkout = git.text == "git" && checkout.text == "checkout";
     let Some(folder) = command.folder.as_ref().filter(|_| is_checkout) else { return false };
     let folder = workdir.join(folder);
-    options.iter().all(|option| matches!(option.text.as_str(), "-q" | "--quiet"))
-        && shell::classify(command).danger.is_none()
+    // Others than those that make a branch of this name.
+    options.iter().all(|option| match option.text.strip_prefix("--") {
+        Some(long) => !"orphan".starts_with(long),
+        None => option.text.starts_with('-') && !option.text.contains(['b', 'B']),
+    }) && shell::classify(command).danger.is_none()
         && !roots.leads_elsewhere(&folder.join(&name.text))
         && names_file(&folder, &name.text)
         && !repository::has_branch(&folder, &name.text)
@@ -567,6 +573,8 @@ mod tests {
             ("git checkout Makefile", true),
             ("git checkout src", true),
             ("git checkout -q src", true),
+            ("git --no-pager checkout --no-guess src", true),
+            ("git checkout --orphan src", false),
             ("git checkout src/Makefile", true),
             ("git checkout src/..", true),
             ("git checkout --theirs other", true),

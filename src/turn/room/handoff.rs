@@ -7,6 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
+use crate::tools::shown_form;
 use crate::turn::Conversation;
 use crate::turn::conversation::MODE_PREFIX;
 use crate::turn::prompt::{DATE_PREFIX, date_line};
@@ -260,7 +261,7 @@ fn shown_plan(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<
     let answers = before.iter().rev().filter_map(|message| message.as_assistant());
     let call = answers.flat_map(|answer| &answer.calls).find(|call| call.id == result.call)?;
     let Arguments::Object(arguments) = &call.arguments else { return None };
-    let plan = cut_to_weight(arguments.get("plan")?.as_str()?, limit);
+    let plan = cut_to_weight(&shown_form(arguments.get("plan")?.as_str()?), limit);
     Some(format!("{}\n{plan}", text::first_line(&result.text)))
 }
 

@@ -72,6 +72,9 @@ impl Files {
         };
         if let Some(editor) = self.readable_editor(target).filter(|_| has_buffer) {
             match editor.read(&self.roots.client_path(target)).await {
+                Ok(text) if has_lost_characters(&text, on_disk.as_ref().ok()) => {
+                    return Err(FileError::ReadRefused(BROKEN_CHARACTERS.to_owned()));
+                }
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
@@ -497,6 +500,14 @@ impl Files {
     }
 }
 
+const BROKEN_CHARACTERS: &str =
+    "the editor's text of it came with broken characters, perhaps not as UTF-8";
+
+/// Returns true if characters were replaced on the way from the editor. An edit would write the text back without them.
+fn has_lost_characters(shown: &str, on_disk: Option<&FileText>) -> bool {
+    shown.contains('\u{fffd}') && on_disk.is_none_or(|saved| !saved.text.contains('\u{fffd}'))
+}
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
@@ -545,5 +556,15 @@ mod tests {
         files.write(&target, Some(&before), "new\n", &cancel).await.unwrap();
         editor.is_back.store(true, Ordering::Relaxed);
         assert_eq!(files.read(&target).await.unwrap().text, "new\n");
+    }
+
+    #[test]
+    fn characters_that_only_the_editor_s_text_has_lost_are_noticed() {
+        let whole = FileText::new("caf\u{e9}\n", TextSource::Disk);
+        let broken = FileText::new("caf\u{fffd}\n", TextSource::Disk);
+        assert!(has_lost_characters(&broken.text, Some(&whole)));
+        assert!(has_lost_characters(&broken.text, None));
+        assert!(!has_lost_characters(&broken.text, Some(&broken)));
+        assert!(!has_lost_characters(&whole.text, Some(&broken)));
     }
 }

@@ -286,9 +286,9 @@ fn short_id(call: &CallId) -> String {
     format!("h{}", call.as_str().trim_start_matches(|character: char| !character.is_ascii_digit()))
 }
 
-/// The last words of a helper. If they only say that the report is above, the report comes first: its reader sees
-/// nothing else of the conversation.
-fn last_words(history: &History) -> String {
+/// The last words of a helper. If they only say that the report is above, or may be cut off, those before come first:
+/// their reader sees nothing else of the conversation.
+fn last_words(history: &History, may_be_cut: bool) -> String {
     let answers = history.messages.iter().rev().filter_map(|message| message.as_assistant());
     // A note of ours about the end of the turn has no identifier.
     let mut texts = answers
@@ -297,7 +297,10 @@ fn last_words(history: &History) -> String {
         .filter(|text| !text.is_empty());
     let last = texts.next().unwrap_or_default();
     match texts.next() {
-        Some(report) if last.len() < MAX_POINTER_BYTES && report.len() > 4 * MAX_POINTER_BYTES => {
+        Some(report)
+            if last.len() < MAX_POINTER_BYTES
+                && (may_be_cut || report.len() > 4 * MAX_POINTER_BYTES) =>
+        {
             format!("{report}\n\n{last}")
         }
         _ => last.to_owned(),
@@ -306,7 +309,8 @@ fn last_words(history: &History) -> String {
 
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
-    let text = last_words(&finished.history);
+    let may_be_cut = matches!(finished.result, Ok(StopReason::Cancelled) | Err(_));
+    let text = last_words(&finished.history, may_be_cut);
     let mut refusal = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => return Ok(text + INCOMPLETE),

@@ -5,11 +5,9 @@ use std::path::Path;
 
 use super::decide::decide;
 use super::describe::{access_nouns, access_of_command, listed};
+use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
-use super::{
-    AccessGrant, Finding, GrantedCommands, Grants, JudgedCall, Mode, PolicyRules, Reason, Verdict,
-    commands_with_access, is_understood,
-};
+use super::{Finding, Grants, JudgedCall, Mode, PolicyRules, Reason, Verdict};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::client::ChoiceKind;
 use turnwright_types::effect::{

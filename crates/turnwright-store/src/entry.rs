@@ -1,7 +1,6 @@
 //! The data model of the store: entries, calls and sessions, and how much memory they hold until they are
 //! written.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +12,7 @@ use crate::GoalState;
 use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Arguments, Media, Message, ToolCall, ToolMessage};
+use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall, ToolMessage};
 use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
@@ -360,66 +359,80 @@ impl SessionRow {
 
 /// The approximate number of bytes that an entry holds in memory.
 pub(super) fn entry_size(entry: &Entry) -> usize {
-    let answer = match entry {
-        Entry::Message { message, .. } => message.as_assistant(),
-        _ => None,
-    };
-    let calls = answer.into_iter().flat_map(|answer| &answer.calls);
-    json_size(entry) + calls.map(|call| json_size(&call.arguments)).sum::<usize>()
+    match entry {
+        Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
+            match message.as_ref() {
+                Message::User(user) => user.parts.iter().map(PromptPart::size).sum(),
+                Message::Assistant(answer) => {
+                    let calls: usize = answer.calls.iter().map(call_size).sum();
+                    let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
+                    answer.text.len() + answer.thought.len() + calls + state
+                }
+                Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
+            }
+        }
+        Entry::Note { text, .. } => text.len(),
+        Entry::IncompleteCall { name, view, reason, .. } => {
+            name.len() + view_size(view) + reason.len()
+        }
+        Entry::Plan { entries } => entries.iter().map(|entry| entry.content.len()).sum(),
+        Entry::Goal { goal } => goal.as_ref().map_or(0, |goal| goal_size(goal)),
+        Entry::Cleared
+        | Entry::Pruned { .. }
+        | Entry::ImagesLeftOut
+        | Entry::SomeImagesLeftOut { .. }
+        | Entry::Refused
+        | Entry::Rewound { .. }
+        | Entry::RewindUndone { .. }
+        | Entry::Unknown => 0,
+    }
+}
+
+fn goal_size(goal: &GoalState) -> usize {
+    let missing: usize = goal.last_missing.iter().map(String::len).sum();
+    goal.text.len() + goal.requirement_list().len() + missing
 }
 
 /// The approximate number of bytes that a call's outcome holds in memory.
 pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
-    let contents: usize = outcome.file_contents.iter().map(|bytes| bytes.len()).sum();
-    json_size(outcome) + outcome.text.len() + contents
+    let content = outcome.content.iter().map(|part| match part {
+        CallContent::Text(text) => text.len(),
+        CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
+        CallContent::Image(media) => media.data.len(),
+        CallContent::Terminal(_) | CallContent::Session(_) => 0,
+    });
+    outcome.text.len()
+        + media_size(&outcome.images)
+        + outcome.view.as_ref().map_or(0, view_size)
+        + content.sum::<usize>()
+        + value_size(&outcome.raw_output)
+        + outcome.file_contents.iter().map(|bytes| bytes.len()).sum::<usize>()
 }
 
-/// The length of a value as JSON, which is not kept.
-fn json_size(value: &impl Serialize) -> usize {
-    let mut written = WrittenBytes(0);
-    serde_json::to_writer(&mut written, value).ok();
-    written.0
+fn call_size(call: &ToolCall) -> usize {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value_size(value),
+        Arguments::Unusable { text, .. } => text.len(),
+    };
+    call.name.len() + arguments + call.extra.as_ref().map_or(0, value_size)
 }
 
-/// Counts what is written to it.
-struct WrittenBytes(usize);
-
-impl Write for WrittenBytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+fn view_size(view: &CallView) -> usize {
+    let locations = view.locations.iter().map(|location| location.path.as_os_str().len());
+    view.title.len() + locations.sum::<usize>()
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use turnwright_types::message::AssistantMessage;
+fn media_size(all: &[Media]) -> usize {
+    all.iter().map(|media| media.data.len()).sum()
+}
 
-    use super::*;
-
-    #[test]
-    fn what_is_stored_elsewhere_counts_too() {
-        let long = "x".repeat(10_000);
-        let call = ToolCall::new("call-1", "p", "write_file", json!({ "content": long }));
-        let answer = AssistantMessage::new("msg-1", "done", vec![call]);
-        let entry = Entry::Message {
-            id: "msg-1".into(),
-            message: Arc::new(Message::Assistant(answer)),
-            audience: Audience::Both,
-        };
-        let outcome = CallOutcome {
-            text: long.clone(),
-            file_contents: vec![long.into_bytes().into()],
-            ..CallOutcome::default()
-        };
-        for (size, least) in [(entry_size(&entry), 10_000), (outcome_size(&outcome), 20_000)] {
-            assert!((least..least + 1_000).contains(&size), "{size}");
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_size).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|field| field.0.len() + value_size(field.1)).sum()
         }
-        assert_eq!(entry_size(&Entry::Unknown), 0);
+        _ => 8,
     }
 }

@@ -146,9 +146,15 @@ impl HelperClient {
         let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
         let asking = self.wait_for_user(client.request_permission(request));
         let answer = card.turn.cancel.run_until_cancelled(asking).await;
-        let rejections = [ChoiceKind::RejectOnce, ChoiceKind::RejectSession];
-        card.is_allowed = matches!(&answer, Some(PermissionAnswer::Chosen(kind))
-            if !rejections.contains(kind));
+        card.is_allowed = matches!(
+            answer,
+            Some(PermissionAnswer::Chosen(
+                ChoiceKind::AllowOnce
+                    | ChoiceKind::AllowSession
+                    | ChoiceKind::AllowSessionForAll
+                    | ChoiceKind::AllowAllCommands
+            ))
+        );
         answer.unwrap_or_else(nobody_to_ask)
     }
 

@@ -1,6 +1,7 @@
 //! Parses and writes single JSON-RPC 2.0 messages, and decides which error a malformed line gets
 //! (R-TR-6…R-TR-10). No I/O.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -186,7 +187,7 @@ pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
 
 pub fn parse_line(line: &[u8]) -> ParsedLine {
     // Half a character or a wrong byte in one of its texts would spoil the whole message: nobody could be answered.
-    let json = String::from_utf8_lossy(line);
+    let json = str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
     let repaired = repair_surrogates(&json, &mut None);
     // Some runtimes write a byte order mark before their first output.
     let text = repaired.trim_start_matches('\u{feff}').trim_matches([' ', '\t', '\r', '\n']);

@@ -18,7 +18,7 @@ const MAX_RETRIES: u32 = 4;
 const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// How long to wait for a server that restarts, loads its model or limits requests. Gateways restart in 9 to 18
+/// The longest wait for a server that restarts, loads its model or limits requests. Gateways restart in 9 to 18
 /// seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.

@@ -35,7 +35,7 @@ pub(super) struct Screen {
     needs_space: bool,
     calls: HashMap<String, CallCard>,
     plan: Vec<(String, String)>,
-    /// How many tokens are in the context window, its size, and the cost of the session in US dollars.
+    /// The tokens in the context window, its size, and the cost of the session in US dollars.
     usage: Option<(u64, u64, Option<f64>)>,
     /// The activity of the agent, and its beginning.
     activity: Option<(String, Instant)>,

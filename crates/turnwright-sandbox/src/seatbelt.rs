@@ -20,7 +20,8 @@ const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 /// the ones that it makes, which the system marks. They come after the rule that allows reading everything.
 const TERMINAL_RULES: &str = include_str!("seatbelt/terminals.sb");
 
-/// The network, with the services that resolve host names and check certificates.
+/// The network, with the services that resolve host names and check certificates. The only socket of another program
+/// is the one that resolves names.
 const NETWORK_RULES: &str = include_str!("seatbelt/network.sb");
 
 /// Connections within this machine. macOS has no private loopback interface. Most servers bind all addresses, which
@@ -90,9 +91,7 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         Network::Loopback => LOOPBACK_RULES,
         Network::Internet | Network::On => NETWORK_RULES,
     });
-    if !profile.network.reaches_other_machines() {
-        text.push_str(&socket_rules(profile)?);
-    }
+    text.push_str(&socket_rules(profile)?);
     if profile.network == Network::Internet {
         text.push_str("(deny network-outbound (remote ip \"localhost:*\"))\n");
     }
@@ -105,8 +104,8 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     Some(text)
 }
 
-/// Lets a program without the network make sockets in its folders, and connect to those and to the ones that the
-/// profile names. Rules for inner paths come last, so that hidden and read-only paths in these folders stay so.
+/// Lets a program make sockets in its folders, and connect to those and to the ones that the profile names. Rules for
+/// inner paths come last, so that hidden and read-only paths in these folders stay so.
 fn socket_rules(profile: &SandboxProfile) -> Option<String> {
     if profile.writable.is_empty() && profile.sockets.is_empty() {
         return Some(String::new());
@@ -201,7 +200,7 @@ mod tests {
         }
     }
 
-    fn rules(profile: &SandboxProfile) -> String {
+    fn rendered(profile: &SandboxProfile) -> String {
         let text = render_profile(profile).unwrap();
         text.strip_prefix(BASE_RULES).unwrap().replace(TERMINAL_RULES, "")
     }
@@ -229,12 +228,12 @@ mod tests {
 (deny network-outbound (remote unix-socket (subpath \"/Users/ada/.ssh\")))
 (deny network-bind (local unix-socket (subpath \"/Users/ada/ws/.git/hooks\")))
 ";
-        assert_eq!(rules(&sample()), expected);
+        assert_eq!(rendered(&sample()), expected);
     }
 
     #[test]
     fn sockets_in_writable_folders_and_named_ones_are_open_without_a_network() {
-        for network in [Network::Off, Network::Loopback] {
+        for network in [Network::Off, Network::Loopback, Network::Internet, Network::On] {
             let profile = SandboxProfile {
                 network,
                 writable: vec!["/state/cache".into()],
@@ -242,7 +241,7 @@ mod tests {
                 sockets: vec!["/state/signing".into()],
                 ..SandboxProfile::default()
             };
-            let text = rules(&profile);
+            let text = rendered(&profile);
             let at = |action: &str, path: &str| {
                 let to = format!("(remote unix-socket (subpath \"{path}\"))");
                 text.find(&format!("({action} network-outbound {to})")).unwrap()
@@ -252,8 +251,19 @@ mod tests {
             assert!(hides < opens && opens < at("deny", "/state/cache/key"), "{text}");
             assert!(hides < at("allow", "/state/signing"), "{text}");
         }
-        let online = SandboxProfile { network: Network::On, ..sample() };
-        assert!(!rules(&online).contains("unix-socket"));
+    }
+
+    /// A container engine starts whatever it is told to, with the user's files.
+    #[test]
+    fn sockets_of_other_programs_are_closed_with_a_network_too() {
+        for network in [Network::Internet, Network::On] {
+            let text = rendered(&SandboxProfile { network, ..sample() });
+            let (before, after) =
+                text.split_once("(deny network-outbound (remote unix-socket))\n").unwrap();
+            assert!(before.contains("(allow network*)\n") && !after.contains("(allow network*)"));
+            assert!(after.contains("(path-literal \"/private/var/run/mDNSResponder\")"), "{text}");
+            assert!(after.contains("(remote unix-socket (subpath \"/Users/ada/ws\"))"), "{text}");
+        }
     }
 
     /// Rust's `system-configuration`, Java and servers that bind all addresses.
@@ -275,7 +285,7 @@ mod tests {
             unhidden: state("/out"),
             ..SandboxProfile::default()
         };
-        let text = rules(&profile);
+        let text = rendered(&profile);
         let at = |rule: &str| text.rfind(rule).unwrap_or_else(|| panic!("{rule}: {text}"));
         let hides = at("(deny file-read* file-write*\n  (subpath \"/state\")");
         let shows = at("(allow file-read*\n  (subpath \"/state/out\"))");
@@ -299,7 +309,7 @@ mod tests {
     #[test]
     fn nothing_is_allowed_by_leaving_something_out() {
         let nothing = SandboxProfile { readable: Some(Vec::new()), ..SandboxProfile::default() };
-        let text = rules(&nothing);
+        let text = rendered(&nothing);
         assert!(!text.contains("file-write"), "{text}");
         assert!(!text.contains("(allow file-read*)"), "{text}");
         assert!(text.ends_with("(deny network*)\n"));
@@ -315,7 +325,7 @@ mod tests {
     #[test]
     fn a_list_is_all_that_can_be_read_besides_what_can_be_written_and_the_system() {
         let strict = SandboxProfile { readable: Some(vec!["/var/data".into()]), ..sample() };
-        let text = rules(&strict);
+        let text = rendered(&strict);
         let (reads, _) = text.split_once("(allow file-write*").unwrap();
         for path in ["\"/private/var/data\"", "\"/Users/ada/ws\"", "\"/usr\""] {
             assert!(reads.contains(path), "{path} in {reads}");
@@ -325,13 +335,13 @@ mod tests {
 
     #[test]
     fn the_network_is_off_local_or_on() {
-        let with = |network| rules(&SandboxProfile { network, ..sample() });
+        let with = |network| rendered(&SandboxProfile { network, ..sample() });
         let here = with(Network::Loopback);
         assert!(here.contains("localhost") && !here.contains("(allow network*)"));
         assert!(with(Network::On).contains("(allow network*)\n"));
         let machine_addresses = vec!["127.0.0.1:5432".parse().unwrap()];
         let internet = SandboxProfile { network: Network::Internet, machine_addresses, ..sample() };
-        assert!(rules(&internet).ends_with(
+        assert!(rendered(&internet).ends_with(
             "(deny network-outbound (remote ip \"localhost:*\"))\n\
              (allow network-outbound (remote ip \"localhost:5432\"))\n"
         ));

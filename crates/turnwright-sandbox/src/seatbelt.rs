@@ -276,6 +276,13 @@ mod tests {
     }
 
     #[test]
+    fn the_variables_of_other_processes_are_closed_behind_the_rule_that_opens_the_system() {
+        let (_, after) = BASE_RULES.split_once("(allow sysctl-read)\n").unwrap();
+        assert!(after.starts_with("(deny sysctl-read (sysctl-name-prefix \"kern.procargs\"))\n"));
+        assert!(!after.contains("(allow sysctl-read"));
+    }
+
+    #[test]
     fn what_is_open_below_a_hidden_folder_comes_after_it() {
         let state = |name: &str| vec![PathBuf::from(format!("/state{name}"))];
         let profile = SandboxProfile {

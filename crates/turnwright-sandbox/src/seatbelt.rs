@@ -11,9 +11,10 @@ use super::{Network, SandboxProfile};
 /// anything.
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// The needs of every program: executing and signalling its own processes, system information, new
-/// terminals, and the services for user names, time zones, certificates and network settings, without which many
-/// programs crash though they use no network. Java reads the kind of processor with a call that counts as writing.
+/// The needs of every program: executing and signalling its own processes, system information, shared memory, its open
+/// files by name, the names in `/`, new terminals, and the services for user names, time zones, certificates, changed
+/// files and network settings, without which many programs crash though they use no network. Java reads the kind of
+/// processor with a call that counts as writing. The arguments and variables of other processes are closed.
 const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 
 /// Other programs' terminals may receive passwords. A program may use its own terminal, and
@@ -266,10 +267,18 @@ mod tests {
         }
     }
 
-    /// Rust's `system-configuration`, Java and servers that bind all addresses.
+    /// Rust's `system-configuration`, Java, watchers of files, PostgreSQL, the number of processors in Node.js,
+    /// redirects to a stream by its name, and servers that bind all addresses.
     #[test]
     fn programs_without_a_network_get_the_services_they_crash_without() {
-        for needed in ["com.apple.SystemConfiguration.configd", "kern.grade_cputype"] {
+        for needed in [
+            "com.apple.SystemConfiguration.configd",
+            "kern.grade_cputype",
+            "com.apple.FSEvents",
+            "(allow ipc-sysv-sem)\n(allow ipc-sysv-shm)\n",
+            "(allow mach-host*)\n",
+            "(regex #\"^/dev/(fd/[0-9]+|std(in|out|err))$\")",
+        ] {
             assert!(BASE_RULES.contains(needed), "{needed}");
         }
         assert!(LOOPBACK_RULES.contains("(allow network-bind (local ip \"*:*\"))"));

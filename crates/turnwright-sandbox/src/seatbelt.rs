@@ -18,7 +18,8 @@ pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 
 /// Other programs' terminals may receive passwords. A program may use its own terminal, and
-/// the ones that it makes, which the system marks. They come after the rule that allows reading everything.
+/// the ones that it makes, which the system marks. They come after the rule that allows reading everything. A rule for
+/// one kind of access wins over one for all kinds, so what denies it is taken back by name.
 const TERMINAL_RULES: &str = include_str!("seatbelt/terminals.sb");
 
 /// The network, with the services that resolve host names and check certificates. The only socket of another program
@@ -289,6 +290,15 @@ mod tests {
         let (_, after) = BASE_RULES.split_once("(allow sysctl-read)\n").unwrap();
         assert!(after.starts_with("(deny sysctl-read (sysctl-name-prefix \"kern.procargs\"))\n"));
         assert!(!after.contains("(allow sysctl-read"));
+    }
+
+    /// A rule that denies one kind of access wins over a later one that allows all kinds.
+    #[test]
+    fn what_is_denied_to_terminals_is_opened_again_by_the_same_name() {
+        let (denied, opened) = TERMINAL_RULES.split_once(")\n").unwrap();
+        assert!(denied.starts_with("(deny file-read-data file-write* "));
+        let again = opened.matches("(allow file-read* file-read-data file-write*").count();
+        assert_eq!(again, opened.matches("(allow file-read*").count());
     }
 
     #[test]

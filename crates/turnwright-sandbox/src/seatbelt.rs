@@ -301,6 +301,16 @@ mod tests {
         assert_eq!(again, opened.matches("(allow file-read*").count());
     }
 
+    /// Playwright and Puppeteer.
+    #[test]
+    fn the_processes_of_a_browser_find_each_other() {
+        let (_, after) = BASE_RULES.split_once("(allow mach-register mach-lookup\n").unwrap();
+        let (rule, _) = after.split_once("))\n").unwrap();
+        for name in ["org\\.chromium", "com\\.google\\.[Cc]hrome", "MachPortRendezvousServer"] {
+            assert!(rule.contains(name), "{rule}");
+        }
+    }
+
     #[test]
     fn what_is_open_below_a_hidden_folder_comes_after_it() {
         let state = |name: &str| vec![PathBuf::from(format!("/state{name}"))];

@@ -30,8 +30,9 @@ const NETWORK_RULES: &str = include_str!("seatbelt/network.sb");
 /// `localhost` does not match.
 const LOOPBACK_RULES: &str = include_str!("seatbelt/loopback.sb");
 
-/// Programs and libraries of the system, which stay readable if the profile lists what may be read. One a line.
-const SYSTEM_FOLDERS: &str = include_str!("seatbelt/system_folders.txt");
+/// Programs and libraries of the system, which stay readable if the profile lists what may be read, but not the other
+/// name of the volume with all data. Resolving a path looks at every folder above it.
+const SYSTEM_RULES: &str = include_str!("seatbelt/system.sb");
 
 /// Folders that are symlinks on every Mac.
 const ROOT_SYMLINKS: [(&str, &str); 3] =
@@ -59,13 +60,9 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     match &profile.readable {
         None => text.push_str("(allow file-read*)\n"),
         Some(list) => {
-            let mut all: Vec<String> =
-                SYSTEM_FOLDERS.lines().map(|folder| format!("\"{folder}\"")).collect();
-            all.extend(quote_all(list)?);
-            all.extend(writable.iter().cloned());
-            text.push_str(&rule("allow", "file-read*", &all));
-            // Resolving a path looks at every folder above it.
-            text.push_str("(allow file-read-metadata)\n");
+            text.push_str(SYSTEM_RULES);
+            text.push_str(&rule("allow", "file-read*", &quote_all(list)?));
+            text.push_str(&rule("allow", "file-read*", &writable));
         }
     }
     text.push_str(TERMINAL_RULES);
@@ -311,6 +308,13 @@ mod tests {
         }
     }
 
+    /// Without it, the loader aborts each program of a profile that lists what may be read.
+    #[test]
+    fn the_names_in_the_root_can_be_read_by_every_program() {
+        let listed = SandboxProfile { readable: Some(Vec::new()), ..sample() };
+        assert!(render_profile(&listed).unwrap().contains("(allow file-read* (literal \"/\"))\n"));
+    }
+
     #[test]
     fn what_is_open_below_a_hidden_folder_comes_after_it() {
         let state = |name: &str| vec![PathBuf::from(format!("/state{name}"))];
@@ -363,8 +367,10 @@ mod tests {
         let strict = SandboxProfile { readable: Some(vec!["/var/data".into()]), ..sample() };
         let text = rendered(&strict);
         let (reads, _) = text.split_once("(allow file-write*").unwrap();
-        for path in ["\"/private/var/data\"", "\"/Users/ada/ws\"", "\"/usr\""] {
-            assert!(reads.contains(path), "{path} in {reads}");
+        let (system, listed) = reads.split_once("(deny file-read* (subpath \"/System/").unwrap();
+        assert!(system.contains("\"/usr\""), "{system}");
+        for path in ["\"/private/var/data\"", "\"/Users/ada/ws\""] {
+            assert!(listed.contains(path), "{path} in {listed}");
         }
         assert!(!reads.contains("(subpath \"/\")") && !reads.contains("\"/Users\""));
     }

@@ -34,6 +34,9 @@ const LOOPBACK_RULES: &str = include_str!("seatbelt/loopback.sb");
 /// name of the volume with all data. Resolving a path looks at every folder above it.
 const SYSTEM_RULES: &str = include_str!("seatbelt/system.sb");
 
+/// The most paths in a rule, which the system refuses beyond 64 KiB.
+const MAX_PATHS: usize = 64;
+
 /// Folders that are symlinks on every Mac.
 const ROOT_SYMLINKS: [(&str, &str); 3] =
     [("/tmp", "/private/tmp"), ("/var", "/private/var"), ("/etc", "/private/etc")];
@@ -141,21 +144,20 @@ fn pinned_rule(profile: &SandboxProfile) -> Option<String> {
     let movable = above
         .filter(|path| profile.writable.iter().any(|root| path.starts_with(root) && *path != root));
     let pinned: BTreeSet<_> = movable.map(Path::to_path_buf).collect();
-    let mut rule = String::new();
-    for path in quote_all(&pinned)? {
-        rule.push_str(&format!("\n  (literal {path})"));
-    }
-    Some(if rule.is_empty() { rule } else { format!("(deny file-write-unlink{rule})\n") })
+    Some(rules("deny file-write-unlink", "literal", &quote_all(&pinned)?))
 }
 
-/// A rule about everything at and below some paths. Without a path there is no rule: a rule without
-/// a filter would apply to every path.
+/// A rule about everything at and below some paths.
 fn rule(action: &str, operations: &str, paths: &[String]) -> String {
-    if paths.is_empty() {
-        return String::new();
-    }
-    let filters: Vec<_> = paths.iter().map(|path| format!("\n  (subpath {path})")).collect();
-    format!("({action} {operations}{})\n", filters.concat())
+    rules(&format!("{action} {operations}"), "subpath", paths)
+}
+
+/// Rules about some paths, of which none is too long for the system. Without a path there is no rule: a rule without a
+/// filter would apply to every path.
+fn rules(start: &str, filter: &str, paths: &[String]) -> String {
+    let between = format!(")\n  ({filter} ");
+    let parts = paths.chunks(MAX_PATHS).map(|part| part.join(between.as_str()));
+    parts.map(|part| format!("({start}\n  ({filter} {part}))\n")).collect()
 }
 
 fn quote_all<'a>(all: impl IntoIterator<Item = &'a PathBuf>) -> Option<Vec<String>> {
@@ -313,6 +315,16 @@ mod tests {
     fn the_names_in_the_root_can_be_read_by_every_program() {
         let listed = SandboxProfile { readable: Some(Vec::new()), ..sample() };
         assert!(render_profile(&listed).unwrap().contains("(allow file-read* (literal \"/\"))\n"));
+    }
+
+    #[test]
+    fn no_rule_is_too_long_for_the_system_however_many_paths_it_is_about() {
+        let folder = Path::new("/Users/ada/ws").join("long".repeat(60));
+        let hidden = (0..1000).map(|number| folder.join(number.to_string())).collect();
+        let text = rendered(&SandboxProfile { hidden, ..sample() });
+        let longest = text.split("\n(").map(str::len).max().unwrap();
+        assert!(longest < 32 * 1024, "{longest}");
+        assert_eq!(text.matches("/999\"").count(), 2, "of files and of sockets");
     }
 
     #[test]

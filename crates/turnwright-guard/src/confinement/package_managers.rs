@@ -37,8 +37,8 @@ const NO_RETRIES: &[(&str, &str)] = &[
 ];
 
 /// Variables that name a cache: of many programs, and of those that have theirs elsewhere, at least on macOS.
-const CACHE_VARIABLES: [&str; 5] =
-    ["CCACHE_DIR", "GOCACHE", "GOLANGCI_LINT_CACHE", "XDG_CACHE_HOME", "npm_config_cache"];
+const CACHE_VARIABLES: &str = "CCACHE_DIR CLANG_MODULE_CACHE_PATH GOCACHE GOLANGCI_LINT_CACHE \
+                               SWIFTPM_MODULECACHE_OVERRIDE XDG_CACHE_HOME npm_config_cache";
 
 /// Variables that name what programs keep in the cache although it takes long to get again, and where that is.
 const KEPT_IN_CACHE: [(&str, &str); 3] = [
@@ -115,7 +115,7 @@ pub(super) fn redirected_caches(
             || *name == "HF_HUB_CACHE" && environment.get("HF_HOME").is_some();
         !is_set && path.is_dir()
     });
-    let redirected = CACHE_VARIABLES.map(|name| (name, folder.to_path_buf()));
+    let redirected = CACHE_VARIABLES.split(' ').map(|name| (name, folder.to_path_buf()));
     unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
 }
 
@@ -561,6 +561,15 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    /// They are in a folder for temporary files that no variable names.
+    #[test]
+    fn modules_of_clang_and_swift_are_kept_where_commands_may_write() {
+        let variables = redirected_caches(Path::new("/redirected"), &Environment::default());
+        for name in ["CLANG_MODULE_CACHE_PATH", "SWIFTPM_MODULECACHE_OVERRIDE"] {
+            assert!(variables.contains(&(name, "/redirected".to_owned())), "{name}");
+        }
     }
 
     #[test]

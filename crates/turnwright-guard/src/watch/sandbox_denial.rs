@@ -352,11 +352,18 @@ fn refused_calls(
     Some(ReachedLimit::denied(&what, escalate))
 }
 
+/// A file in which macOS notes where the programs of Xcode are. They run without it, too, and each complains first.
+const NEEDLESS_FILE: &str = "xcrun_db";
+
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
-    text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
-        let is_refused = text::has_listed(&line.to_ascii_lowercase(), REFUSED_WRITES);
-        if is_refused { path_in(line) } else { None }
+    complaints(output, REFUSED_WRITES).rev().find_map(path_in)
+}
+
+/// The lines at the end of an output that have one of these messages.
+fn complaints<'a>(output: &'a str, messages: &str) -> impl DoubleEndedIterator<Item = &'a str> {
+    text::suffix(output, SEARCHED_BYTES).lines().filter(move |line| {
+        text::has_listed(&line.to_lowercase(), messages) && !line.contains(NEEDLESS_FILE)
     })
 }
 
@@ -364,6 +371,16 @@ fn unwritable_path(output: &str) -> Option<&str> {
 fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
     if writable.iter().any(|place| path.starts_with(place)) {
         return None;
+    }
+    if ["/var/folders", "/private/var/folders"].iter().any(|folder| path.starts_with(folder)) {
+        let what = "of the folders for temporary files, only $TMPDIR is writable";
+        return Some(ReachedLimit {
+            for_model: format!(
+                "[sandbox: {what}. Where a program takes another, name a place, as in \
+                 `mktemp -d \"$TMPDIR/x.XXXXXX\"`.]"
+            ),
+            for_user: format!("[sandbox: {what}]"),
+        });
     }
     let text = path.to_string_lossy();
     if ["/lib/", "/share/"]
@@ -395,8 +412,7 @@ fn path_in(line: &str) -> Option<&str> {
 
 /// Returns true if the output of a failed command mentions a denied operation.
 fn is_likely(output: &str) -> bool {
-    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    text::has_listed(&end, DENIAL_PHRASES)
+    complaints(output, DENIAL_PHRASES).next().is_some()
 }
 
 #[cfg(test)]
@@ -542,6 +558,26 @@ mod tests {
         ] {
             assert_eq!(unwritable_path(output), expected, "{output}");
         }
+    }
+
+    #[test]
+    fn a_file_that_programs_of_xcode_do_without_is_no_reason_to_ask() {
+        let output = "git: error: couldn't create cache file '/var/folders/a/T/xcrun_db-Q5' \
+                      (errno=Operation not permitted)\nfatal: bad revision 'x'\n";
+        assert_eq!(unwritable_path(output), None);
+        assert!(!is_likely(output));
+        let both = format!("cp: /opt/x: Operation not permitted\n{output}");
+        assert_eq!(unwritable_path(&both), Some("/opt/x"));
+        assert!(is_likely(&both));
+    }
+
+    /// The `mktemp` of macOS ignores `TMPDIR`.
+    #[test]
+    fn the_folder_for_temporary_files_of_macos_is_not_asked_for() {
+        let output = "mktemp: mkdtemp failed on /var/folders/a/b/T/tmp.X1: Operation not permitted";
+        let limit = CommandWatch::default().reached_limit(output, false, None).unwrap();
+        assert!(limit.for_model.contains("`mktemp -d \"$TMPDIR/"), "{limit:?}");
+        assert!(!limit.for_model.contains("escalate"), "{limit:?}");
     }
 
     #[test]

@@ -93,9 +93,10 @@ impl RealPaths {
 /// The real path of an entry of a folder that is given by its real path.
 fn real_entry(path: PathBuf) -> Option<PathBuf> {
     match fs::read_link(&path) {
-        Ok(_) => real_path(path).ok(),
-        // It exists and is no link.
-        Err(error) => (error.kind() == io::ErrorKind::InvalidInput).then_some(path),
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => None,
+        // It exists and is no link. macOS finds it in other letters, too, and with accents in another form.
+        Err(_) if !cfg!(target_os = "macos") => Some(path),
+        _ => real_path(path).ok(),
     }
 }
 

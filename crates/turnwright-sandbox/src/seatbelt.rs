@@ -208,28 +208,7 @@ mod tests {
 
     #[test]
     fn every_part_of_the_profile_has_a_rule() {
-        let expected = "\
-(allow file-read*)
-(allow file-write*
-  (subpath \"/Users/ada/ws\")
-  (subpath \"/private/tmp/t\"))
-(deny file-write*
-  (subpath \"/Users/ada/ws/.git/hooks\"))
-(deny file-read* file-write*
-  (subpath \"/Users/ada/.ssh\"))
-(deny file-write-unlink
-  (literal \"/Users/ada/ws/.git\"))
-(deny file-write-setugid)
-(deny network*)
-(allow system-socket (socket-domain AF_UNIX))
-(allow network-bind (local unix-socket (subpath \"/Users/ada/ws\")))
-(allow network-bind (local unix-socket (subpath \"/private/tmp/t\")))
-(allow network-outbound (remote unix-socket (subpath \"/Users/ada/ws\")))
-(allow network-outbound (remote unix-socket (subpath \"/private/tmp/t\")))
-(deny network-outbound (remote unix-socket (subpath \"/Users/ada/.ssh\")))
-(deny network-bind (local unix-socket (subpath \"/Users/ada/ws/.git/hooks\")))
-";
-        assert_eq!(rendered(&sample()), expected);
+        assert_eq!(rendered(&sample()), include_str!("seatbelt/sample.sb"));
     }
 
     #[test]

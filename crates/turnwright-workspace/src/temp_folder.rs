@@ -44,12 +44,22 @@ pub fn temp_place() -> PathBuf {
 
 #[cfg(unix)]
 fn first_usable(wanted: PathBuf) -> PathBuf {
-    // Commands have a `/dev/shm` of their own, and would not find their folder there.
-    const SHARED_MEMORY: &str = "/dev/shm";
-    let named = (wanted.is_absolute() && !wanted.starts_with(SHARED_MEMORY)).then_some(wanted);
+    let named = is_suitable(&wanted).then_some(wanted);
     let others = ["/tmp", "/var/tmp", SHARED_MEMORY].map(PathBuf::from);
     let found = named.into_iter().chain(others).find(|place| is_usable(place));
     found.unwrap_or_else(|| PathBuf::from("/tmp"))
+}
+
+/// Commands have a `/dev/shm` of their own, and would not find their folder there.
+#[cfg(unix)]
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Returns true if the folders of commands may be in this one. That of macOS is so long that there would be no room for
+/// the names of sockets: with their path, they have at most 103 bytes.
+#[cfg(unix)]
+fn is_suitable(wanted: &Path) -> bool {
+    let unsuitable = [SHARED_MEMORY, "/var/folders", "/private/var/folders"];
+    wanted.is_absolute() && !unsuitable.iter().any(|place| wanted.starts_with(place))
 }
 
 #[cfg(unix)]
@@ -273,12 +283,26 @@ mod tests {
 
     #[test]
     fn files_are_made_elsewhere_if_the_folder_for_them_is_gone() {
-        let place = tempfile::tempdir().unwrap();
+        let place = tempfile::tempdir_in("/tmp").unwrap();
         assert_eq!(first_usable(place.path().to_owned()), place.path());
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
         for unusable in [place.path().join("gone"), file, "here".into(), "/dev/shm".into()] {
             assert_eq!(first_usable(unusable.clone()), Path::new("/tmp"), "{unusable:?}");
+        }
+    }
+
+    #[test]
+    fn sockets_have_room_in_the_folders_of_commands() {
+        for (wanted, expected) in [
+            ("/var/folders/24/8k48jl6d249_n_qfxwsl6xvm0000gn/T/", false),
+            ("/private/var/folders/24/8k48jl6d249_n_qfxwsl6xvm0000gn/T", false),
+            ("/dev/shm/a", false),
+            ("here", false),
+            ("/tmp", true),
+            ("/scratch/me", true),
+        ] {
+            assert_eq!(is_suitable(Path::new(wanted)), expected, "{wanted}");
         }
     }
 

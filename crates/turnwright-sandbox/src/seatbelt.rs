@@ -157,7 +157,8 @@ fn rule(action: &str, operations: &str, paths: &[String]) -> String {
 fn rules(start: &str, filter: &str, paths: &[String]) -> String {
     let between = format!(")\n  ({filter} ");
     let parts = paths.chunks(MAX_PATHS).map(|part| part.join(between.as_str()));
-    parts.map(|part| format!("({start}\n  ({filter} {part}))\n")).collect()
+    let all: Vec<_> = parts.map(|part| format!("({start}\n  ({filter} {part}))\n")).collect();
+    all.concat()
 }
 
 fn quote_all<'a>(all: impl IntoIterator<Item = &'a PathBuf>) -> Option<Vec<String>> {

@@ -14,7 +14,8 @@ pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 /// The needs of every program: executing and signalling its own processes, system information, shared memory, its open
 /// files by name, the names in `/`, new terminals, and the services for user names, time zones, certificates, changed
 /// files and network settings, without which many programs crash though they use no network. Java reads the kind of
-/// processor with a call that counts as writing. The arguments and variables of other processes are closed.
+/// processor with a call that counts as writing. The arguments and variables of other processes are denied by name, as
+/// `deny default` does not cover them. Some versions of the system hand them out without asking the sandbox.
 const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 
 /// Other programs' terminals may receive passwords. A program may use its own terminal, and
@@ -269,6 +270,9 @@ mod tests {
         let (_, after) = BASE_RULES.split_once("(allow sysctl-read)\n").unwrap();
         assert!(after.starts_with("(deny sysctl-read (sysctl-name-prefix \"kern.procargs\"))\n"));
         assert!(!after.contains("(allow sysctl-read"));
+        let (_, after) = BASE_RULES.split_once("(deny process-info*)\n").unwrap();
+        assert!(after.starts_with("(allow process-info* (target same-sandbox))\n"));
+        assert!(!BASE_RULES.contains("(allow process-info-"));
     }
 
     /// A rule that denies one kind of access wins over a later one that allows all kinds.

@@ -290,6 +290,15 @@ impl Roots {
             .unwrap_or_else(|| target.path.clone())
     }
 
+    /// The folder in which a program starts: on a share the one that the client named, since `cmd` takes only drives.
+    pub fn start_folder(&self, folder: &Path) -> PathBuf {
+        let path = folder.to_path_buf();
+        if !path.as_os_str().as_encoded_bytes().starts_with(br"\\") {
+            return path;
+        }
+        self.client_path(&ResolvedPath { path, scope: PathScope::Workspace })
+    }
+
     /// The path for display: relative to the working folder if it lies below it, with hidden
     /// characters escaped.
     pub fn display_path(&self, target: &ResolvedPath) -> String {
@@ -604,6 +613,20 @@ mod tests {
             if is_elsewhere {
                 assert_eq!(roots.resolve(path).scope, PathScope::Outside, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn on_a_share_programs_start_on_the_drive_that_the_client_named() {
+        let share = Path::new(r"\\?\UNC\server\share\p");
+        let roots = Roots::described(("/z/p".into(), share.into()), Vec::new());
+        for (folder, expected) in [
+            (share.to_path_buf(), "/z/p"),
+            (share.join("src"), "/z/p/src"),
+            (r"\\server\other".into(), r"\\server\other"),
+            ("/a".into(), "/a"),
+        ] {
+            assert_eq!(roots.start_folder(&folder), Path::new(expected));
         }
     }
 

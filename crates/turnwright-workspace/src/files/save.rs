@@ -153,8 +153,8 @@ fn replace_atomically(
     let file = create_beside(folder, mode)?;
     file.as_file().write_all(bytes)?;
     if let Some(old) = old {
-        if !preserve_owner(file.as_file(), old) {
-            // The new file would have another owner.
+        if !preserve_access(path, &file, old) {
+            // The new file would have another owner, or others could read it.
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -253,15 +253,34 @@ fn link_count(path: &Path, _: &Metadata) -> u64 {
 }
 
 #[cfg(unix)]
-fn preserve_owner(file: &File, old: &Metadata) -> bool {
+fn preserve_access(_: &Path, new: &NamedTempFile, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
+    let file = new.as_file();
     let is_same = file.metadata().is_ok_and(|now| now.uid() == old.uid() && now.gid() == old.gid());
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 
+/// Gives the new file the access list of the old one, if the disk has such lists. Returns false if that is refused.
 #[cfg(not(unix))]
-fn preserve_owner(_: &File, _: &Metadata) -> bool {
-    true
+#[expect(unsafe_code, reason = "calls of the system whose pointers live as long as the call")]
+fn preserve_access(path: &Path, new: &NamedTempFile, _: &Metadata) -> bool {
+    use std::os::windows::ffi::OsStrExt;
+    use windows_sys::Win32::Security::{
+        DACL_SECURITY_INFORMATION, GetFileSecurityW, SE_DACL_AUTO_INHERIT_REQ, SetFileSecurityW,
+    };
+    let [from, to] = [path, new.path()]
+        .map(|path| path.as_os_str().encode_wide().chain([0]).collect::<Vec<_>>());
+    // The longest list has 64 KiB, behind a header.
+    let mut list = vec![0_u64; 8_200];
+    let place = list.as_mut_ptr().cast();
+    let mut length = 0;
+    let kind = DACL_SECURITY_INFORMATION;
+    // SAFETY: the names end with a zero, and `list` has so many bytes.
+    let is_read = unsafe { GetFileSecurityW(from.as_ptr(), kind, place, 65_600, &raw mut length) };
+    // The flags follow two bytes. With this one, what is inherited from the folder stays so.
+    list[0] |= u64::from(SE_DACL_AUTO_INHERIT_REQ) << 16;
+    // SAFETY: the same.
+    is_read == 0 || unsafe { SetFileSecurityW(to.as_ptr(), kind, list.as_mut_ptr().cast()) } != 0
 }
 
 /// Copies the extended attributes (on Linux ACLs, on macOS the Finder's tags), as far as the system permits.
@@ -445,6 +464,29 @@ mod tests {
         for kept in others.iter().chain([&link, &inside, &written.path().to_owned()]) {
             assert!(kept.symlink_metadata().is_ok(), "{kept:?}");
         }
+    }
+
+    #[cfg(windows)]
+    #[tokio::test]
+    async fn a_changed_file_keeps_its_access_list() {
+        // The `icacls` of Wine does nothing.
+        if Path::new("C:\\windows\\system32\\winecfg.exe").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = crate::real_path(folder.path()).unwrap().join("key");
+        fs::write(&path, "old").unwrap();
+        let icacls = |arguments: &[&str]| {
+            let mut program = std::process::Command::new("icacls");
+            let printed = program.arg(&path).args(arguments).output().unwrap().stdout;
+            String::from_utf8_lossy(&printed).into_owned()
+        };
+        // Only the owner may do anything with it, whatever the folder says.
+        icacls(&["/inheritance:r", "/grant:r", "*S-1-3-4:F"]);
+        let before = icacls(&[]);
+        write(&path, WritePrecondition::Any, b"new".to_vec()).await.unwrap();
+        assert_eq!(icacls(&[]), before);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
     #[test]

@@ -186,14 +186,11 @@ impl ProcessGroup {
     pub(super) async fn end_group(&mut self, grace: Duration) -> bool {
         // The job counts a program for an instant after its end.
         let has_ended = tokio::time::timeout(Duration::ZERO, self.process.wait()).await.is_ok();
-        for _ in 0..if has_ended { 100 } else { 0 } {
+        for _ in 0..if has_ended { 100 } else { 1 } {
             if !self.process.has_running_processes() {
-                break;
+                return false;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        if !self.process.has_running_processes() {
-            return false;
         }
         self.process.kill_all();
         tokio::time::timeout(grace, self.process.wait()).await.ok();

@@ -384,15 +384,8 @@ fn file_of_stream(name: &str) -> &str {
 }
 
 /// The path with one kind of separators.
-#[cfg(windows)]
-#[expect(clippy::needless_pass_by_value, reason = "other systems return it as it is")]
 fn native(path: PathBuf) -> PathBuf {
-    path.components().collect()
-}
-
-#[cfg(not(windows))]
-fn native(path: PathBuf) -> PathBuf {
-    path
+    if cfg!(windows) { path.components().collect() } else { path }
 }
 
 /// Resolves a path whose last components may not exist. A dangling link is followed, too, because
@@ -431,18 +424,15 @@ fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
 
 /// The path with the names that its folders have on the disk: on Windows and macOS each may be written in any
 /// case, and on Windows it has a short name, too.
-#[cfg(any(windows, target_os = "macos"))]
 fn with_real_folder(path: PathBuf) -> PathBuf {
+    if cfg!(not(any(windows, target_os = "macos"))) {
+        return path;
+    }
     let real = path
         .ancestors()
         .skip(1)
         .find_map(|folder| Some(real_path(folder).ok()?.join(path.strip_prefix(folder).ok()?)));
     real.unwrap_or(path)
-}
-
-#[cfg(not(any(windows, target_os = "macos")))]
-fn with_real_folder(path: PathBuf) -> PathBuf {
-    path
 }
 
 #[cfg(test)]

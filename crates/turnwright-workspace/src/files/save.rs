@@ -18,6 +18,7 @@ use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::file_id::file_id;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
 use turnwright_types::private_file;
 
@@ -66,7 +67,7 @@ pub(super) async fn write(
 /// place. Blocks.
 pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    if !metadata.is_file() || link_count(path, &metadata) < 2 {
+    if !metadata.is_file() || link_count(path) < 2 {
         return Ok(());
     }
     let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))?;
@@ -128,7 +129,7 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
+    let has_other_links = old.is_some() && link_count(path) > 1;
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(FileError::Stale),
@@ -212,6 +213,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
     let old = read_whole(&file, &metadata)?;
+    #[cfg(target_os = "linux")]
     reserve_space(&file, bytes.len())?;
     let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
     match private_file::fill(&mut file, &old) {
@@ -235,21 +237,9 @@ fn reserve_space(file: &File, length: usize) -> io::Result<()> {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "Linux says that the disk is full")]
-fn reserve_space(_: &File, _: usize) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn link_count(_: &Path, metadata: &Metadata) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    metadata.nlink()
-}
-
-#[cfg(not(unix))]
-fn link_count(path: &Path, _: &Metadata) -> u64 {
-    turnwright_types::file_id::file_id(path).map_or(1, |(_, names)| names)
+/// The number of names (hard links) of a file.
+fn link_count(path: &Path) -> u64 {
+    file_id(path).map_or(1, |(_, names)| names)
 }
 
 #[cfg(unix)]

@@ -131,7 +131,8 @@ impl ProcessGroup {
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
-        if spec.workdir.as_os_str().as_encoded_bytes().starts_with(br"\\") {
+        // A share may also be written with slashes.
+        if spec.workdir.as_os_str().as_encoded_bytes().get(1) != Some(&b':') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_NETWORK_FOLDER));
         }
         let mark = ProcessMark::new();

@@ -164,10 +164,13 @@ async fn a_command_of_several_lines_is_refused() {
 async fn no_command_runs_in_the_folder_of_windows_instead_of_one_that_cmd_does_not_take() {
     let fixture = Fixture::new();
     let mut spec = fixture.spec("cd");
-    spec.workdir = fs::canonicalize(fixture.folder.path()).unwrap();
-    assert!(spec.workdir.to_string_lossy().starts_with(r"\\?\"));
-    let error = ProcessGroup::start(&spec).await.unwrap_err();
-    assert!(error.to_string().contains("drive letter"), "{error}");
+    let verbatim = fs::canonicalize(fixture.folder.path()).unwrap();
+    assert!(verbatim.to_string_lossy().starts_with(r"\\?\"));
+    for workdir in [verbatim, r"\\server\share".into(), "//server/share".into()] {
+        spec.workdir = workdir;
+        let error = ProcessGroup::start(&spec).await.unwrap_err();
+        assert!(error.to_string().contains("drive letter"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -193,8 +193,9 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (metadata.len(), metadata.modified().ok())
 }
 
-/// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner,
-/// because the file is a mount point, or because the disk knows no modes. Then the file has to be written in place.
+/// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner
+/// or access list, because the file is a mount point, or because the disk knows no modes. Then the file has to be
+/// written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -250,14 +251,21 @@ fn preserve_access(_: &Path, new: &NamedTempFile, old: &Metadata) -> bool {
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 
-/// Gives the new file the access list of the old one, if the disk has such lists. Returns false if that is refused.
+/// Gives the new file the access list of the old one, if the disk has such lists. Returns false if that is refused, or
+/// if the new file could then be neither renamed nor removed.
 #[cfg(not(unix))]
 #[expect(unsafe_code, reason = "calls of the system whose pointers live as long as the call")]
 fn preserve_access(path: &Path, new: &NamedTempFile, _: &Metadata) -> bool {
     use std::os::windows::ffi::OsStrExt;
+    use std::os::windows::fs::OpenOptionsExt;
     use windows_sys::Win32::Security::{
         DACL_SECURITY_INFORMATION, GetFileSecurityW, SE_DACL_AUTO_INHERIT_REQ, SetFileSecurityW,
     };
+    use windows_sys::Win32::Storage::FileSystem::{DELETE, FILE_WRITE_ATTRIBUTES, READ_CONTROL};
+    let needed = DELETE | FILE_WRITE_ATTRIBUTES | READ_CONTROL;
+    if File::options().access_mode(needed).open(path).is_err() {
+        return false;
+    }
     let [from, to] = [path, new.path()]
         .map(|path| path.as_os_str().encode_wide().chain([0]).collect::<Vec<_>>());
     // The longest list has 64 KiB, behind a header.

@@ -411,7 +411,6 @@ fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
@@ -427,6 +426,7 @@ mod tests {
         (folder, files)
     }
 
+    #[cfg(unix)]
     #[test]
     fn decorations_of_a_path_go_unless_something_has_the_name() {
         let names = ["a.txt", "src/x", " lead", "'q'", "@m", "@scope/y", "a b.txt", "c:2", "d#L3"];
@@ -466,6 +466,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_word_for_the_working_folder_that_leads_nowhere_is_left_out() {
         let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py"]);
@@ -496,6 +497,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn paths_of_windows_and_names_that_git_quotes_mean_the_files_that_are_here() {
         let (folder, files) =
@@ -568,6 +570,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_name_that_looks_the_same_is_used_if_there_is_only_one() {
         let (_folder, files) = files(&[

@@ -189,7 +189,7 @@ impl SessionHost {
             }
         });
         ServerEnv {
-            cwd: roots.real_cwd().to_path_buf(),
+            cwd: roots.start_folder(roots.real_cwd()),
             roots: roots.folders().map(Path::to_path_buf).collect(),
             elicitation: ElicitationModes::default(),
             profile,

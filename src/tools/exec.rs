@@ -238,7 +238,7 @@ impl Tool for Exec {
         let in_background = self.background.unwrap_or(false);
         let spec = CommandSpec {
             command: command.line.clone(),
-            workdir: command.workdir.clone(),
+            workdir: ctx.env.files.roots().start_folder(&command.workdir),
             environment: std::mem::take(&mut confinement.environment),
             accepts_input: in_background,
             extra_variables: std::mem::take(&mut confinement.extra_variables),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::sessions::{find_session, format_duration, one_line, short_id};
+use crate::sessions::{find_session, format_duration, one_line, real_path_or_same, short_id};
 use crate::{CliResult, write_stdout};
 use turnwright_store::history::{
     CallRecord, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
@@ -29,7 +29,8 @@ pub fn print(
         return Ok(write_stdout(if json { "" } else { "No stored sessions.\n" })?);
     }
     query.session = session.map(|id| find_session(store, id)).transpose()?;
-    query.cwd = query.cwd.map(std::path::absolute).transpose()?;
+    let folder = query.cwd.map(std::path::absolute).transpose()?;
+    query.cwd = folder.map(|folder| real_path_or_same(&folder));
     let note = if messages {
         let line = if json { message_json } else { message_line };
         print_pages(store, query, limit, find_messages, line)?

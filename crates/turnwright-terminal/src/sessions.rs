@@ -312,7 +312,8 @@ pub fn is_same_folder(one: &Path, other: &Path) -> bool {
     one == other || real_path_or_same(one) == real_path_or_same(other)
 }
 
-fn real_path_or_same(path: &Path) -> PathBuf {
+/// A folder with its links resolved, and with its letters as they are on the disk.
+pub(crate) fn real_path_or_same(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 

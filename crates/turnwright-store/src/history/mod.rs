@@ -31,7 +31,7 @@ const MAX_PROMPT_CHARS: usize = 1024;
 pub struct HistoryQuery {
     /// Only in this session.
     pub session: Option<SessionId>,
-    /// Only in sessions of this folder.
+    /// Only in sessions of this folder, as the client named it or with its links resolved.
     pub cwd: Option<PathBuf>,
     /// Only calls of this tool.
     pub tool: Option<String>,
@@ -403,7 +403,8 @@ impl SearchConditions {
             other => other,
         };
         if let Some(cwd) = &query.cwd {
-            let folder = format!("+{session} IN (SELECT key FROM sessions WHERE cwd = ?)");
+            let folder =
+                format!("+{session} IN (SELECT key FROM sessions WHERE ? IN (cwd, real_cwd))");
             self.add_with_value(&folder, path_to_value(cwd));
         }
         if let Some(since) = query.since {
@@ -558,6 +559,17 @@ mod tests {
         let nobody = HistoryQuery { session: Some("nobody".into()), ..all };
         let found = store.write_blocking(move |connection| find_calls(connection, &nobody));
         assert_eq!(found, Err(StoreError::NoSuchSession));
+    }
+
+    #[test]
+    fn a_folder_is_found_by_its_real_path_as_well() {
+        let store = seeded();
+        let update = "UPDATE sessions SET cwd = '/link' WHERE id = 'two'";
+        store.write_blocking(move |connection| Ok(connection.execute(update, [])?)).unwrap();
+        for folder in ["/link", "/b"] {
+            let query = HistoryQuery { cwd: Some(folder.into()), ..HistoryQuery::default() };
+            assert_eq!(ask(&store, query), ["call-4", "call-3"], "{folder}");
+        }
     }
 
     #[test]

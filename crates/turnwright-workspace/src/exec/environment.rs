@@ -19,8 +19,8 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
 /// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
-/// some editors set for their own terminals, how editors run themselves and attach their debuggers, and the user's
-/// terminal, where a question for a passphrase would not be seen.
+/// some editors set for their own terminals, how editors run themselves and attach their debuggers, which pipes a login
+/// over SSH on Windows had, and the user's terminal, where a question for a passphrase would not be seen.
 /// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
@@ -32,7 +32,9 @@ const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
-const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
+const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", GIT_SSH, "GIT_TRACE"];
+/// On Windows, where every command is asked about, `GIT_SSH` names the program that has the user's keys.
+const GIT_SSH: &str = if cfg!(windows) { "GIT_SSH_COMMAND" } else { "GIT_SSH" };
 
 /// Variables that lead to services outside the sandbox which execute requests.
 pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY \
@@ -170,7 +172,9 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
     let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
-        || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        // Below PowerShell 7, Windows PowerShell would find modules that it cannot load.
+        || cfg!(windows) && name == "PSMODULEPATH";
     let is_secret = is_secret_name(&name) || is_ours || holds_secret || holds_password(&value);
     !is_secret && !changes_meaning
 }
@@ -521,10 +525,11 @@ mod tests {
         let gone = "CDPATH PWD OLDPWD POSIXLY_CORRECT GLOBIGNORE ENV BASH_ENV RIPGREP_CONFIG_PATH \
                     GREP_OPTIONS LESSOPEN LESSCLOSE TAR_OPTIONS GIT_DIR GIT_WORK_TREE \
                     GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 GIT_CONFIG_PARAMETERS \
-                    GIT_CONFIG_GLOBAL GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND \
+                    GIT_CONFIG_GLOBAL GIT_EXTERNAL_DIFF GIT_SSH_COMMAND GIT_PROXY_COMMAND \
                     GIT_TRACE GIT_TRACE2_EVENT GIT_INDEX_FILE LD_PRELOAD LD_AUDIT BASH_FUNC_cd%% \
                     FORCE_COLOR CLICOLOR_FORCE CARGO_TERM_COLOR GH_FORCE_TTY \
-                    ELECTRON_RUN_AS_NODE VSCODE_INSPECTOR_OPTIONS VIMRUNTIME";
+                    ELECTRON_RUN_AS_NODE VSCODE_INSPECTOR_OPTIONS VIMRUNTIME \
+                    c28fc6f98a2c44abbbd89d6a3037d0d9_POSIX_FD_STATE";
         let stays = "HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
                      GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
         let all = format!("{gone} {stays}");
@@ -536,6 +541,16 @@ mod tests {
         assert!(left.is_empty(), "{left:?}");
         let missing: Vec<_> = stays.split(' ').filter(|name| !has(name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    /// As PuTTY's users set the first two, and as PowerShell 7 sets the last one.
+    #[test]
+    fn on_windows_git_keeps_its_ssh_and_a_powershell_gets_no_modules_of_another() {
+        let given = ["GIT_SSH", "GIT_SSH_VARIANT", "GIT_SSH_COMMAND", "PSModulePath"];
+        let all = Environment::scrubbed(given.map(|name| (name.into(), "x".into())), &[]);
+        let kept: Vec<_> = given.into_iter().filter(|name| all.get(name).is_some()).collect();
+        let expected = if cfg!(windows) { "GIT_SSH GIT_SSH_VARIANT" } else { "PSModulePath" };
+        assert_eq!(kept.join(" "), expected);
     }
 
     #[test]

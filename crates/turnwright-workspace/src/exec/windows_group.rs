@@ -28,6 +28,9 @@ use turnwright_sandbox::Sandbox;
 
 /// The shell, which takes one line.
 const SHELL: [&str; 4] = ["cmd", "/d", "/s", "/c"];
+/// `cmd` would run the line in the folder of Windows instead.
+const NO_NETWORK_FOLDER: &str = "cmd cannot work in a network folder or at a very long path; the user can open the \
+                                 project by a drive letter (`net use` or `subst`)";
 /// The exit code of what is ended. No other one is more usual.
 const ENDED: u32 = 1;
 
@@ -128,6 +131,10 @@ impl ProcessGroup {
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
+        // A share may also be written with slashes.
+        if spec.workdir.as_os_str().as_encoded_bytes().get(1) != Some(&b':') {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_NETWORK_FOLDER));
+        }
         let mark = ProcessMark::new();
         let mut command = base_command(&SHELL, &spec.environment, &mark);
         command.raw_arg(quoted_line(&spec.command)?);
@@ -180,14 +187,11 @@ impl ProcessGroup {
     pub(super) async fn end_group(&mut self, grace: Duration) -> bool {
         // The job counts a program for an instant after its end.
         let has_ended = tokio::time::timeout(Duration::ZERO, self.process.wait()).await.is_ok();
-        for _ in 0..if has_ended { 100 } else { 0 } {
+        for _ in 0..if has_ended { 100 } else { 1 } {
             if !self.process.has_running_processes() {
-                break;
+                return false;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        if !self.process.has_running_processes() {
-            return false;
         }
         self.process.kill_all();
         tokio::time::timeout(grace, self.process.wait()).await.ok();

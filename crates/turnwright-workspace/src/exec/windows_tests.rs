@@ -161,6 +161,19 @@ async fn a_command_of_several_lines_is_refused() {
 }
 
 #[tokio::test]
+async fn no_command_runs_in_the_folder_of_windows_instead_of_one_that_cmd_does_not_take() {
+    let fixture = Fixture::new();
+    let mut spec = fixture.spec("cd");
+    let verbatim = fs::canonicalize(fixture.folder.path()).unwrap();
+    assert!(verbatim.to_string_lossy().starts_with(r"\\?\"));
+    for workdir in [verbatim, r"\\server\share".into(), "//server/share".into()] {
+        spec.workdir = workdir;
+        let error = ProcessGroup::start(&spec).await.unwrap_err();
+        assert!(error.to_string().contains("drive letter"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_stopped_command_is_ended_at_once_with_all_that_it_has_started() {
     let fixture = Fixture::new();
     for line in [hold_line(), hold_in_background(&hold_line())] {

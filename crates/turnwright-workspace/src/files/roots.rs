@@ -290,6 +290,15 @@ impl Roots {
             .unwrap_or_else(|| target.path.clone())
     }
 
+    /// The folder in which a program starts: on a share the one that the client named, since `cmd` takes only drives.
+    pub fn start_folder(&self, folder: &Path) -> PathBuf {
+        let path = folder.to_path_buf();
+        if !path.as_os_str().as_encoded_bytes().starts_with(br"\\") {
+            return path;
+        }
+        self.client_path(&ResolvedPath { path, scope: PathScope::Workspace })
+    }
+
     /// The path for display: relative to the working folder if it lies below it, with hidden
     /// characters escaped.
     pub fn display_path(&self, target: &ResolvedPath) -> String {
@@ -375,15 +384,8 @@ fn file_of_stream(name: &str) -> &str {
 }
 
 /// The path with one kind of separators.
-#[cfg(windows)]
-#[expect(clippy::needless_pass_by_value, reason = "other systems return it as it is")]
 fn native(path: PathBuf) -> PathBuf {
-    path.components().collect()
-}
-
-#[cfg(not(windows))]
-fn native(path: PathBuf) -> PathBuf {
-    path
+    if cfg!(windows) { path.components().collect() } else { path }
 }
 
 /// Resolves a path whose last components may not exist. A dangling link is followed, too, because
@@ -422,18 +424,15 @@ fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
 
 /// The path with the names that its folders have on the disk: on Windows and macOS each may be written in any
 /// case, and on Windows it has a short name, too.
-#[cfg(any(windows, target_os = "macos"))]
 fn with_real_folder(path: PathBuf) -> PathBuf {
+    if cfg!(not(any(windows, target_os = "macos"))) {
+        return path;
+    }
     let real = path
         .ancestors()
         .skip(1)
         .find_map(|folder| Some(real_path(folder).ok()?.join(path.strip_prefix(folder).ok()?)));
     real.unwrap_or(path)
-}
-
-#[cfg(not(any(windows, target_os = "macos")))]
-fn with_real_folder(path: PathBuf) -> PathBuf {
-    path
 }
 
 #[cfg(test)]
@@ -604,6 +603,20 @@ mod tests {
             if is_elsewhere {
                 assert_eq!(roots.resolve(path).scope, PathScope::Outside, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn on_a_share_programs_start_on_the_drive_that_the_client_named() {
+        let share = Path::new(r"\\?\UNC\server\share\p");
+        let roots = Roots::described(("/z/p".into(), share.into()), Vec::new());
+        for (folder, expected) in [
+            (share.to_path_buf(), "/z/p"),
+            (share.join("src"), "/z/p/src"),
+            (r"\\server\other".into(), r"\\server\other"),
+            ("/a".into(), "/a"),
+        ] {
+            assert_eq!(roots.start_folder(&folder), Path::new(expected));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
 use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::file_id::file_id;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
 use turnwright_types::private_file;
 
@@ -66,7 +67,7 @@ pub(super) async fn write(
 /// place. Blocks.
 pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    if !metadata.is_file() || link_count(path, &metadata) < 2 {
+    if !metadata.is_file() || link_count(path) < 2 {
         return Ok(());
     }
     let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))?;
@@ -128,7 +129,7 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
+    let has_other_links = old.is_some() && link_count(path) > 1;
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(FileError::Stale),
@@ -153,8 +154,8 @@ fn replace_atomically(
     let file = create_beside(folder, mode)?;
     file.as_file().write_all(bytes)?;
     if let Some(old) = old {
-        if !preserve_owner(file.as_file(), old) {
-            // The new file would have another owner.
+        if !preserve_access(path, &file, old) {
+            // The new file would have another owner, or others could read it.
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -192,8 +193,9 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (metadata.len(), metadata.modified().ok())
 }
 
-/// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner,
-/// because the file is a mount point, or because the disk knows no modes. Then the file has to be written in place.
+/// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner
+/// or access list, because the file is a mount point, or because the disk knows no modes. Then the file has to be
+/// written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -212,6 +214,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
     let old = read_whole(&file, &metadata)?;
+    #[cfg(target_os = "linux")]
     reserve_space(&file, bytes.len())?;
     let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
     match private_file::fill(&mut file, &old) {
@@ -235,33 +238,47 @@ fn reserve_space(file: &File, length: usize) -> io::Result<()> {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "Linux says that the disk is full")]
-fn reserve_space(_: &File, _: usize) -> io::Result<()> {
-    Ok(())
+/// The number of names (hard links) of a file.
+fn link_count(path: &Path) -> u64 {
+    file_id(path).map_or(1, |(_, names)| names)
 }
 
 #[cfg(unix)]
-fn link_count(_: &Path, metadata: &Metadata) -> u64 {
+fn preserve_access(_: &Path, new: &NamedTempFile, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    metadata.nlink()
-}
-
-#[cfg(not(unix))]
-fn link_count(path: &Path, _: &Metadata) -> u64 {
-    turnwright_types::file_id::file_id(path).map_or(1, |(_, names)| names)
-}
-
-#[cfg(unix)]
-fn preserve_owner(file: &File, old: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
+    let file = new.as_file();
     let is_same = file.metadata().is_ok_and(|now| now.uid() == old.uid() && now.gid() == old.gid());
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 
+/// Gives the new file the access list of the old one, if the disk has such lists. Returns false if that is refused, or
+/// if the new file could then be neither renamed nor removed.
 #[cfg(not(unix))]
-fn preserve_owner(_: &File, _: &Metadata) -> bool {
-    true
+#[expect(unsafe_code, reason = "calls of the system whose pointers live as long as the call")]
+fn preserve_access(path: &Path, new: &NamedTempFile, _: &Metadata) -> bool {
+    use std::os::windows::ffi::OsStrExt;
+    use std::os::windows::fs::OpenOptionsExt;
+    use windows_sys::Win32::Security::{
+        DACL_SECURITY_INFORMATION, GetFileSecurityW, SE_DACL_AUTO_INHERIT_REQ, SetFileSecurityW,
+    };
+    use windows_sys::Win32::Storage::FileSystem::{DELETE, FILE_WRITE_ATTRIBUTES, READ_CONTROL};
+    let needed = DELETE | FILE_WRITE_ATTRIBUTES | READ_CONTROL;
+    if File::options().access_mode(needed).open(path).is_err() {
+        return false;
+    }
+    let [from, to] = [path, new.path()]
+        .map(|path| path.as_os_str().encode_wide().chain([0]).collect::<Vec<_>>());
+    // The longest list has 64 KiB, behind a header.
+    let mut list = vec![0_u64; 8_200];
+    let place = list.as_mut_ptr().cast();
+    let mut length = 0;
+    let kind = DACL_SECURITY_INFORMATION;
+    // SAFETY: the names end with a zero, and `list` has so many bytes.
+    let is_read = unsafe { GetFileSecurityW(from.as_ptr(), kind, place, 65_600, &raw mut length) };
+    // The flags follow two bytes. With this one, what is inherited from the folder stays so.
+    list[0] |= u64::from(SE_DACL_AUTO_INHERIT_REQ) << 16;
+    // SAFETY: the same.
+    is_read == 0 || unsafe { SetFileSecurityW(to.as_ptr(), kind, list.as_mut_ptr().cast()) } != 0
 }
 
 /// Copies the extended attributes (on Linux ACLs, on macOS the Finder's tags), as far as the system permits.
@@ -445,6 +462,29 @@ mod tests {
         for kept in others.iter().chain([&link, &inside, &written.path().to_owned()]) {
             assert!(kept.symlink_metadata().is_ok(), "{kept:?}");
         }
+    }
+
+    #[cfg(windows)]
+    #[tokio::test]
+    async fn a_changed_file_keeps_its_access_list() {
+        // The `icacls` of Wine does nothing.
+        if Path::new("C:\\windows\\system32\\winecfg.exe").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = crate::real_path(folder.path()).unwrap().join("key");
+        fs::write(&path, "old").unwrap();
+        let icacls = |arguments: &[&str]| {
+            let mut program = std::process::Command::new("icacls");
+            let printed = program.arg(&path).args(arguments).output().unwrap().stdout;
+            String::from_utf8_lossy(&printed).into_owned()
+        };
+        // Only the owner may do anything with it, whatever the folder says.
+        icacls(&["/inheritance:r", "/grant:r", "*S-1-3-4:F"]);
+        let before = icacls(&[]);
+        write(&path, WritePrecondition::Any, b"new".to_vec()).await.unwrap();
+        assert_eq!(icacls(&[]), before);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Roots {
 
 /// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, then
 /// without the `@` by which people mention a file, at last as git quotes it, as a shell escapes it, or as it is
-/// on Windows.
+/// on the other kind of system.
 fn spellings(sent: &str) -> Vec<Cow<'_, str>> {
     let literal = sent.trim_matches(['\n', '\r']);
     let trimmed_end = literal.trim_end_matches(is_filler);
@@ -258,7 +258,10 @@ fn plain_link(path: String) -> FileLink {
 /// The path that a model writes as on Windows where folders are separated by slashes. What the Windows
 /// subsystem calls `/mnt/c` is the drive `C:`.
 fn with_slashes(path: &str) -> Option<String> {
-    if MAIN_SEPARATOR != '/' || !path.contains('\\') || path.contains("\\u{") {
+    if MAIN_SEPARATOR != '/' {
+        return on_drive(path);
+    }
+    if !path.contains('\\') || path.contains("\\u{") {
         return None;
     }
     let path = path.replace('\\', "/");
@@ -268,6 +271,16 @@ fn with_slashes(path: &str) -> Option<String> {
         }
         _ => Some(path),
     }
+}
+
+/// The path of Windows that a model writes as Git Bash does (`/c/…`), the Windows subsystem (`/mnt/c/…`) or a link
+/// (`/C:/…`).
+fn on_drive(path: &str) -> Option<String> {
+    let named = path.strip_prefix("/mnt/").or_else(|| path.strip_prefix('/'))?;
+    let (drive, rest) = named.split_once('/')?;
+    let letter = drive.strip_suffix(':').unwrap_or(drive);
+    let is_drive = matches!(letter.as_bytes(), [byte] if byte.is_ascii_alphabetic());
+    is_drive.then(|| format!("{}:/{rest}", letter.to_ascii_uppercase()))
 }
 
 fn is_filler(char: char) -> bool {
@@ -398,7 +411,6 @@ fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
@@ -414,6 +426,7 @@ mod tests {
         (folder, files)
     }
 
+    #[cfg(unix)]
     #[test]
     fn decorations_of_a_path_go_unless_something_has_the_name() {
         let names = ["a.txt", "src/x", " lead", "'q'", "@m", "@scope/y", "a b.txt", "c:2", "d#L3"];
@@ -453,6 +466,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_word_for_the_working_folder_that_leads_nowhere_is_left_out() {
         let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py"]);
@@ -483,6 +497,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn paths_of_windows_and_names_that_git_quotes_mean_the_files_that_are_here() {
         let (folder, files) =
@@ -525,6 +540,37 @@ mod tests {
         assert_eq!(files.meant_path(&format!("{at}/src/main.rs"), true), None);
     }
 
+    #[test]
+    fn a_path_of_git_bash_is_on_the_drive_that_it_names() {
+        for (path, expected) in [
+            ("/c/Users/me/a b.rs", Some("C:/Users/me/a b.rs")),
+            ("/mnt/d/x", Some("D:/x")),
+            ("/C:/Users/x", Some("C:/Users/x")),
+            ("/d/", Some("D:/")),
+            ("/src/main.rs", None),
+            ("/mnt/data/x", None),
+            ("c/x", None),
+            ("//c/x", None),
+            ("/c", None),
+        ] {
+            assert_eq!(on_drive(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_path_of_git_bash_means_the_file_that_is_here() {
+        let (folder, files) = files(&["src/main.rs"]);
+        let at = crate::real_path(folder.path()).unwrap().to_str().unwrap().replace('\\', "/");
+        let (drive, rest) = at.split_once(':').unwrap();
+        for (name, may_be_new) in [("src/main.rs", false), ("src/new.rs", true)] {
+            let sent = format!("/{}{rest}/{name}", drive.to_lowercase());
+            let meant = files.meant_path(&sent, may_be_new).unwrap().0.path;
+            assert_eq!(meant, format!("{drive}:{rest}/{name}"));
+        }
+    }
+
+    #[cfg(unix)]
     #[test]
     fn a_name_that_looks_the_same_is_used_if_there_is_only_one() {
         let (_folder, files) = files(&[

@@ -383,8 +383,12 @@ fn clean(words: Args<'_>) -> Option<&'static str> {
     (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
+/// `git restore` of the working tree. `S` may also belong to the value of `-s`.
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    (!has_option(words, "S --staged") || has_option(words, "W --worktree")).then_some(CHANGES)
+    let known = arguments(&["-SWpq -s: --staged --worktree --patch --quiet --source:"], words);
+    let is_staged =
+        known.flatten().any(|found| matches!(found, Argument::Option("S" | "--staged")));
+    (!is_staged || has_option(words, "W --worktree")).then_some(CHANGES)
 }
 
 fn branch(words: Args<'_>) -> Option<&'static str> {
@@ -441,6 +445,21 @@ mod tests {
             ("git clean -fde x -n", false),
             ("git clean -xdn -enode_modules", false),
             ("git clean --exclude=x --dry-run", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_git_restore_is_no_other_option() {
+        for (line, expected) in [
+            ("git restore -sHEADS a", true),
+            ("git restore -qsSTABLE a", true),
+            ("git restore --source STABLE a", true),
+            ("git restore -SsHEAD -W a", true),
+            ("git restore -SsHEAD *.rs", false),
+            ("git restore --source=HEAD --staged a", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");

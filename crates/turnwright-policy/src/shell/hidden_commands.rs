@@ -1,6 +1,7 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
-//! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing. Also finds the files and hosts that a command may name.
+//! exec`, in aliases that git is given, in lines that a program gives to a shell, and in text that a shell reads from
+//! its input. Rules that deny or ask are about them, too. They allow nothing. Also finds the files and hosts that a
+//! command may name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup scri
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
+/// Other programs with options whose value is a line, and those with a language in which one follows an escape.
+const VALUE_RUNNERS: WordList = "bat git gmake gtar make man rg rsync sort split ssh tar zip";
+const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
 const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
@@ -79,13 +83,15 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     Some(found)
 }
 
-/// Adds the commands behind a runner, with all that they start, and those of aliases, until there are more than `most`.
+/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until
+/// there are more than `most`.
 fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
     let program = name(command.program());
     let arguments = command.words.get(1..).unwrap_or_default();
-    let mut lines = Vec::new();
+    let mut lines = BTreeSet::new();
     if let Some(words) = behind_runner(program, arguments) {
-        lines.extend(lines_among(program, words));
+        let options = words.windows(2).filter(|pair| is_in(LINE_OPTIONS, &pair[0].text));
+        lines.extend(options.map(|pair| pair[1].text.clone()));
         for start in started(program, words) {
             if found.len() > most {
                 return;
@@ -103,6 +109,13 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         }
     } else if program == "git" {
         lines.extend(aliases(arguments));
+    }
+    let is_line_runner = is_in(LINE_RUNNERS, program);
+    let takes_lines = is_line_runner || is_in(VALUE_RUNNERS, program);
+    if (takes_lines || is_in(ESCAPING, program)) && !classify(command).is_read_only {
+        let texts = words_and_values(command).filter(|text| is_line_runner || text.contains(' '));
+        let escaped = texts.filter_map(|text| after_escape(text).or(takes_lines.then_some(text)));
+        lines.extend(escaped.map(str::to_owned));
     }
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
 }
@@ -257,13 +270,11 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-fn lines_among(program: &str, words: Args<'_>) -> impl Iterator<Item = String> {
-    let takes_lines = is_in(LINE_RUNNERS, program);
-    let lines = words
-        .iter()
-        .enumerate()
-        .filter(move |(at, _)| takes_lines || *at > 0 && is_in(LINE_OPTIONS, &words[at - 1].text));
-    lines.map(|(_, word)| word.text.clone())
+/// Returns the line that follows an escape to a shell, as in `!make`, `.shell make` and `exec=make`.
+fn after_escape(text: &str) -> Option<&str> {
+    const ESCAPES: [&str; 6] = ["!", "shell ", "system ", "e ", "1e ", "exec="];
+    let named = text.trim_start_matches([':', '+', '\\', '.']).trim_start_matches("platform ");
+    ESCAPES.iter().find_map(|escape| named.strip_prefix(escape))
 }
 
 /// Returns the lines of the aliases that git is given or told to keep: `alias.x=push`, `alias.x '!git push'`.

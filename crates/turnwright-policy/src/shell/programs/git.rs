@@ -383,11 +383,13 @@ fn clean(words: Args<'_>) -> Option<&'static str> {
     (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
-/// `git restore` of the working tree. `S` may also belong to the value of `-s`.
+/// `git restore` of the working tree. An `S` behind `s` belongs to the name of the source.
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    let known = arguments(&["-SWpq -s: --staged --worktree --patch --quiet --source:"], words);
-    let is_staged =
-        known.flatten().any(|found| matches!(found, Argument::Option("S" | "--staged")));
+    let (before, _) = split_at_dashes(words);
+    let has_letter = before.iter().any(|word| {
+        word.text.starts_with('-') && word.text.matches(['S', 's']).next() == Some("S")
+    });
+    let is_staged = has_letter || has_option(before, "--staged");
     (!is_staged || has_option(words, "W --worktree")).then_some(CHANGES)
 }
 
@@ -458,8 +460,12 @@ mod tests {
             ("git restore -qsSTABLE a", true),
             ("git restore --source STABLE a", true),
             ("git restore -SsHEAD -W a", true),
+            ("git restore --staged --work a", true),
+            ("git restore -- -S", true),
             ("git restore -SsHEAD *.rs", false),
             ("git restore --source=HEAD --staged a", false),
+            ("git restore --progress --stag a", false),
+            ("git restore *.rs -qS", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");

@@ -28,8 +28,17 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup scri
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
-/// Other programs with options whose value is a line, and those with a language in which one follows an escape.
-const VALUE_RUNNERS: WordList = "bat git gmake gtar make man rg rsync sort split ssh tar zip";
+/// Other programs, with their options whose value is a line, maybe behind `name=`.
+const VALUE_OPTIONS: [(WordList, WordList); 7] = [
+    ("bat man", "-P --pager"),
+    ("git", "-c -u -x --exec --extcmd --receive-pack --upload-pack"),
+    ("gmake make", "-E --eval SHELL"),
+    ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
+    ("rg sort split zip", "-TT --compress-program --filter --pre --unzip-command"),
+    ("rsync", "-e --rsh"),
+    ("scp sftp ssh", "-o"),
+];
+/// Programs with a language in which a line follows an escape.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
@@ -88,10 +97,12 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
 fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
     let program = name(command.program());
     let arguments = command.words.get(1..).unwrap_or_default();
-    let mut lines = BTreeSet::new();
+    let mut lines = Vec::new();
     if let Some(words) = behind_runner(program, arguments) {
         let options = words.windows(2).filter(|pair| is_in(LINE_OPTIONS, &pair[0].text));
         lines.extend(options.map(|pair| pair[1].text.clone()));
+        let operands = words.iter().filter(|_| is_in(LINE_RUNNERS, program));
+        lines.extend(operands.map(|word| word.text.clone()));
         for start in started(program, words) {
             if found.len() > most {
                 return;
@@ -110,13 +121,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
     } else if program == "git" {
         lines.extend(aliases(arguments));
     }
-    let is_line_runner = is_in(LINE_RUNNERS, program);
-    let takes_lines = is_line_runner || is_in(VALUE_RUNNERS, program);
-    if (takes_lines || is_in(ESCAPING, program)) && !classify(command).is_read_only {
-        let texts = words_and_values(command).filter(|text| is_line_runner || text.contains(' '));
-        let escaped = texts.filter_map(|text| after_escape(text).or(takes_lines.then_some(text)));
-        lines.extend(escaped.map(str::to_owned));
-    }
+    lines.extend(given_lines(program, command));
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
 }
 
@@ -270,9 +275,31 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-/// Returns the line that follows an escape to a shell, as in `!make`, `.shell make` and `exec=make`.
+/// Returns the lines that a program gives to a shell: the values of options, if they have several words, and what
+/// follows an escape.
+fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
+    let entry = VALUE_OPTIONS.iter().find(|entry| is_in(entry.0, program));
+    let options = entry.map_or("", |entry| entry.1);
+    let pairs = command.argv().zip(command.argv().skip(1));
+    let parts = pairs.flat_map(|(before, word)| {
+        [Some((before, word)), word.split_once('='), word.split_at_checked(2)]
+    });
+    let values = parts.flatten().filter(|(option, _)| {
+        let is_shortened =
+            option.len() > 3 && options.split(' ').any(|known| known.starts_with(*option));
+        is_in(options, option) || is_shortened
+    });
+    let lines = values.flat_map(|(_, value)| {
+        [value, value.split_once('=').map_or("", |parts| parts.1)]
+    });
+    let long_lines = lines.filter(|line| line.contains(' '));
+    let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
+    long_lines.chain(texts.filter_map(after_escape)).map(str::to_owned).collect()
+}
+
+/// Returns the line that follows an escape to a shell, as in `!make` and `.shell make`.
 fn after_escape(text: &str) -> Option<&str> {
-    const ESCAPES: [&str; 6] = ["!", "shell ", "system ", "e ", "1e ", "exec="];
+    const ESCAPES: [&str; 5] = ["!", "shell ", "system ", "e ", "1e "];
     let named = text.trim_start_matches([':', '+', '\\', '.']).trim_start_matches("platform ");
     ESCAPES.iter().find_map(|escape| named.strip_prefix(escape))
 }

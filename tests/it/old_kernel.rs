@@ -19,13 +19,13 @@ const SENTENCE: &str = "Landlock is not available (it needs Linux 5.19 or newer"
 
 /// Runs this on a thread whose children have no Landlock.
 fn without_landlock<R: Send>(test: impl FnOnce() -> R + Send) -> R {
-    with_filter(SeccompAction::Errno(NO_SUCH_CALL), test)
+    with_filter(CREATE_RULESET, SeccompAction::Errno(NO_SUCH_CALL), test)
 }
 
-/// Runs this on a thread with a filter for Landlock's system call, which its children inherit.
-fn with_filter<R: Send>(action: SeccompAction, test: impl FnOnce() -> R + Send) -> R {
+/// Runs this on a thread with a filter for a system call, which its children inherit.
+fn with_filter<R: Send>(call: i64, action: SeccompAction, test: impl FnOnce() -> R + Send) -> R {
     let filter = SeccompFilter::new(
-        BTreeMap::from([(CREATE_RULESET, Vec::new())]),
+        BTreeMap::from([(call, Vec::new())]),
         SeccompAction::Allow,
         action,
         std::env::consts::ARCH.try_into().unwrap(),
@@ -67,14 +67,28 @@ fn doctor_survives_a_filter_that_kills_who_asks_for_landlock() {
     let home = turnwright_testing::temporary_folder();
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command.args(["doctor", "--sandbox"]).env("TURNWRIGHT_HOME", home.path());
-    let output =
-        with_filter(SeccompAction::KillProcess, || process_waits::output(&mut command).unwrap());
+    let output = with_filter(CREATE_RULESET, SeccompAction::KillProcess, || {
+        process_waits::output(&mut command).unwrap()
+    });
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.contains("A filter of system calls ends programs that ask for Landlock"),
         "{text}"
     );
+}
+
+#[test]
+fn limits_that_a_filter_refuses_to_tell_stop_nothing() {
+    let home = turnwright_testing::temporary_folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(["policy", "list"]).current_dir(home.path()).env("TURNWRIGHT_HOME", home.path());
+    let refused = SeccompAction::Errno(NO_SUCH_CALL);
+    let output = with_filter(libc::SYS_prlimit64, refused, || {
+        process_waits::output(&mut command).unwrap()
+    });
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 #[test]

@@ -58,21 +58,21 @@ pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::S
 
 /// Returns true if the words of a `git checkout` may mean a branch, but the disk tells that they mean a file or folder.
 fn checks_out_file(command: &SimpleCommand, workdir: &Path, roots: &Roots) -> bool {
-    let no_pager = ["--no-pager", "-P"];
-    let words: Vec<_> =
-        command.words.iter().filter(|word| !no_pager.contains(&&*word.text)).collect();
-    let [git, checkout, options @ .., name] = words.as_slice() else { return false };
-    let is_checkout = git.text == "git" && checkout.text == "checkout";
-    let Some(folder) = command.folder.as_ref().filter(|_| is_checkout) else { return false };
-    let folder = workdir.join(folder);
+    let arguments = command.words.get(1..).unwrap_or_default();
+    let Some(("checkout", [options @ .., name])) = shell::git_subcommand(arguments) else {
+        return false;
+    };
+    let class = shell::classify(command);
+    let Some(folder) = command.folder.as_ref().filter(|_| class.is_git) else { return false };
+    let folder = workdir.join(folder).join(&class.git_folder);
     // Others than those that make a branch of this name.
     options.iter().all(|option| match option.text.strip_prefix("--") {
         Some(long) => !"orphan".starts_with(long),
         None => option.text.starts_with('-') && !option.text.contains(['b', 'B']),
-    }) && shell::classify(command).danger.is_none()
+    }) && class.danger.is_none()
         && !roots.leads_elsewhere(&folder.join(&name.text))
         && names_file(&folder, &name.text)
-        && !repository::has_branch(&folder, &name.text)
+        && !real_path(folder).is_ok_and(|folder| repository::has_branch(&folder, &name.text))
 }
 
 /// Parses a line that begins with a `cd` to a folder that is there and has a plain name. Behind any other `cd`, each
@@ -579,6 +579,14 @@ mod tests {
             ("git checkout src/..", true),
             ("git checkout --theirs other", true),
             ("git -C . checkout src", true),
+            ("git -C src checkout Makefile", true),
+            ("git -C docs/../src -c core.pager=cat checkout -q Makefile", true),
+            ("git -C docs -C ../src checkout Makefile", true),
+            ("git -C src checkout docs", false),
+            ("git -C docs checkout Makefile", false),
+            ("git -C missing checkout src", false),
+            ("cd docs && git -C ../src checkout Makefile", true),
+            ("sudo /usr/bin/git checkout src", true),
             ("cd src && git checkout Makefile", true),
             ("cd src && git checkout docs", false),
             ("git checkout docs", false),

@@ -619,6 +619,8 @@ async fn a_lock_folder_that_a_killed_process_has_left_is_removed() {
     note(&session(&store, "a").await, "1");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "a").await.unwrap(), "1");
+    let mut names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.all(|name| !name.to_string_lossy().contains("clock")));
 }
 
 #[tokio::test]

@@ -112,8 +112,8 @@ pub(super) fn started_by_git(words: Args<'_>) -> Option<Args<'_>> {
     }
 }
 
-/// The subcommand of git and its arguments, after the global options.
-pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
+/// The subcommand of git and its arguments, after the global options, among the words after `git`.
+pub fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
     const WITH_VALUE: WordList =
         "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source";
     let mut rest = words;

@@ -1,6 +1,7 @@
 //! Finds the commands that a line runs without being made of them: those behind runners such as `uv run` and `mise
-//! exec`, in aliases that git is given, and in text that a shell reads from its input. Rules that deny or ask are about
-//! them, too. They allow nothing. Also finds the files and hosts that a command may name.
+//! exec`, in aliases that git is given, in lines that a program gives to a shell, and in text that a shell reads from
+//! its input. Rules that deny or ask are about them, too. They allow nothing. Also finds the files and hosts that a
+//! command may name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,18 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup scri
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
+/// Other programs, with their options whose value is a line, maybe behind `name=`.
+const VALUE_OPTIONS: [(WordList, WordList); 7] = [
+    ("bat man", "-P --pager"),
+    ("git", "-c -u -x --exec --extcmd --receive-pack --upload-pack"),
+    ("gmake make", "-E --eval SHELL"),
+    ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
+    ("rg sort split zip", "-TT --compress-program --filter --pre --unzip-command"),
+    ("rsync", "-e --rsh"),
+    ("scp sftp ssh", "-o"),
+];
+/// Programs with a language in which a line follows an escape.
+const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
 const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
@@ -79,13 +92,17 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     Some(found)
 }
 
-/// Adds the commands behind a runner, with all that they start, and those of aliases, until there are more than `most`.
+/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until
+/// there are more than `most`.
 fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
     let program = name(command.program());
     let arguments = command.words.get(1..).unwrap_or_default();
     let mut lines = Vec::new();
     if let Some(words) = behind_runner(program, arguments) {
-        lines.extend(lines_among(program, words));
+        let options = words.windows(2).filter(|pair| is_in(LINE_OPTIONS, &pair[0].text));
+        lines.extend(options.map(|pair| pair[1].text.clone()));
+        let operands = words.iter().filter(|_| is_in(LINE_RUNNERS, program));
+        lines.extend(operands.map(|word| word.text.clone()));
         for start in started(program, words) {
             if found.len() > most {
                 return;
@@ -104,6 +121,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
     } else if program == "git" {
         lines.extend(aliases(arguments));
     }
+    lines.extend(given_lines(program, command));
     found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
 }
 
@@ -257,13 +275,33 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-fn lines_among(program: &str, words: Args<'_>) -> impl Iterator<Item = String> {
-    let takes_lines = is_in(LINE_RUNNERS, program);
-    let lines = words
-        .iter()
-        .enumerate()
-        .filter(move |(at, _)| takes_lines || *at > 0 && is_in(LINE_OPTIONS, &words[at - 1].text));
-    lines.map(|(_, word)| word.text.clone())
+/// Returns the lines that a program gives to a shell: the values of options, if they have several words, and what
+/// follows an escape.
+fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
+    let entry = VALUE_OPTIONS.iter().find(|entry| is_in(entry.0, program));
+    let options = entry.map_or("", |entry| entry.1);
+    let pairs = command.argv().zip(command.argv().skip(1));
+    let parts = pairs.flat_map(|(before, word)| {
+        [Some((before, word)), word.split_once('='), word.split_at_checked(2)]
+    });
+    let values = parts.flatten().filter(|(option, _)| {
+        let is_shortened =
+            option.len() > 3 && options.split(' ').any(|known| known.starts_with(*option));
+        is_in(options, option) || is_shortened
+    });
+    let lines = values.flat_map(|(_, value)| {
+        [value, value.split_once('=').map_or("", |parts| parts.1)]
+    });
+    let long_lines = lines.filter(|line| line.contains(' '));
+    let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
+    long_lines.chain(texts.filter_map(after_escape)).map(str::to_owned).collect()
+}
+
+/// Returns the line that follows an escape to a shell, as in `!make` and `.shell make`.
+fn after_escape(text: &str) -> Option<&str> {
+    const ESCAPES: [&str; 5] = ["!", "shell ", "system ", "e ", "1e "];
+    let named = text.trim_start_matches([':', '+', '\\', '.']).trim_start_matches("platform ");
+    ESCAPES.iter().find_map(|escape| named.strip_prefix(escape))
 }
 
 /// Returns the lines of the aliases that git is given or told to keep: `alias.x=push`, `alias.x '!git push'`.

@@ -31,6 +31,7 @@ use turnwright_types::effect::{Effect, ResolvedPath, ShellCommand};
 use turnwright_types::shell_script::ShellDialect;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
+pub use args::git_subcommand;
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use harm::stakes;
 pub use prefix::{suggest_prefix, suggest_prefix_with_access};
@@ -43,7 +44,7 @@ pub(crate) use hidden_commands::{
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in, is_number};
 
-use args::{Args, git_subcommand, operands};
+use args::{Args, operands};
 use harm::{Harm, has_option, is_recursive, option_values};
 use programs::Program;
 

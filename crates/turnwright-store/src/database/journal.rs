@@ -109,12 +109,17 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
     })
 }
 
-/// Removes the folder that stands for a lock of a process that was killed.
+/// Removes the folder that stands for a lock of a process that was killed. The file system, which may be on another
+/// machine, also tells the time.
 fn remove_stale_lock(database: &Path) {
     let lock = with_suffix(database, ".lock");
-    let modified = std::fs::symlink_metadata(&lock).and_then(|metadata| metadata.modified());
-    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
-    if age.is_some_and(|age| age > STALE_LOCK) {
+    let clock = with_suffix(database, &format!("{}-clock", *PROBE_SUFFIX));
+    let age = std::fs::symlink_metadata(&lock).and_then(|found| {
+        let now = std::fs::File::create(&clock)?.metadata()?.modified()?;
+        std::fs::remove_file(&clock)?;
+        Ok(now.duration_since(found.modified()?).unwrap_or_default())
+    });
+    if age.is_ok_and(|age| age > STALE_LOCK) {
         let removed = std::fs::remove_dir(&lock);
         tracing::warn!(?removed, "a lock of the store was left by a process that was killed");
     }

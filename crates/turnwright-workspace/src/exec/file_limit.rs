@@ -1,17 +1,19 @@
 //! The number of files that this process may have open.
-
-use rustix::process::{Resource, getrlimit, setrlimit};
+#![expect(unsafe_code, reason = "getrlimit(2), which rustix takes for one that is never refused")]
 
 /// As many as several sessions with their commands and servers need.
-const WANTED: u64 = 4096;
+const WANTED: libc::rlim_t = 4096;
 
 /// Raises the limit of open files as far as the system allows. A program that is started from the desktop has 256 on
-/// macOS. Commands inherit the limit.
+/// macOS. Commands inherit the limit. A container may refuse to tell it.
 pub fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = Some(wanted);
-        setrlimit(Resource::Nofile, limit).ok();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: one system call, which writes nothing but the limit.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    let wanted = limit.rlim_max.min(WANTED);
+    if is_known && limit.rlim_cur < wanted {
+        limit.rlim_cur = wanted;
+        // SAFETY: one system call, which only reads the limit.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
 }

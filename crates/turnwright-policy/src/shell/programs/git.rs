@@ -383,8 +383,14 @@ fn clean(words: Args<'_>) -> Option<&'static str> {
     (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
+/// `git restore` of the working tree. An `S` behind `s` belongs to the name of the source.
 fn restore(words: Args<'_>) -> Option<&'static str> {
-    (!has_option(words, "S --staged") || has_option(words, "W --worktree")).then_some(CHANGES)
+    let (before, _) = split_at_dashes(words);
+    let has_letter = before.iter().any(|word| {
+        word.text.starts_with('-') && word.text.matches(['S', 's']).next() == Some("S")
+    });
+    let is_staged = has_letter || has_option(before, "--staged");
+    (!is_staged || has_option(words, "W --worktree")).then_some(CHANGES)
 }
 
 fn branch(words: Args<'_>) -> Option<&'static str> {
@@ -441,6 +447,25 @@ mod tests {
             ("git clean -fde x -n", false),
             ("git clean -xdn -enode_modules", false),
             ("git clean --exclude=x --dry-run", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_git_restore_is_no_other_option() {
+        for (line, expected) in [
+            ("git restore -sHEADS a", true),
+            ("git restore -qsSTABLE a", true),
+            ("git restore --source STABLE a", true),
+            ("git restore -SsHEAD -W a", true),
+            ("git restore --staged --work a", true),
+            ("git restore -- -S", true),
+            ("git restore -SsHEAD *.rs", false),
+            ("git restore --source=HEAD --staged a", false),
+            ("git restore --progress --stag a", false),
+            ("git restore *.rs -qS", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");

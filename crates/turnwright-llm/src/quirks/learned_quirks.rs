@@ -208,6 +208,8 @@ impl LearnedQuirks {
         change(&mut profile);
         let mut now = profile.clone();
         drop(profile);
+        // Learning it again costs one refused request. The words are ambiguous, and templates get mended.
+        now.quirks.parallel = None;
         if self.has_unreadable_reasoning.load(Ordering::Relaxed) {
             now.quirks.encrypted = None;
         }

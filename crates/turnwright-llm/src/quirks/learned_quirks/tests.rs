@@ -57,6 +57,19 @@ fn reasoning_that_could_not_be_read_once_is_asked_for_by_the_next_process() {
     }
 }
 
+/// The words may be about something else, and the server's template may be mended.
+#[test]
+fn several_calls_in_one_answer_are_tried_again_by_the_next_process() {
+    let saved = Arc::new(Mutex::new(ModelProfile::default()));
+    let copy = Arc::clone(&saved);
+    let save: SaveProfile = Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
+    let stored = ModelProfile { quirks: NONE.parallel(false), ..ModelProfile::default() };
+    let learned = LearnedQuirks::new(NONE, stored, NONE, Some(save));
+    learned.record_if_new(NONE.stream_options(false));
+    assert!(!learned.quirks().parallel);
+    assert_eq!(saved.lock().quirks, NONE.stream_options(false));
+}
+
 fn refused(kind: ErrorKind, message: &str) -> LlmError {
     LlmError::Status {
         host: "h".into(),

@@ -57,6 +57,7 @@ pub use model_list::{closest_names, known_context_window};
 pub use quirks::learned_quirks::{ModelProfile, SaveProfile};
 pub use remote::{Protocol, RemoteModel};
 pub use reply::leaked_calls::looks_like_leaked_call;
+pub use reply::text_pipeline::split_unopened_thought;
 pub use turnwright_http::ConnectionFault;
 
 /// The default for how long a model may stay silent.

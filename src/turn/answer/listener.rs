@@ -18,6 +18,8 @@ use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
+use turnwright_llm::quirks::{QuirkPatch, ThinkTags};
+use turnwright_llm::split_unopened_thought;
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, Request};
 use turnwright_store::{PendingWrite, SessionLog};
 use turnwright_types::client::Client;
@@ -64,6 +66,18 @@ impl StreamedAnswer {
             ShownSoFar::ReasoningOrCards
         } else {
             ShownSoFar::Nothing
+        }
+    }
+
+    /// Separates reasoning whose end alone was marked. The user has seen it as text, but the model does not get it
+    /// back, and its later answers are read with this in mind.
+    pub(super) fn separate_thought(&mut self, model: &dyn Model) {
+        if self.thought.is_empty()
+            && let Some((thought, text)) = split_unopened_thought(&self.text)
+        {
+            self.thought = thought.to_owned();
+            self.text = text.to_owned();
+            model.record_quirks(QuirkPatch::NONE.think(ThinkTags::Implicit));
         }
     }
 

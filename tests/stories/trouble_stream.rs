@@ -118,6 +118,18 @@ fn reasoning_that_ends_with_a_lone_tag_is_told_from_the_second_answer_on_and_nev
     assert!(agent.thoughts().contains("I think again."), "{}", agent.thoughts());
 }
 
+/// The answer was about the tag, or the model has stopped to think: its text need not wait for a tag any more.
+#[test]
+fn after_an_answer_without_reasoning_a_lone_tag_is_not_expected_any_more() {
+    let replies = ["It ends so:\n</think>\n\nOne.", "Two.", "It is `</think>`."].map(says);
+    let mut agent = start(json!(replies));
+    for _ in 0..3 {
+        assert_eq!(agent.turn("go on"), "end_turn");
+    }
+    assert!(agent.text().ends_with("It is `</think>`."), "{}", agent.text());
+    assert_eq!(agent.thoughts(), "");
+}
+
 #[test]
 fn r_turn_12_after_reasoning_without_an_answer_the_model_is_asked_for_one_once() {
     let nudge = "was only reasoning";

@@ -498,8 +498,8 @@ impl Model for RemoteModel {
         self.learned_quirks.profile()
     }
 
-    fn record_quirks(&self, patch: QuirkPatch) {
-        self.learned_quirks.record_quirks(patch);
+    fn record_quirks(&self, patch: QuirkPatch) -> bool {
+        self.learned_quirks.record_quirks(patch)
     }
 
     fn with_trial_quirks(&self, patch: QuirkPatch) -> Option<Box<dyn Model>> {

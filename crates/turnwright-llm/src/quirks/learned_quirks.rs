@@ -104,9 +104,10 @@ impl LearnedQuirks {
         self.profile.lock().clone()
     }
 
-    /// Records quirks that were found out by a probe.
-    pub(crate) fn record_quirks(&self, patch: QuirkPatch) {
+    /// Records quirks that were found out by a probe or an answer. Returns false if the user's overrides undo them.
+    pub(crate) fn record_quirks(&self, patch: QuirkPatch) -> bool {
         self.change(|profile| profile.quirks = profile.quirks.merge(patch));
+        self.quirks().with(patch) == self.quirks()
     }
 
     /// The context window that the server has reported.

@@ -336,12 +336,15 @@ impl ThinkSplitter {
 const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
 /// Splits the text of a reply that has turned out to begin with reasoning, whose opening tag the chat template has
-/// emitted: returns the reasoning and the answer. The closing tag has a line of its own, outside of code.
+/// emitted: returns the reasoning and the answer. The closing tag has a line of its own, outside of code. A text that
+/// names the tags elsewhere is about them.
 pub fn split_unopened_thought(text: &str) -> Option<(&str, &str)> {
-    let (thought, answer) = text.split_once(TAGS[0].1)?;
+    let (opener, closer) = TAGS[0];
+    let (thought, answer) = text.split_once(closer)?;
     let has_line = thought.ends_with('\n') && answer.lines().next().is_none_or(str::is_empty);
-    let is_quoted =
-        thought.contains(TAGS[0].0) || CodeFences::default().is_inside(text, thought.len());
+    let is_quoted = text.contains(opener)
+        || answer.contains(closer)
+        || CodeFences::default().is_inside(text, thought.len());
     (has_line && !is_quoted).then(|| (thought, answer.trim_start_matches(LINE_BREAKS)))
 }
 
@@ -454,6 +457,8 @@ mod tests {
             ("a\n</think>", Some(("a\n", ""))),
             ("```\nx\n```\na\n</think>\nb", Some(("```\nx\n```\na\n", "b"))),
             ("The tag `</think>` ends it.", None),
+            ("It ends with\n</think>\n\nand not with </think> in a line.", None),
+            ("It ends with\n</think>\n\nand begins with `<think>`.", None),
             ("a\n</think>b", None),
             ("It ends so:\n```\n</think>\n```\n", None),
             ("<think>\na\n</think>\nb", None),

@@ -262,11 +262,11 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
         let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{address}'");
         let mut agent = configured(&settings).start();
         eventually("the server is asked", || {
-            server.requests().iter().any(|it| it.contains(path))
+            server.requests().iter().any(|request| request.contains(path))
         });
         eventually("its size is shown", || {
             assert_eq!(agent.turn("hi"), "end_turn");
-            gauges(&agent).pop().is_some_and(|it| it["size"] == 8_192)
+            gauges(&agent).pop().is_some_and(|gauge| gauge["size"] == 8_192)
         });
     }
 }

@@ -227,7 +227,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body. Returns once the head of a successful response has been received.
+    /// Posts a JSON body, and says so if it has images. Returns once the head of a successful response has been
+    /// received.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -277,7 +278,7 @@ impl Endpoint {
         }
     }
 
-    /// A request for an answer, without its body.
+    /// Begins a request for an answer, which still lacks its body.
     async fn answer_request(
         &self,
         version: &str,

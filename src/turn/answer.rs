@@ -171,7 +171,9 @@ impl Turn {
             Some(Err(_)) => listener.silence.length(),
             Some(Ok(_)) | None => Duration::ZERO,
         };
-        StreamedAnswer { outcome, omits_media, ..listener.finish() }
+        let mut answer = StreamedAnswer { outcome, omits_media, ..listener.finish() };
+        answer.separate_thought(selection.model.as_ref());
+        answer
     }
 
     /// Updates what depends on the request of a complete reply.

@@ -106,6 +106,30 @@ fn r_turn_12_an_instruction_to_continue_that_was_refused_is_removed() {
     assert_eq!(transcript, ["user one", "assistant Half a sen", "user and now?"]);
 }
 
+/// Qwen at vLLM without a parser for its reasoning, whose opening tag the template has emitted (vllm#17144, #31045).
+#[test]
+fn reasoning_that_ends_with_a_lone_tag_is_told_from_the_second_answer_on_and_never_sent_back() {
+    let replies = ["I think.\n</think>\n\nOne.", "I think again.\n</think>\n\nTwo."].map(says);
+    let mut agent = start(json!(replies));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.model_transcript(1), ["user one", "assistant One.", "user two"]);
+    assert!(agent.text().ends_with("Two.") && !agent.text().contains("again"), "{}", agent.text());
+    assert!(agent.thoughts().contains("I think again."), "{}", agent.thoughts());
+}
+
+/// The answer was about the tag, or the model has stopped to think: its text need not wait for a tag any more.
+#[test]
+fn after_an_answer_without_reasoning_a_lone_tag_is_not_expected_any_more() {
+    let replies = ["It ends so:\n</think>\n\nOne.", "Two.", "It is `</think>`."].map(says);
+    let mut agent = start(json!(replies));
+    for _ in 0..3 {
+        assert_eq!(agent.turn("go on"), "end_turn");
+    }
+    assert!(agent.text().ends_with("It is `</think>`."), "{}", agent.text());
+    assert_eq!(agent.thoughts(), "");
+}
+
 #[test]
 fn r_turn_12_after_reasoning_without_an_answer_the_model_is_asked_for_one_once() {
     let nudge = "was only reasoning";

@@ -233,15 +233,14 @@ fn a_change_of_the_model_changes_the_window_with_the_next_request() {
     assert_eq!(sizes, [3000, 4000, 128_000]);
 }
 
-/// Starts a server that looks like Ollama, with a model that could hold 262 144 tokens.
-fn ollama() -> RawServer {
-    RawServer::with_models(|_, request, stream| {
-        let model = json!({ "id": "qwen3", "object": "model", "owned_by": "library" });
-        if request.contains("/models ") {
+/// Starts a server of this owner, with a model that could hold 262 144 tokens. It says at `path` what it has loaded.
+fn local_server(owner: &'static str, path: &'static str, loaded: Value) -> RawServer {
+    RawServer::with_models(move |_, request, stream| {
+        let model = json!({ "id": "qwen3", "object": "model", "owned_by": owner });
+        if request.contains(path) {
+            plain(stream, 200, &loaded);
+        } else if request.contains("/models ") {
             plain(stream, 200, &json!({ "object": "list", "data": [model] }));
-        } else if request.contains("/api/ps ") {
-            let running = json!({ "name": "qwen3:latest", "context_length": 8_192 });
-            plain(stream, 200, &json!({ "models": [running] }));
         } else {
             write_stream(stream, &text_stream("Hello."));
         }
@@ -250,16 +249,26 @@ fn ollama() -> RawServer {
 
 #[test]
 fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
-    let server = ollama();
-    let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{}'", server.base_url());
-    let mut agent = configured(&settings).start();
-    eventually("the server is asked", || {
-        server.requests().iter().any(|it| it.contains("/api/ps "))
-    });
-    eventually("its size is shown", || {
-        assert_eq!(agent.turn("hi"), "end_turn");
-        gauges(&agent).pop().is_some_and(|it| it["size"] == 8_192)
-    });
+    let ollama = json!({ "models": [{ "name": "qwen3:latest", "context_length": 8_192 }] });
+    let lm_studio = json!({ "data": [
+        { "id": "qwen3", "max_context_length": 262_144, "loaded_context_length": 8_192 }
+    ] });
+    for (owner, path, loaded) in [
+        ("library", "/api/ps ", ollama),
+        ("organization_owner", "/api/v0/models ", lm_studio),
+    ] {
+        let server = local_server(owner, path, loaded);
+        let address = server.base_url();
+        let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{address}'");
+        let mut agent = configured(&settings).start();
+        eventually("the server is asked", || {
+            server.requests().iter().any(|request| request.contains(path))
+        });
+        eventually("its size is shown", || {
+            assert_eq!(agent.turn("hi"), "end_turn");
+            gauges(&agent).pop().is_some_and(|gauge| gauge["size"] == 8_192)
+        });
+    }
 }
 
 /// The list is still loading when the prompt comes.

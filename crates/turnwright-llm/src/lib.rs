@@ -57,6 +57,7 @@ pub use model_list::{closest_names, known_context_window};
 pub use quirks::learned_quirks::{ModelProfile, SaveProfile};
 pub use remote::{Protocol, RemoteModel};
 pub use reply::leaked_calls::looks_like_leaked_call;
+pub use reply::text_pipeline::split_unopened_thought;
 pub use turnwright_http::ConnectionFault;
 
 /// The default for how long a model may stay silent.
@@ -207,8 +208,11 @@ pub trait Model: Debug + Send + Sync + 'static {
         ModelProfile::default()
     }
 
-    /// Records quirks that were found out by a probe.
-    fn record_quirks(&self, _patch: QuirkPatch) {}
+    /// Records quirks that were found out by a probe or an answer. Returns true if the model has them now: the
+    /// user's settings may say otherwise.
+    fn record_quirks(&self, _patch: QuirkPatch) -> bool {
+        false
+    }
 
     /// A copy of the model with other quirks, for trying them out. Whatever the copy learns is not
     /// saved. `None` if the model does not support this.

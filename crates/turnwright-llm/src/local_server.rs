@@ -15,12 +15,15 @@ const OLLAMA_PORT: u16 = 11_434;
 
 /// The port that llama.cpp listens on unless it is told otherwise. Others use it, too.
 const LLAMA_CPP_PORT: u16 = 8_080;
+/// The port that LM Studio listens on unless it is told otherwise.
+const LM_STUDIO_PORT: u16 = 1_234;
 
 /// A server that says how it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocalServer {
     Ollama,
     LlamaCpp,
+    LmStudio,
 }
 
 impl LocalServer {
@@ -29,6 +32,7 @@ impl LocalServer {
         match owner {
             "library" => Some(LocalServer::Ollama),
             "llamacpp" => Some(LocalServer::LlamaCpp),
+            "organization_owner" => Some(LocalServer::LmStudio),
             _ => None,
         }
     }
@@ -42,6 +46,7 @@ impl LocalServer {
     pub(super) fn probably_at(port: Option<u16>) -> Option<LocalServer> {
         match port {
             Some(LLAMA_CPP_PORT) => Some(LocalServer::LlamaCpp),
+            Some(LM_STUDIO_PORT) => Some(LocalServer::LmStudio),
             port => LocalServer::from_port(port),
         }
     }
@@ -73,6 +78,10 @@ impl LocalServer {
                 }
                 (window.filter(|tokens| *tokens > 0), None)
             }
+            LocalServer::LmStudio => {
+                let models = get(Method::GET, "/api/v0/models", None).await;
+                (models.and_then(|models| loaded_window(&models, model)), None)
+            }
         }
     }
 }
@@ -88,14 +97,16 @@ fn positive_number(props: &Value, pointer: &str) -> Option<u64> {
     props.pointer(pointer)?.as_u64().filter(|number| *number > 0)
 }
 
-/// The window of a model that Ollama has loaded.
-fn loaded_window(running: &Value, model: &str) -> Option<u64> {
+/// The window of a model that Ollama or LM Studio has loaded.
+fn loaded_window(list: &Value, model: &str) -> Option<u64> {
     let tagged = format!("{model}:latest");
-    let mut models = running.get("models")?.as_array()?.iter();
+    let mut models = list.get("models").or_else(|| list.get("data"))?.as_array()?.iter();
     let loaded = models.find(|entry| {
-        ["name", "model"].iter().any(|key| entry[*key] == *model || entry[*key] == *tagged)
-    });
-    loaded?.get("context_length")?.as_u64()
+        ["name", "model", "id"].iter().any(|key| entry[*key] == *model || entry[*key] == *tagged)
+    })?;
+    ["/context_length", "/loaded_context_length"]
+        .iter()
+        .find_map(|pointer| positive_number(loaded, pointer))
 }
 
 /// The window that the file of an Ollama model sets. The model's maximum, which the answer also
@@ -117,6 +128,7 @@ mod tests {
         for (port, server) in [
             (Some(11_434), Some(LocalServer::Ollama)),
             (Some(8_080), Some(LocalServer::LlamaCpp)),
+            (Some(1_234), Some(LocalServer::LmStudio)),
             (Some(8_000), None),
             (None, None),
         ] {
@@ -153,6 +165,13 @@ mod tests {
         assert_eq!(loaded_window(&running, "qwen3"), Some(8_192));
         assert_eq!(loaded_window(&running, "qwen3:30b"), None);
         assert_eq!(loaded_window(&json!({}), "qwen3"), None);
+        // LM Studio (openfox#49).
+        let models = json!({ "data": [
+            { "id": "a", "state": "not-loaded", "max_context_length": 262_144 },
+            { "id": "b", "state": "loaded", "max_context_length": 262_144, "loaded_context_length": 8_192 },
+        ] });
+        assert_eq!(loaded_window(&models, "a"), None);
+        assert_eq!(loaded_window(&models, "b"), Some(8_192));
         let parameters =
             "stop                           \"<|im_end|>\"\nnum_ctx                        16384";
         let about = json!({ "parameters": parameters,

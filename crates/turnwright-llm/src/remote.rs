@@ -182,7 +182,8 @@ impl RemoteModel {
             let quirks = self.learned_quirks.quirks_with(adaptation);
             let protocol = self.protocol(&quirks);
             let body = self.render(&quirks, request);
-            let failure = match self.endpoint.post(protocol.path(), body).await {
+            let has_images = quirks.images && request.media().images;
+            let failure = match self.endpoint.post(protocol.path(), body, has_images).await {
                 Ok(body) => {
                     self.learned_quirks.record_if_new(adaptation);
                     self.learned_quirks.has_accepted.store(true, Ordering::Relaxed);
@@ -244,7 +245,8 @@ impl RemoteModel {
         });
         let mut body = RequestBody::default();
         body.append(Value::from(fields).to_string().into_bytes());
-        let answered = self.endpoint.post(protocol.path(), body).await;
+        let has_images = quirks.images && request.media().images;
+        let answered = self.endpoint.post(protocol.path(), body, has_images).await;
         Some(answered.map(|body| (protocol, body)))
     }
 
@@ -263,7 +265,7 @@ impl RemoteModel {
         {
             self.learned_quirks.record_window(window);
         }
-        self.ask_local_server().await;
+        self.ask_server(self.local_server()).await;
         Ok(models.into_iter().map(|model| model.name).collect())
     }
 
@@ -274,13 +276,8 @@ impl RemoteModel {
     }
 
     /// Asks a local server for its window, which counts unless the user has set one, and its slots.
-    async fn ask_local_server(&self) {
-        if let Some(server) = self.local_server() {
-            self.ask_server(server).await;
-        }
-    }
-
-    async fn ask_server(&self, server: LocalServer) {
+    async fn ask_server(&self, server: Option<LocalServer>) {
+        let Some(server) = server else { return };
         let (window, slots) = server.facts(&self.endpoint, &self.settings.model).await;
         if let Some(slots) = slots {
             self.slots.store(slots, Ordering::Relaxed);
@@ -294,13 +291,9 @@ impl RemoteModel {
     /// Asks the server that usually has this port, once, before the first request: the window decides which
     /// tools the request has.
     async fn ask_server_at_start(&self) {
-        let ask = async {
-            let port = self.endpoint.port();
-            if let Some(server) = self.local_server().or_else(|| LocalServer::probably_at(port)) {
-                self.ask_server(server).await;
-            }
-        };
-        self.asked_at_start.get_or_init(|| ask).await;
+        let port = self.endpoint.port();
+        let probable = self.local_server().or_else(|| LocalServer::probably_at(port));
+        self.asked_at_start.get_or_init(|| self.ask_server(probable)).await;
     }
 
     /// Asks for the list of models if it may name a window that matters to the first request. Public servers
@@ -484,7 +477,7 @@ impl Model for RemoteModel {
         let is_first = !self.has_asked_window.swap(true, Ordering::Relaxed);
         Box::pin(async move {
             if is_first {
-                self.ask_local_server().await;
+                self.ask_server(self.local_server()).await;
             }
         })
     }
@@ -505,8 +498,8 @@ impl Model for RemoteModel {
         self.learned_quirks.profile()
     }
 
-    fn record_quirks(&self, patch: QuirkPatch) {
-        self.learned_quirks.record_quirks(patch);
+    fn record_quirks(&self, patch: QuirkPatch) -> bool {
+        self.learned_quirks.record_quirks(patch)
     }
 
     fn with_trial_quirks(&self, patch: QuirkPatch) -> Option<Box<dyn Model>> {

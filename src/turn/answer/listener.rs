@@ -18,7 +18,11 @@ use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
-use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, Request};
+use turnwright_llm::quirks::{QuirkPatch, ThinkTags};
+use turnwright_llm::{
+    Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Modalities, Model, Reply, Request,
+    split_unopened_thought,
+};
 use turnwright_store::{PendingWrite, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -64,6 +68,27 @@ impl StreamedAnswer {
             ShownSoFar::ReasoningOrCards
         } else {
             ShownSoFar::Nothing
+        }
+    }
+
+    /// Separates reasoning whose end alone was marked. The user has seen it as text, but the model does not get it
+    /// back, and its later answers are read with this in mind, until one has no reasoning: then the next need not be
+    /// held back to its end.
+    pub(super) fn separate_thought(&mut self, model: &dyn Model) {
+        if !self.thought.is_empty() || self.text.is_empty() {
+            return;
+        }
+        if let Some((thought, text)) = split_unopened_thought(&self.text) {
+            if model.record_quirks(QuirkPatch::NONE.think(ThinkTags::Implicit)) {
+                thought.clone_into(&mut self.thought);
+                self.text = String::from(text);
+            }
+        } else if let Some(Ok(reply)) = &self.outcome
+            && reply.end == EndReason::Complete
+            && reply.calls.is_empty()
+            && model.profile().quirks.think == Some(ThinkTags::Implicit)
+        {
+            model.record_quirks(QuirkPatch::NONE.think(ThinkTags::Tagged));
         }
     }
 

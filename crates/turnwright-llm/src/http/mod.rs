@@ -227,9 +227,23 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body. Returns once the head of a successful response has been received.
-    pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
-        self.with_version(|version| self.post_once(version, path, body.clone())).await
+    /// Posts a JSON body, and says so if it has images. Returns once the head of a successful response has been
+    /// received.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: RequestBody,
+        has_images: bool,
+    ) -> Result<ReplyBody, LlmError> {
+        self.with_version(|version| {
+            let body = body.clone();
+            async move {
+                let exchange = self.begin_exchange(path, &|| body.to_vec());
+                let request = self.answer_request(version, path, has_images).await?;
+                self.send(request.body(body), exchange).await
+            }
+        })
+        .await
     }
 
     /// Sends a request. `send` gets the path that was found to be missing between the base URL and the paths
@@ -264,19 +278,23 @@ impl Endpoint {
         }
     }
 
-    async fn post_once(
+    /// Begins a request for an answer, which still lacks its body.
+    async fn answer_request(
         &self,
         version: &str,
         path: &str,
-        body: RequestBody,
-    ) -> Result<ReplyBody, LlmError> {
-        let exchange = self.begin_exchange(path, &|| body.to_vec());
+        has_images: bool,
+    ) -> Result<RequestBuilder, LlmError> {
         let request = self
             .request(Method::POST, version, path)
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
-        self.send(request.body(body), exchange).await
+        // Copilot refuses images that no header announces.
+        if has_images && self.host().ends_with(".githubcopilot.com") {
+            return Ok(request.header("copilot-vision-request", "true"));
+        }
+        Ok(request)
     }
 
     /// Lists the models that the server offers.
@@ -327,7 +345,14 @@ impl Endpoint {
         path: &str,
     ) -> Result<RequestBuilder, LlmError> {
         let mut url = self.base.clone();
-        url.set_path(&format!("{}{version}{path}", self.base.path().trim_end_matches('/')));
+        let is_deployment = url.path().starts_with("/openai/deployments/") && is_azure(&url);
+        // It has no Responses API (quirk C.4 #22).
+        if is_deployment && path == "/responses" {
+            url.set_path("/openai/v1/responses");
+            url.set_query(None);
+        } else {
+            url.set_path(&format!("{}{version}{path}", self.base.path().trim_end_matches('/')));
+        }
         self.request_to(method, url).await
     }
 
@@ -610,6 +635,49 @@ mod tests {
             assert_eq!(headers.get(header).unwrap(), value);
             let sent = [headers.get("api-key"), headers.get("authorization")];
             assert_eq!(sent.iter().flatten().count(), 1);
+        }
+    }
+
+    /// pal-mcp-server#274, opencode#13999.
+    #[tokio::test]
+    async fn the_responses_api_of_azure_is_not_below_a_deployment() {
+        for (base, path, expected) in [
+            (
+                "http://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21",
+                "/responses",
+                "http://x.openai.azure.com/openai/v1/responses",
+            ),
+            (
+                "http://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21",
+                "/chat/completions",
+                "http://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=2024-10-21",
+            ),
+            (
+                "http://h/openai/deployments/d",
+                "/responses",
+                "http://h/openai/deployments/d/responses",
+            ),
+        ] {
+            let endpoint = Endpoint::new(base, None).unwrap();
+            let request = endpoint.answer_request("", path, false).await.unwrap().build().unwrap();
+            assert_eq!(request.url().as_str(), expected);
+        }
+    }
+
+    /// pi#222, copilot-api#16.
+    #[tokio::test]
+    async fn images_are_announced_to_copilot_alone() {
+        for (host, has_images, is_announced) in [
+            ("api.githubcopilot.com", true, true),
+            ("api.business.githubcopilot.com", true, true),
+            ("api.githubcopilot.com", false, false),
+            ("githubcopilot.com.example", true, false),
+        ] {
+            let endpoint = Endpoint::new(&format!("http://{host}"), None).unwrap();
+            let building = endpoint.answer_request("", "/chat/completions", has_images).await;
+            let request = building.unwrap().build().unwrap();
+            let header = request.headers().get("copilot-vision-request");
+            assert_eq!(header.is_some_and(|value| value == "true"), is_announced, "{host}");
         }
     }
 

@@ -104,9 +104,10 @@ impl LearnedQuirks {
         self.profile.lock().clone()
     }
 
-    /// Records quirks that were found out by a probe.
-    pub(crate) fn record_quirks(&self, patch: QuirkPatch) {
+    /// Records quirks that were found out by a probe or an answer. Returns false if the user's overrides undo them.
+    pub(crate) fn record_quirks(&self, patch: QuirkPatch) -> bool {
         self.change(|profile| profile.quirks = profile.quirks.merge(patch));
+        self.quirks().with(patch) == self.quirks()
     }
 
     /// The context window that the server has reported.
@@ -208,6 +209,8 @@ impl LearnedQuirks {
         change(&mut profile);
         let mut now = profile.clone();
         drop(profile);
+        // Learning it again costs one refused request. The words are ambiguous, and templates get mended.
+        now.quirks.parallel = None;
         if self.has_unreadable_reasoning.load(Ordering::Relaxed) {
             now.quirks.encrypted = None;
         }

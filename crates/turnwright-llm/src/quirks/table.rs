@@ -66,12 +66,9 @@ const ROWS: &[TableRow] = &[
     row(
         &[],
         &["kimi", "moonshot"],
-        QuirkPatch {
-            echo: Some(ReasoningEcho::Always),
-            effort: Some(EffortDialect::Thinking),
-            ids: Some(CallIdFormat::Functions),
-            ..NONE
-        },
+        NONE.echo(ReasoningEcho::Always)
+            .effort(EffortDialect::Thinking)
+            .ids(CallIdFormat::Functions),
     ),
     // Always thinks, and has efforts instead.
     row(&[], &["kimi-k3"], NONE.effort(EffortDialect::ReasoningEffort)),
@@ -83,13 +80,10 @@ const ROWS: &[TableRow] = &[
     row(
         &[],
         &["minimax"],
-        QuirkPatch {
-            echo: Some(ReasoningEcho::Inline),
-            effort: Some(EffortDialect::ThinkingAdaptive),
-            reasoning_split: Some(true),
-            limit: Some(OutputLimitField::MaxCompletionTokens),
-            ..NONE
-        },
+        NONE.echo(ReasoningEcho::Inline)
+            .effort(EffortDialect::ThinkingAdaptive)
+            .reasoning_split(true)
+            .limit(OutputLimitField::MaxCompletionTokens),
     ),
     // vLLM and SGLang pass this on to the chat template; other servers ignore it (C.4 #4).
     row(&[], &["qwen3"], NONE.effort(EffortDialect::TemplateThinking)),
@@ -117,13 +111,10 @@ const ROWS: &[TableRow] = &[
     row(
         &[],
         &[include_str!("table/models_of_mistral.txt")],
-        QuirkPatch {
-            ids: Some(CallIdFormat::Nine),
-            bridge: Some(true),
-            echo: Some(ReasoningEcho::Never),
-            wordless: Some(EmptyContent::Empty),
-            ..NONE
-        },
+        NONE.ids(CallIdFormat::Nine)
+            .bridge(true)
+            .echo(ReasoningEcho::Never)
+            .wordless(EmptyContent::Empty),
     ),
     // C.3 #11.
     row(&[], &["gemini"], NONE.signature(true).ids(CallIdFormat::Verbatim)),
@@ -143,22 +134,16 @@ const ROWS: &[TableRow] = &[
     row(
         &["api.openai.com"],
         &[],
-        QuirkPatch {
-            limit: Some(OutputLimitField::MaxCompletionTokens),
-            ids: Some(CallIdFormat::Safe),
-            cache: Some(CacheHint::Key),
-            ..NONE
-        },
+        NONE.limit(OutputLimitField::MaxCompletionTokens)
+            .ids(CallIdFormat::Safe)
+            .cache(CacheHint::Key),
     ),
     row(
         &["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com", "azure.us"],
         &[],
-        QuirkPatch {
-            limit: Some(OutputLimitField::MaxCompletionTokens),
-            ids: Some(CallIdFormat::Safe),
-            key: Some(KeyHeader::ApiKey),
-            ..NONE
-        },
+        NONE.limit(OutputLimitField::MaxCompletionTokens)
+            .ids(CallIdFormat::Safe)
+            .key(KeyHeader::ApiKey),
     ),
     row(
         &["openrouter.ai"],
@@ -172,7 +157,6 @@ const ROWS: &[TableRow] = &[
         NONE.echo(ReasoningEcho::Always),
     ),
     row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),
-    row(&["api.deepseek.com"], &[], NONE.limit(OutputLimitField::MaxTokens)),
     row(
         &[
             "dashscope.aliyuncs.com",
@@ -188,13 +172,10 @@ const ROWS: &[TableRow] = &[
     row(
         &["api.groq.com", "api.cerebras.ai", "api.mistral.ai"],
         &[],
-        QuirkPatch {
-            echo: Some(ReasoningEcho::Never),
-            details: Some(false),
-            reasoning_split: Some(false),
-            wordless: Some(EmptyContent::Empty),
-            ..NONE
-        },
+        NONE.echo(ReasoningEcho::Never)
+            .details(false)
+            .reasoning_split(false)
+            .wordless(EmptyContent::Empty),
     ),
     row(&["api.groq.com"], &[], NONE.effort(EffortDialect::None)),
     row(&["api.groq.com"], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
@@ -206,12 +187,9 @@ const ROWS: &[TableRow] = &[
     row(
         &["api.fireworks.ai"],
         &[],
-        QuirkPatch {
-            effort: Some(EffortDialect::ReasoningEffort),
-            echo: Some(ReasoningEcho::Same),
-            reasoning_split: Some(false),
-            ..NONE
-        },
+        NONE.effort(EffortDialect::ReasoningEffort)
+            .echo(ReasoningEcho::Same)
+            .reasoning_split(false),
     ),
     // C.4 #3: support varies by model, and changes.
     row(&["api.x.ai"], &[], NONE.effort(EffortDialect::None)),

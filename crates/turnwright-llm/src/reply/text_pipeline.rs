@@ -1,12 +1,12 @@
 //! Processes the text of a reply: separates inline reasoning, holds back leaked tool calls and
 //! detects endless repetition.
 //!
-//! Reasoning is separated by its tags (quirks C.3 #6). Tags count only at the very start of a reply: elsewhere they
-//! are part of the answer. The result does not depend on how the stream is cut.
+//! Reasoning is separated by its tags (quirks C.3 #6). Tags count only at the very start of a reply and right after
+//! reasoning: elsewhere they are part of the answer. The result does not depend on how the stream is cut.
 
 use std::sync::Arc;
 
-use super::leaked_calls::{LeakFilter, LeakedCall};
+use super::leaked_calls::{CodeFences, LeakFilter, LeakedCall};
 use super::repetition::{LONG_UNIT, RepetitionDetector};
 use crate::DeltaBatch;
 use crate::exchange::RenderedTools;
@@ -224,7 +224,8 @@ enum SplitState {
     ThoughtStart(&'static [&'static str]),
     /// In reasoning that one of these tags closes.
     Thought(&'static [&'static str]),
-    /// At the line breaks after reasoning, which are dropped.
+    /// At the line breaks after reasoning, which are dropped, and perhaps at the start of a tag: Bedrock puts each
+    /// piece of the reasoning in tags.
     TextStart,
     /// In the text.
     Text,
@@ -242,9 +243,6 @@ impl ThinkSplitter {
 
     /// Adds text.
     pub(crate) fn push(&mut self, text: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
-        if matches!(self.state, SplitState::Text) {
-            return out(ReplyPiece::Text(text));
-        }
         if self.held.is_empty() {
             return self.take(text, 0, out);
         }
@@ -276,18 +274,23 @@ impl ThinkSplitter {
     fn take(&mut self, mut text: &str, mut searched: usize, out: &mut impl FnMut(ReplyPiece<'_>)) {
         while !text.is_empty() {
             match self.state {
-                SplitState::Start => match match_opening_tag(text) {
-                    OpeningTag::Incomplete => return self.held.push_str(text),
-                    OpeningTag::Found(after, closer) => {
-                        text = after;
-                        searched = 0;
-                        self.state = SplitState::ThoughtStart(closer);
+                SplitState::Start | SplitState::TextStart => {
+                    let is_new = self.state == SplitState::Start;
+                    let open = if is_new { SplitState::ThoughtStart } else { SplitState::Thought };
+                    if !is_new {
+                        text = text.trim_start_matches(LINE_BREAKS);
                     }
-                    OpeningTag::None if self.is_implicit => {
-                        self.state = SplitState::Unclosed;
-                    }
-                    OpeningTag::None => self.state = SplitState::Text,
-                },
+                    self.state = match match_opening_tag(text) {
+                        OpeningTag::Incomplete => return self.held.push_str(text),
+                        OpeningTag::Found(after, closer) => {
+                            text = after;
+                            searched = 0;
+                            open(closer)
+                        }
+                        OpeningTag::None if is_new && self.is_implicit => SplitState::Unclosed,
+                        OpeningTag::None => SplitState::Text,
+                    };
+                }
                 SplitState::Unclosed => {
                     let Some((at, after)) = find_closer(text, &CLOSERS, searched) else {
                         self.held.push_str(text);
@@ -315,12 +318,6 @@ impl ThinkSplitter {
                     text = after;
                     self.state = SplitState::TextStart;
                 }
-                SplitState::TextStart => {
-                    text = text.trim_start_matches(LINE_BREAKS);
-                    if !text.is_empty() {
-                        self.state = SplitState::Text;
-                    }
-                }
                 SplitState::Text => return out(ReplyPiece::Text(text)),
             }
         }
@@ -337,6 +334,19 @@ impl ThinkSplitter {
 }
 
 const LINE_BREAKS: [char; 2] = ['\n', '\r'];
+
+/// Splits the text of a reply that has turned out to begin with reasoning, whose opening tag the chat template has
+/// emitted: returns the reasoning and the answer. The closing tag has a line of its own, outside of code. A text that
+/// names the tags elsewhere is about them.
+pub fn split_unopened_thought(text: &str) -> Option<(&str, &str)> {
+    let (opener, closer) = TAGS[0];
+    let (thought, answer) = text.split_once(closer)?;
+    let has_line = thought.ends_with('\n') && answer.lines().next().is_none_or(str::is_empty);
+    let is_quoted = text.contains(opener)
+        || answer.contains(closer)
+        || CodeFences::default().is_inside(text, thought.len());
+    (has_line && !is_quoted).then(|| (thought, answer.trim_start_matches(LINE_BREAKS)))
+}
 
 fn emit_thought(thought: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
     if !thought.is_empty() {
@@ -422,7 +432,11 @@ mod tests {
             ("<thi", "", "<thi"),
             ("  <thinker>a", "", "  <thinker>a"),
             ("a <think>b</think>", "", "a <think>b</think>"),
-            ("<think>a</think><think>b</think>", "a", "<think>b</think>"),
+            ("<think>a</think><think>b</think>", "ab", ""),
+            // cherry-studio#10225: gpt-oss at Bedrock.
+            ("<reasoning>a\n</reasoning>\n<reasoning>\n b</reasoning>\nc", "a\n\n b", "c"),
+            ("<think>a</think> <thi", "a", " <thi"),
+            ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
             ("a</think>b", "", "a</think>b"),
             ("<<think>a", "", "<<think>a"),
         ] {
@@ -431,6 +445,26 @@ mod tests {
             let chars: Vec<String> = answer.chars().map(String::from).collect();
             let pieces = chars.iter().map(String::as_str);
             assert_eq!(split_thinking(false, pieces), expected, "{answer} char by char");
+        }
+    }
+
+    #[test]
+    fn a_closing_tag_on_a_line_of_its_own_ends_reasoning_that_no_tag_has_opened() {
+        for (text, expected) in [
+            ("a\n</think>\n\nb", Some(("a\n", "b"))),
+            ("a\n\nb\n</think>\r\nc", Some(("a\n\nb\n", "c"))),
+            // Before a call.
+            ("a\n</think>", Some(("a\n", ""))),
+            ("```\nx\n```\na\n</think>\nb", Some(("```\nx\n```\na\n", "b"))),
+            ("The tag `</think>` ends it.", None),
+            ("It ends with\n</think>\n\nand not with </think> in a line.", None),
+            ("It ends with\n</think>\n\nand begins with `<think>`.", None),
+            ("a\n</think>b", None),
+            ("It ends so:\n```\n</think>\n```\n", None),
+            ("<think>\na\n</think>\nb", None),
+            ("a", None),
+        ] {
+            assert_eq!(split_unopened_thought(text), expected, "{text}");
         }
     }
 

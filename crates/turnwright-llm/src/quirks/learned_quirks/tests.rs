@@ -1,6 +1,7 @@
 //! The lessons of refusals, in the words of each server.
 
 use super::*;
+use crate::quirks::ThinkTags;
 
 #[test]
 fn a_parameter_named_in_an_unrelated_error_teaches_nothing() {
@@ -54,6 +55,32 @@ fn reasoning_that_could_not_be_read_once_is_asked_for_by_the_next_process() {
         learned.record_if_new(lasting);
         assert!(!learned.quirks().encrypted, "{message}");
         assert_eq!(saved.lock().quirks, QuirkPatch { encrypted, ..lasting }, "{message}");
+    }
+}
+
+/// The words may be about something else, and the server's template may be mended.
+#[test]
+fn several_calls_in_one_answer_are_tried_again_by_the_next_process() {
+    let saved = Arc::new(Mutex::new(ModelProfile::default()));
+    let copy = Arc::clone(&saved);
+    let save: SaveProfile = Arc::new(move |profile: &ModelProfile| *copy.lock() = profile.clone());
+    let stored = ModelProfile { quirks: NONE.parallel(false), ..ModelProfile::default() };
+    let learned = LearnedQuirks::new(NONE, stored, NONE, Some(save));
+    learned.record_if_new(NONE.stream_options(false));
+    assert!(!learned.quirks().parallel);
+    assert_eq!(saved.lock().quirks, NONE.stream_options(false));
+}
+
+#[test]
+fn what_was_found_out_does_not_apply_if_the_user_has_set_something_else() {
+    for (overrides, applies) in [
+        (NONE, true),
+        (NONE.loops(false), true),
+        (NONE.think(ThinkTags::Tagged), false),
+        (NONE.think(ThinkTags::Off), false),
+    ] {
+        let learned = LearnedQuirks::new(NONE, ModelProfile::default(), overrides, None);
+        assert_eq!(learned.record_quirks(NONE.think(ThinkTags::Implicit)), applies);
     }
 }
 

@@ -236,7 +236,7 @@ fn is_line_start(text: &str, at: usize) -> bool {
 
 /// Tracks which parts of a text are in code fences. Positions must be queried in ascending order.
 #[derive(Debug, Default)]
-struct CodeFences {
+pub(super) struct CodeFences {
     /// The start of the current line.
     line: usize,
     /// The position up to which the text has been scanned.
@@ -246,7 +246,7 @@ struct CodeFences {
 }
 
 impl CodeFences {
-    fn is_inside(&mut self, text: &str, position: usize) -> bool {
+    pub(super) fn is_inside(&mut self, text: &str, position: usize) -> bool {
         while let Some(length) = text[self.at..position].find('\n') {
             self.end_line(text[self.line..self.at + length].trim());
             self.at += length + 1;

@@ -548,12 +548,13 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
-    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock's total has what
-    // the cache gave and took, too.
+    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock leaves what the
+    // cache gave and took out of the request's.
     let total = token_count(value, "total_tokens").unwrap_or(0);
     let unstated = total.saturating_sub(input + stated);
     let is_cache = [cached, written, cached + written].contains(&unstated);
-    let output = if is_cache { stated } else { stated + unstated };
+    let (input, output) =
+        if is_cache { (input + unstated, stated) } else { (input, stated + unstated) };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
     let thought = details
         .iter()

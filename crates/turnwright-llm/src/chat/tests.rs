@@ -74,7 +74,7 @@ fn parts_that_are_called_reasoning_are_no_answer() {
 }
 
 #[test]
-fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
+fn tokens_that_only_the_total_has_are_reasoning_or_what_the_cache_gave_and_took() {
     let thinking = json!({ "reasoning_tokens": 131 });
     for (name, usage, expected) in [
         (
@@ -103,13 +103,19 @@ fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
             "Bedrock, which fills its cache",
             json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 10_923,
                 "cache_read_input_tokens": 0, "cache_creation_input_tokens": 10_536 }),
-            (368, 19, 0),
+            (10_904, 19, 0),
         ),
         (
             "Bedrock, whose cache gave a little",
             json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 987,
                 "cache_read_input_tokens": 200, "cache_creation_input_tokens": 400 }),
-            (368, 19, 0),
+            (968, 19, 0),
+        ),
+        (
+            "Bedrock, with as much new as its cache gave",
+            json!({ "prompt_tokens": 5000, "completion_tokens": 19, "total_tokens": 9019,
+                "prompt_tokens_details": { "cached_tokens": 4000 } }),
+            (9000, 19, 0),
         ),
         (
             "OpenAI",

@@ -355,7 +355,7 @@ impl Turn {
         let cost = add_cost(&mut self.history, model, reply.cost, usage);
         self.conversation.log().record_usage(model.name(), &reply.served, usage, counted_in, cost);
         self.history.spent.usage += usage;
-        self.tell_unlimited_cost(model);
+        self.tell_uncounted(model, cost.is_some(), counted.is_some());
         let size = window(model, &self.history);
         let meter = self.history.meter;
         let tokens = match counted {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::turn::conversation::OnceNotice;
 use crate::turn::goal::LAST_WORDS;
 use crate::turn::{Turn, TurnStep};
 use turnwright_llm::Model;
@@ -79,10 +80,9 @@ impl SpendingLimits {
         }
     }
 
-    /// True if the cost is limited.
-    fn has_cost(&self) -> bool {
-        let cost = Resource::Cost as usize;
-        self.turn[cost].min(self.session[cost]).is_finite()
+    fn has(&self, resource: Resource) -> bool {
+        let at = resource as usize;
+        self.turn[at].min(self.session[at]).is_finite()
     }
 }
 
@@ -360,15 +360,19 @@ impl Turn {
         }
     }
 
-    /// Tells the user after the first answer of a session if the limits of cost have no effect.
-    pub(super) fn tell_unlimited_cost(&self, model: &dyn Model) {
-        let is_first = self.history.spent.requests == 1 && !self.is_helper();
-        let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
-        if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
-            self.conversation.notify(format!(
-                "The price of {} is not known, so a limit of cost has no effect.",
-                model.name()
-            ));
+    /// Tells the user, once per session, that an answer does not count towards a limit of cost or tokens.
+    pub(super) fn tell_uncounted(&self, model: &dyn Model, has_cost: bool, has_tokens: bool) {
+        for (is_known, resource, notice, words) in [
+            (has_cost, Resource::Cost, OnceNotice::UnknownCost, "cost is"),
+            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "tokens are"),
+        ] {
+            let is_limited = !is_known && self.conversation.limits.has(resource);
+            if is_limited && self.conversation.told.first_time(notice) {
+                let name = model.name();
+                self.conversation.notify(format!(
+                    "For {name} the {words} not known, so a limit does not count its answers."
+                ));
+            }
         }
     }
 

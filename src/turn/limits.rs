@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use crate::turn::conversation::OnceNotice;
 use crate::turn::goal::LAST_WORDS;
-use crate::turn::{Turn, TurnStep};
-use turnwright_llm::Model;
+use crate::turn::{Conversation, Turn, TurnStep};
+use turnwright_llm::{Model, ReportedUsage};
 use turnwright_store::GoalStatus;
-use turnwright_types::message::{History, Spending, StopReason, TokenUsage, ToolCall};
+use turnwright_types::message::{History, Spending, StopReason, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 
 /// The part of a limit at which the user is told.
@@ -267,18 +267,30 @@ pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option
     SpendingMeter::new(limits, history).reached(now)
 }
 
-/// Adds what an answer has cost, as the server reports it or else by the price of the model. Returns it,
-/// if it is known.
-pub(super) fn add_cost(
-    history: &mut History,
-    model: &dyn Model,
-    reported: Option<f64>,
-    usage: TokenUsage,
-) -> Option<f64> {
-    let price = model.price().filter(|_| usage.total() > 0);
-    let cost = reported.or_else(|| Some(price?.cost(&usage)))?;
-    *history.cost.get_or_insert_default() += cost;
-    Some(cost)
+impl Conversation {
+    /// Adds a request, with its answer, to what the conversation has used. `window` is the size of the window if it is
+    /// one that the client's gauge shows. Returns its cost, as the server reports it or else by the price of the model,
+    /// if it is known.
+    pub(super) fn add_request(
+        &self,
+        history: &mut History,
+        model: &dyn Model,
+        served: &str,
+        (usage, reported): ReportedUsage,
+        window: Option<u64>,
+    ) -> Option<f64> {
+        let usage = usage.unwrap_or_default();
+        let price = model.price().filter(|_| usage.total() > 0);
+        let cost = reported.or_else(|| Some(price?.cost(&usage)));
+        if let Some(cost) = cost {
+            *history.cost.get_or_insert_default() += cost;
+        }
+        history.spent.requests += 1;
+        history.spent.usage += usage;
+        self.env.helpers.count_tokens(usage);
+        self.log().record_usage(model.name(), served, usage, window, cost);
+        cost
+    }
 }
 
 /// The amounts that were used up `elapsed` after the turn has begun.
@@ -446,6 +458,7 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::TokenUsage;
 
     fn history(requests: u64, input: u64, cost: f64, minutes: u64) -> History {
         let usage = TokenUsage { input, ..TokenUsage::default() };

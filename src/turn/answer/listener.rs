@@ -18,7 +18,9 @@ use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
-use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, Request};
+use turnwright_llm::{
+    Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, ReportedUsage, Request,
+};
 use turnwright_store::{PendingWrite, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -49,6 +51,7 @@ pub(super) struct StreamedAnswer {
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The number of its log entry, if it has one.
     pub(super) seq: Option<u64>,
+    pub(super) reported: ReportedUsage,
     /// How the request has ended; `None` if the turn was cancelled.
     pub(super) outcome: Option<Result<Reply, LlmError>>,
     /// True if the user was told that the request leaves images or audio out.
@@ -112,11 +115,13 @@ impl AnswerListener<'_> {
             let card = self.next_card();
             let moments = self.coalescer.due().into_iter().chain(kept).chain(card);
             let due = moments.fold(self.silence.due(), min);
-            let reply = tokio::select! {
+            let received = tokio::select! {
                 biased;
-                reply = stream.next(&mut batch) => reply?,
-                () = sleep_until(due) => None,
+                reply = stream.next(&mut batch) => reply,
+                () = sleep_until(due) => Ok(None),
             };
+            self.answer.reported = batch.reported;
+            let reply = received?;
             if batch.take_progress() {
                 self.silence.restart();
             } else if reply.is_none() {

@@ -229,6 +229,7 @@ impl ChatAssembler {
         // Repeated counts are running totals, so the last one is used.
         self.usage = usage.or(self.usage);
         self.cost = chunk.cost().or(self.cost);
+        batch.reported = (self.usage, self.cost);
         if self.served.is_empty() {
             self.served = self.context.served_model(&chunk.model.text);
         }

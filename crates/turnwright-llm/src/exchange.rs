@@ -154,6 +154,9 @@ pub(super) struct ReplyContext {
     /// The origin that the reply is marked with.
     pub(super) origin: Arc<str>,
     pub(super) quirks: Quirks,
+    /// The limit of the reply, and the size of the window, in tokens.
+    pub(super) max_output: Option<u64>,
+    pub(super) window: Option<u64>,
     /// The tools offered to the model; `None` if there were none.
     pub(super) tools: Option<Arc<RenderedTools>>,
     /// True once the server has sent a finish reason (chat completions).

@@ -122,7 +122,10 @@ impl ReplyAssembler for ChatAssembler {
         if self.slots.is_empty() && !self.text_pipeline.has_text() {
             self.text_pipeline.answer_with_thought(batch);
         }
-        let end = self.end_reason()?;
+        let end = match self.end_reason()? {
+            EndReason::Complete if self.hides_limit() => EndReason::Length,
+            end => end,
+        };
         if !self.text_pipeline.has_text() && self.slots.is_empty() && end == EndReason::Complete {
             let has_thought = self.text_pipeline.has_thought();
             return Err(self.context.empty_error(has_thought, &self.finish_reason));
@@ -255,6 +258,13 @@ impl ChatAssembler {
             self.context.sends_finish_reasons.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// True if a reply with calls has ended exactly at a limit, which vLLM hides. It may close the braces of a cut call.
+    fn hides_limit(&self) -> bool {
+        let Some(usage) = self.usage.filter(|_| !self.slots.is_empty()) else { return false };
+        let ReplyContext { max_output, window, .. } = self.context;
+        max_output == Some(usage.output) || window == Some(usage.total())
     }
 
     /// True if the server usually sends a finish reason and has sent none with this reply, which therefore broke

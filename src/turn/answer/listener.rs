@@ -18,9 +18,7 @@ use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
-use turnwright_llm::{
-    Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, ReportedUsage, Request,
-};
+use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Modalities, Model, Reply, Request};
 use turnwright_store::{PendingWrite, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -51,7 +49,8 @@ pub(super) struct StreamedAnswer {
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The number of its log entry, if it has one.
     pub(super) seq: Option<u64>,
-    pub(super) reported: ReportedUsage,
+    /// The counts of the server so far.
+    pub(super) reported: turnwright_llm::ReportedUsage,
     /// How the request has ended; `None` if the turn was cancelled.
     pub(super) outcome: Option<Result<Reply, LlmError>>,
     /// True if the user was told that the request leaves images or audio out.

@@ -15,9 +15,7 @@ use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::used_up_limit;
 use crate::turn::{Conversation, ModelSelection};
-use turnwright_llm::{
-    Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, ReportedUsage, Request,
-};
+use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage, repair};
@@ -396,7 +394,7 @@ impl Compactor<'_> {
         }
     }
 
-    fn record_usage(&mut self, served: &str, used: ReportedUsage) {
+    fn record_usage(&mut self, served: &str, used: turnwright_llm::ReportedUsage) {
         let model = self.selection.model.as_ref();
         self.conversation.add_request(self.history, model, served, used, None);
     }

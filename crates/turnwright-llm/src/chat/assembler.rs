@@ -260,7 +260,7 @@ impl ChatAssembler {
         Ok(())
     }
 
-    /// True if a reply with calls has ended exactly at a limit, which vLLM hides. It may close the braces of a cut call.
+    /// True if a reply with calls has ended exactly at a limit. vLLM hides that and may close its braces.
     fn hides_limit(&self) -> bool {
         let Some(usage) = self.usage.filter(|_| !self.slots.is_empty()) else { return false };
         let ReplyContext { max_output, window, .. } = self.context;

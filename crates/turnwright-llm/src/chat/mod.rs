@@ -168,13 +168,10 @@ pub(super) fn cache_key(request: &Request) -> String {
 /// still be merged with the next one, and trailing tool results may be followed by a message with
 /// their images.
 fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
-    let unmarked = if quirks.cache == CacheHint::Marks {
-        // The last message and the one before the last answer carry cache markers that they lose later.
-        let answer = messages.iter().rposition(|message| message.as_assistant().is_some());
-        answer.unwrap_or(messages.len()).saturating_sub(1)
-    } else {
-        messages.len()
-    };
+    // The last message and the one before the last answer carry cache markers that they lose later.
+    let answer = messages.iter().rposition(|message| message.as_assistant().is_some());
+    let first_marked = answer.unwrap_or(messages.len()).saturating_sub(1);
+    let unmarked = if quirks.cache == CacheHint::Marks { first_marked } else { messages.len() };
     let last_settled = messages[..unmarked].iter().rposition(|message| match message.as_ref() {
         Message::User(_) => false,
         Message::Assistant(assistant) => !is_blank(assistant),

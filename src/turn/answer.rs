@@ -348,16 +348,13 @@ impl Turn {
         let counted = reply
             .usage
             .filter(|usage| usage.total() > 0 && !TokenMeter::is_impossible(usage.input, weight));
-        let mut gauge = None;
-        if let Some(usage) = counted {
+        let gauge = counted.map(|usage| {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
-            gauge = Some(window(model, &self.history));
-        }
+            window(model, &self.history)
+        });
         let used = (counted, reply.cost);
-        let cost =
-            self.conversation.add_request(&mut self.history, model, &reply.served, used, gauge);
-        self.tell_uncounted(model, cost.is_some(), counted.is_some());
+        self.conversation.add_request(&mut self.history, model, &reply.served, used, gauge);
         let size = window(model, &self.history);
         let meter = self.history.meter;
         let tokens = match counted {

@@ -79,11 +79,6 @@ impl SpendingLimits {
             amounts[at] = number;
         }
     }
-
-    fn has(&self, resource: Resource) -> bool {
-        let at = resource as usize;
-        self.turn[at].min(self.session[at]).is_finite()
-    }
 }
 
 /// The work that a limit is for.
@@ -268,29 +263,45 @@ pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option
 }
 
 impl Conversation {
-    /// Adds a request, with its answer, to what the conversation has used. `window` is the size of the window if it is
-    /// one that the client's gauge shows. Returns its cost, as the server reports it or else by the price of the model,
-    /// if it is known.
+    /// Adds a request, with its answer, to what the conversation has used. Its cost is the one that the server reports,
+    /// or else comes from the price of the model. Tells the user, once per session, that it does not count towards a
+    /// limit. `window` is the size of the window if it is one that the client's gauge shows.
     pub(super) fn add_request(
         &self,
         history: &mut History,
         model: &dyn Model,
         served: &str,
-        (usage, reported): ReportedUsage,
+        (counted, reported): ReportedUsage,
         window: Option<u64>,
-    ) -> Option<f64> {
-        let usage = usage.unwrap_or_default();
-        let price = model.price().filter(|_| usage.total() > 0);
+    ) {
+        let usage = counted.unwrap_or_default();
+        let has_tokens = usage.total() > 0;
+        let price = model.price().filter(|_| has_tokens);
         let cost = reported.or_else(|| Some(price?.cost(&usage)));
-        if let Some(cost) = cost {
-            *history.cost.get_or_insert_default() += cost;
-        }
+        history.cost = total_cost([history.cost, cost]);
         history.spent.requests += 1;
         history.spent.usage += usage;
         self.env.helpers.count_tokens(usage);
         self.log().record_usage(model.name(), served, usage, window, cost);
-        cost
+        for (is_known, resource, notice, words) in [
+            (cost.is_some(), Resource::Cost, OnceNotice::UnknownCost, "cost is"),
+            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "tokens are"),
+        ] {
+            let at = resource as usize;
+            let limit = self.limits.turn[at].min(self.limits.session[at]);
+            if !is_known && limit.is_finite() && self.told.first_time(notice) {
+                let name = model.name();
+                self.notify(format!(
+                    "For {name} the {words} not known, so a limit does not count its answers."
+                ));
+            }
+        }
     }
+}
+
+/// The sum of the costs that are known.
+fn total_cost(costs: [Option<f64>; 2]) -> Option<f64> {
+    costs.into_iter().flatten().reduce(|one, other| one + other)
 }
 
 /// The amounts that were used up `elapsed` after the turn has begun.
@@ -320,13 +331,9 @@ impl SharedSpending {
     pub(crate) fn add_helpers_to(&self, history: &mut History) -> u64 {
         let mut state = self.0.lock();
         let helpers = std::mem::take(&mut state.helpers);
-        let cost = state.cost.take();
-        drop(state);
         history.spent.requests += helpers.requests;
         history.spent.usage += helpers.usage;
-        if let Some(cost) = cost {
-            *history.cost.get_or_insert_default() += cost;
-        }
+        history.cost = total_cost([history.cost, state.cost.take()]);
         helpers.requests
     }
 }
@@ -343,9 +350,8 @@ impl Turn {
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
             state.helpers.usage += own.usage.since(&known.usage);
-            if let Some(cost) = cost {
-                *state.cost.get_or_insert_default() += cost - known_cost.unwrap_or_default();
-            }
+            let new_cost = cost.map(|cost| cost - known_cost.unwrap_or_default());
+            state.cost = total_cost([state.cost, new_cost]);
             self.meter.before = state.before;
             let helpers = amounts(&state.helpers, state.cost, elapsed);
             return std::array::from_fn(|at| state.now[at] + helpers[at]);
@@ -369,22 +375,6 @@ impl Turn {
                 TurnStep::End(Ok(limit.stop_reason()))
             }
             None => TurnStep::Sample,
-        }
-    }
-
-    /// Tells the user, once per session, that an answer does not count towards a limit of cost or tokens.
-    pub(super) fn tell_uncounted(&self, model: &dyn Model, has_cost: bool, has_tokens: bool) {
-        for (is_known, resource, notice, words) in [
-            (has_cost, Resource::Cost, OnceNotice::UnknownCost, "cost is"),
-            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "tokens are"),
-        ] {
-            let is_limited = !is_known && self.conversation.limits.has(resource);
-            if is_limited && self.conversation.told.first_time(notice) {
-                let name = model.name();
-                self.conversation.notify(format!(
-                    "For {name} the {words} not known, so a limit does not count its answers."
-                ));
-            }
         }
     }
 

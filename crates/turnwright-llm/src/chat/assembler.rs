@@ -122,10 +122,7 @@ impl ReplyAssembler for ChatAssembler {
         if self.slots.is_empty() && !self.text_pipeline.has_text() {
             self.text_pipeline.answer_with_thought(batch);
         }
-        let end = match self.end_reason()? {
-            EndReason::Complete if self.hides_limit() => EndReason::Length,
-            end => end,
-        };
+        let end = self.end_reason()?;
         if !self.text_pipeline.has_text() && self.slots.is_empty() && end == EndReason::Complete {
             let has_thought = self.text_pipeline.has_thought();
             return Err(self.context.empty_error(has_thought, &self.finish_reason));
@@ -511,6 +508,7 @@ impl ChatAssembler {
                 Err(self.context.ended_with_error(&self.finish_reason, ErrorKind::Unavailable))
             }
             _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
+            _ if self.hides_limit() => Ok(EndReason::Length),
             _ => Ok(EndReason::Complete),
         }
     }
@@ -567,12 +565,8 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let (input, output) =
         if is_cache { (input + unstated, stated) } else { (input, stated + unstated) };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
-    let thought = details
-        .iter()
-        .find_map(|place| value.pointer(place)?.get("reasoning_tokens")?.as_u64())
-        .unwrap_or(0)
-        .min(output);
-    Some(TokenUsage { input, output, cached, thought })
+    let thought = details.iter().find_map(|at| token_count(value.pointer(at)?, "reasoning_tokens"));
+    Some(TokenUsage { input, output, cached, thought: thought.unwrap_or(0).min(output) })
 }
 
 fn token_count(usage: &Value, key: &str) -> Option<u64> {

@@ -77,7 +77,7 @@ pub(crate) fn render(
         // Claude's cache is searched for at most 20 blocks before each marker, and an answer with its results
         // may have more, so the end of the last request keeps its marker.
         let answer = last.iter().rposition(|entry| matches!(entry, ChatMessage::Assistant(_)));
-        for end in [answer, Some(last.len())].into_iter().flatten() {
+        for end in [answer.unwrap_or(0), last.len()] {
             if let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
                 last[..end].last_mut()
             {

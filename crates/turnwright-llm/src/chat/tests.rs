@@ -57,7 +57,6 @@ fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
     }
 }
 
-/// ellmer#822: Databricks.
 #[test]
 fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
     let function = json!({ "name": "write_file", "arguments": "{\"content\":\"Half a\"}" });
@@ -80,6 +79,7 @@ fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
     }
 }
 
+/// ellmer#822: Databricks.
 #[test]
 fn parts_that_are_called_reasoning_are_no_answer() {
     let summary = json!([{ "type": "summary_text", "text": "Hm." }]);
@@ -135,7 +135,7 @@ fn tokens_that_only_the_total_has_are_reasoning_or_what_the_cache_gave_and_took(
             (968, 19, 0),
         ),
         (
-            "Bedrock, with as much new as its cache gave",
+            "Bedrock, with more new tokens than its cache gave",
             json!({ "prompt_tokens": 5000, "completion_tokens": 19, "total_tokens": 9019,
                 "prompt_tokens_details": { "cached_tokens": 4000 } }),
             (9000, 19, 0),

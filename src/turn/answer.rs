@@ -10,7 +10,6 @@ pub(super) mod streaming_call;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::turn::limits::add_cost;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep, prompt};
@@ -173,6 +172,11 @@ impl Turn {
         };
         let mut answer = StreamedAnswer { outcome, omits_media, ..listener.finish() };
         answer.separate_thought(selection.model.as_ref());
+        // It was paid for, although it is no answer.
+        if !matches!(answer.outcome, Some(Ok(_))) && answer.reported != (None, None) {
+            let model = selection.model.as_ref();
+            conversation.add_request(&mut self.history, model, "", answer.reported, None);
+        }
         answer
     }
 
@@ -340,24 +344,18 @@ impl Turn {
     /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
     /// used.
     fn report_usage(&mut self, model: &dyn Model, reply: &Reply, request: &Request) {
-        self.history.spent.requests += 1;
         let weight = request_weight(&self.conversation, request);
         // Zero tokens means that the server does not count.
         let counted = reply
             .usage
             .filter(|usage| usage.total() > 0 && !TokenMeter::is_impossible(usage.input, weight));
-        let mut counted_in = None;
-        if let Some(usage) = counted {
+        let gauge = counted.map(|usage| {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
-            counted_in = Some(window(model, &self.history));
-            self.conversation.env.helpers.count_tokens(usage);
-        }
-        let usage = counted.unwrap_or_default();
-        let cost = add_cost(&mut self.history, model, reply.cost, usage);
-        self.conversation.log().record_usage(model.name(), &reply.served, usage, counted_in, cost);
-        self.history.spent.usage += usage;
-        self.tell_unlimited_cost(model);
+            window(model, &self.history)
+        });
+        let used = (counted, reply.cost);
+        self.conversation.add_request(&mut self.history, model, &reply.served, used, gauge);
         let size = window(model, &self.history);
         let meter = self.history.meter;
         let tokens = match counted {

@@ -301,6 +301,10 @@ pub(super) enum OnceNotice {
     AssumedWindow,
     /// The base URL lacks its version.
     BaseUrl,
+    /// An answer whose cost is limited and not known.
+    UnknownCost,
+    /// The same for its tokens.
+    UnknownTokens,
 }
 
 /// The notes that the user, the model and its provider have been given, and those that the model has yet to be told.

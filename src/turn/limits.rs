@@ -9,11 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::turn::conversation::OnceNotice;
 use crate::turn::goal::LAST_WORDS;
-use crate::turn::{Turn, TurnStep};
-use turnwright_llm::Model;
+use crate::turn::{Conversation, Turn, TurnStep};
+use turnwright_llm::{Model, ReportedUsage};
 use turnwright_store::GoalStatus;
-use turnwright_types::message::{History, Spending, StopReason, TokenUsage, ToolCall};
+use turnwright_types::message::{History, Spending, StopReason, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 
 /// The part of a limit at which the user is told.
@@ -77,12 +78,6 @@ impl SpendingLimits {
         if let Some(at) = Resource::NAMES.iter().position(|known| *known == resource) {
             amounts[at] = number;
         }
-    }
-
-    /// True if the cost is limited.
-    fn has_cost(&self) -> bool {
-        let cost = Resource::Cost as usize;
-        self.turn[cost].min(self.session[cost]).is_finite()
     }
 }
 
@@ -267,18 +262,46 @@ pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option
     SpendingMeter::new(limits, history).reached(now)
 }
 
-/// Adds what an answer has cost, as the server reports it or else by the price of the model. Returns it,
-/// if it is known.
-pub(super) fn add_cost(
-    history: &mut History,
-    model: &dyn Model,
-    reported: Option<f64>,
-    usage: TokenUsage,
-) -> Option<f64> {
-    let price = model.price().filter(|_| usage.total() > 0);
-    let cost = reported.or_else(|| Some(price?.cost(&usage)))?;
-    *history.cost.get_or_insert_default() += cost;
-    Some(cost)
+impl Conversation {
+    /// Adds a request, with its answer, to what the conversation has used. Its cost is the one that the server reports,
+    /// or else comes from the price of the model. Tells the user, once per session, that it does not count towards a
+    /// limit. `window` is the size of the window if it is one that the client's gauge shows.
+    pub(super) fn add_request(
+        &self,
+        history: &mut History,
+        model: &dyn Model,
+        served: &str,
+        (counted, reported): ReportedUsage,
+        window: Option<u64>,
+    ) {
+        let usage = counted.unwrap_or_default();
+        let has_tokens = usage.total() > 0;
+        let price = model.price().filter(|_| has_tokens);
+        let cost = reported.or_else(|| Some(price?.cost(&usage)));
+        history.cost = total_cost([history.cost, cost]);
+        history.spent.requests += 1;
+        history.spent.usage += usage;
+        self.env.helpers.count_tokens(usage);
+        self.log().record_usage(model.name(), served, usage, window, cost);
+        for (is_known, resource, notice, words) in [
+            (cost.is_some(), Resource::Cost, OnceNotice::UnknownCost, "cost is"),
+            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "tokens are"),
+        ] {
+            let at = resource as usize;
+            let limit = self.limits.turn[at].min(self.limits.session[at]);
+            if !is_known && limit.is_finite() && self.told.first_time(notice) {
+                let name = model.name();
+                self.notify(format!(
+                    "For {name} the {words} not known, so a limit does not count its answers."
+                ));
+            }
+        }
+    }
+}
+
+/// The sum of the costs that are known.
+fn total_cost(costs: [Option<f64>; 2]) -> Option<f64> {
+    costs.into_iter().flatten().reduce(|one, other| one + other)
 }
 
 /// The amounts that were used up `elapsed` after the turn has begun.
@@ -308,13 +331,9 @@ impl SharedSpending {
     pub(crate) fn add_helpers_to(&self, history: &mut History) -> u64 {
         let mut state = self.0.lock();
         let helpers = std::mem::take(&mut state.helpers);
-        let cost = state.cost.take();
-        drop(state);
         history.spent.requests += helpers.requests;
         history.spent.usage += helpers.usage;
-        if let Some(cost) = cost {
-            *history.cost.get_or_insert_default() += cost;
-        }
+        history.cost = total_cost([history.cost, state.cost.take()]);
         helpers.requests
     }
 }
@@ -331,9 +350,8 @@ impl Turn {
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
             state.helpers.usage += own.usage.since(&known.usage);
-            if let Some(cost) = cost {
-                *state.cost.get_or_insert_default() += cost - known_cost.unwrap_or_default();
-            }
+            let new_cost = cost.map(|cost| cost - known_cost.unwrap_or_default());
+            state.cost = total_cost([state.cost, new_cost]);
             self.meter.before = state.before;
             let helpers = amounts(&state.helpers, state.cost, elapsed);
             return std::array::from_fn(|at| state.now[at] + helpers[at]);
@@ -357,18 +375,6 @@ impl Turn {
                 TurnStep::End(Ok(limit.stop_reason()))
             }
             None => TurnStep::Sample,
-        }
-    }
-
-    /// Tells the user after the first answer of a session if the limits of cost have no effect.
-    pub(super) fn tell_unlimited_cost(&self, model: &dyn Model) {
-        let is_first = self.history.spent.requests == 1 && !self.is_helper();
-        let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
-        if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
-            self.conversation.notify(format!(
-                "The price of {} is not known, so a limit of cost has no effect.",
-                model.name()
-            ));
         }
     }
 
@@ -442,6 +448,7 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::TokenUsage;
 
     fn history(requests: u64, input: u64, cost: f64, minutes: u64) -> History {
         let usage = TokenUsage { input, ..TokenUsage::default() };

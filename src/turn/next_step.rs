@@ -23,8 +23,10 @@ const MAX_BROKEN_STREAMS: u32 = 3;
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
-/// How often per turn a model that reaches its output limit within a call is told to send less.
+/// How often a model that reaches its output limit within a call is told to send less, until it has made a call.
 const MAX_CUT_CALLS: u32 = 2;
+/// The same for a model whose call came as text.
+const MAX_NUDGES: u32 = 1;
 /// How often the model is asked to continue one answer that the user has seen a part of.
 const MAX_RESUMPTIONS: u32 = 3;
 /// The interval at which the user is told how much of a wait is left.
@@ -66,7 +68,7 @@ impl TurnBudget {
             outage: Duration::ZERO,
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
-            nudges: 1,
+            nudges: MAX_NUDGES,
             has_made_room: false,
             max_requests: requests,
             reached: None,
@@ -153,6 +155,10 @@ pub(super) fn after_sample(
         SampleOutcome::Reply { end, calls, has_leaked_call, fills_window } => {
             budget.on_answer();
             let is_continued = std::mem::take(&mut budget.has_made_room);
+            if end == EndReason::Complete && !calls.is_empty() {
+                budget.cuts = MAX_CUT_CALLS;
+                budget.nudges = MAX_NUDGES;
+            }
             match end {
                 EndReason::Refused(_) => TurnStep::End(Ok(StopReason::Refusal)),
                 // Before the next request the conversation is compacted.
@@ -174,7 +180,7 @@ pub(super) fn after_sample(
                     if has_leaked_call
                         && calls.is_empty()
                         && TurnBudget::take(&mut budget.nudges)
-                        && TurnBudget::take(&mut budget.requests) =>
+                        && budget.take_request().is_ok() =>
                 {
                     let why = "A tool call came as text, or was lost. Asking for a real one.";
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
@@ -452,6 +458,10 @@ mod tests {
             has_leaked_call: true,
             fills_window: false,
         };
+        for _ in 0..2 {
+            assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
+            assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "act 1");
+        }
         assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
         assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
     }
@@ -479,8 +489,12 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_cuts_its_calls_is_told_twice() {
+    fn a_model_that_cuts_its_calls_is_told_twice_in_a_row() {
         let mut budget = TurnBudget::new(100);
+        for _ in 0..3 {
+            assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "act 1");
+            assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "act 1");
+        }
         assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "act 1");
         assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "act 1");
         assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "MaxTokens");

@@ -85,6 +85,27 @@ fn a_limit_of_cost_without_a_price_is_told_to_have_no_effect() {
 }
 
 #[test]
+fn answers_that_a_limit_cannot_count_are_told_whenever_they_come() {
+    let provider = Provider::answering(|body| {
+        let words = json!({ "choices": [{ "index": 0, "delta": { "content": "Hi." },
+            "finish_reason": "stop" }] });
+        let usage = json!({ "choices": [], "usage": { "prompt_tokens": 1000 } });
+        let is_counted = body["model"] == "a";
+        Answer::Events([words].into_iter().chain(is_counted.then_some(usage)).collect())
+    });
+    let models = "models = ['a', 'b']\n[providers.p.model.a]\nprice = { input = 1.0, output = 1.0 }";
+    let limits = "[limits]\nsession_cost = 1.5\nsession_tokens = 100000\n";
+    let settings = format!("model = 'p/a'\n{limits}{}", provider.section("p", models));
+    let mut agent = configured(&settings).start();
+    for (model, expected) in [("p/a", 0), ("p/b", 2)] {
+        crate::provider::set(&mut agent, "model", model);
+        assert_eq!(agent.turn("hi"), "end_turn");
+        let told = crate::provider::notices(&agent);
+        assert_eq!(told.matches("not known, so a limit").count(), expected, "{told}");
+    }
+}
+
+#[test]
 fn a_summary_that_fails_or_makes_calls_ends_the_turn_all_the_same() {
     let settings = "[limits]\nturn_tokens = 100\n";
     let failure = json!([{ "error": { "message": "no", "code": 400 } }]);

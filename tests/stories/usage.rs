@@ -128,6 +128,32 @@ fn r_turn_9_the_answer_to_a_prompt_has_the_tokens_of_its_requests_and_of_no_othe
     }
 }
 
+#[test]
+fn the_cost_of_an_answer_that_fails_counts_too() {
+    let counted = json!({ "prompt_tokens": 1000, "completion_tokens": 100 });
+    let provider = Provider::answering(move |body| {
+        let all = body.to_string();
+        let is_thought = !all.contains("was only reasoning");
+        let field = if is_thought { "reasoning_content" } else { "content" };
+        let words = json!({ "choices": [{ "index": 0, "delta": { field: "Hm." } }] });
+        Answer::Events(vec![words, finish(), usage(&counted)])
+    });
+    let price = "[providers.p.model.m]\nprice = { input = 2.0, output = 10.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 2);
+    assert_cost(&gauges(&agent)[0], 0.006);
+    assert_eq!(agent.turn("/cost"), "end_turn");
+    assert!(agent.text().contains("Cost: $0.0060"), "{}", agent.text());
+    let counts = json!({ "choices": [], "usage": { "prompt_tokens": 9, "cost": 0.25 } });
+    let cut = json!([{ "raw": format!("data: {counts}\n\n") }, { "cut": true }]);
+    let mut agent = TestAgent::builder().model(json!([cut, [{ "text": "Now." }]])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+    assert_cost(&gauges(&agent)[0], 0.25);
+}
+
 fn assert_cost(gauge: &Value, expected: f64) {
     assert_eq!(gauge["cost"]["currency"], "USD", "{gauge}");
     let amount = gauge["cost"]["amount"].as_f64().unwrap();

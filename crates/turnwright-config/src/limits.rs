@@ -22,7 +22,7 @@ settings! {
         turn_cost: Option<f64> => wrong_limit { examples: [2.5] }
             "The most US dollars of one turn, if the price of the model is known.",
             "US dollars of a turn, as reported by the server, or else computed from the model's `price`; with \
-             neither, the limit has no effect, and a notice after the first answer says so";
+             neither, an answer does not count, and a notice says so";
         turn_minutes: Option<NonZeroU32> { examples: [60] }
             "The most minutes of one turn.",
             "minutes that a turn runs, including time spent waiting for you";

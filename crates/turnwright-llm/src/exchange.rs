@@ -154,6 +154,9 @@ pub(super) struct ReplyContext {
     /// The origin that the reply is marked with.
     pub(super) origin: Arc<str>,
     pub(super) quirks: Quirks,
+    /// The limit of the reply, and the size of the window, in tokens.
+    pub(super) max_output: Option<u64>,
+    pub(super) window: Option<u64>,
     /// The tools offered to the model; `None` if there were none.
     pub(super) tools: Option<Arc<RenderedTools>>,
     /// True once the server has sent a finish reason (chat completions).
@@ -288,10 +291,12 @@ pub(crate) fn cost_in_usage(usage: &Value) -> Option<f64> {
         Some(cost) => cost,
         None => plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK)?,
     };
-    // If the user has a key for the provider behind OpenRouter, OpenRouter's own share is only a small part.
+    // If the user has a key for the provider behind OpenRouter, OpenRouter's own share is only a small part. Else it
+    // has the provider's. Gateways may leave out whose key it was.
     let is_own_key = usage.get("is_byok") != Some(&Value::Bool(false));
-    let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
-    plausible(cost + upstream.and_then(amount).unwrap_or_default())
+    let upstream = usage.pointer("/cost_details/upstream_inference_cost").and_then(amount);
+    let apart = upstream.filter(|upstream| is_own_key && *upstream > cost);
+    plausible(cost + apart.unwrap_or_default())
 }
 
 /// The cost next to the choices, as OpenCode and Vercel write it.
@@ -349,6 +354,16 @@ mod tests {
                 "no own key",
                 json!({ "cost": 0.25, "is_byok": false, "cost_details": { "upstream_inference_cost": 0.25 } }),
                 Some(0.25),
+            ),
+            (
+                "OpenRouter behind a gateway that leaves out whose key it was",
+                json!({ "cost": 0.25, "cost_details": { "upstream_inference_cost": 0.25 } }),
+                Some(0.25),
+            ),
+            (
+                "the same for the user's own key",
+                json!({ "cost": 0, "cost_details": { "upstream_inference_cost": 5 } }),
+                Some(5.0),
             ),
             ("none", json!({ "prompt_tokens": 7 }), None),
             ("no number", json!({ "cost": "much" }), None),

@@ -341,9 +341,14 @@ pub enum Delta {
 #[derive(Debug, Default)]
 pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
+    /// The latest counts, which are all that is known of the price of a reply that fails.
+    pub reported: ReportedUsage,
     /// True once content has arrived, even if it is held back and no delta shows it yet.
     has_content: bool,
 }
+
+/// The tokens of a request with its reply and their cost in US dollars, as far as the server reports them.
+pub type ReportedUsage = (Option<TokenUsage>, Option<f64>);
 
 impl DeltaBatch {
     /// Returns true if the model has sent anything since the last call: text, reasoning or a part of

@@ -13,6 +13,8 @@ use turnwright_types::effect::is_hidden_char;
 const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
+/// No token costs this many US dollars: it is the price of a million.
+const MIN_MILLION_PRICE: f64 = 0.001;
 /// A prefix of model names, in lower case and with dashes for dots, and the size in tokens on each line. The first
 /// match counts, so longer prefixes come first. For GPT-5 it is the most that a request may have, as the rest of the
 /// window is kept for the answer; from 5.4 on, a longer request is accepted at twice the price.
@@ -91,7 +93,8 @@ fn ctx_size(model: &Value) -> Option<u64> {
     number(arguments.next()?)
 }
 
-/// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.
+/// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number. In the same place
+/// Chutes has the price of a million.
 fn price(model: &Value) -> Option<Price> {
     let input = price_of_million(model, "prompt", "input_cost_per_token")?;
     let output = price_of_million(model, "completion", "output_cost_per_token")?;
@@ -104,7 +107,8 @@ fn price_of_million(model: &Value, priced: &str, cost: &str) -> Option<f64> {
     let listed = model.get("pricing").and_then(|prices| prices.get(priced)).or(model.get(cost));
     let value = listed.or_else(|| model.get("model_info")?.get(cost))?;
     let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-    (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
+    let dollars = if each < MIN_MILLION_PRICE { each * 1e6 } else { each };
+    (0.0..1e4).contains(&dollars).then_some(dollars)
 }
 
 fn answers_prompts(name: &str) -> bool {
@@ -248,7 +252,8 @@ mod tests {
             "input_cache_read":"0.0000003"}},{"id":"b","pricing":{"prompt":"-1","completion":"-1"}},
             {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"},
             {"id":"e","model_info":{"input_cost_per_token":0.000003,"output_cost_per_token":0.000015,
-            "cache_read_input_token_cost":null}}]}"#;
+            "cache_read_input_token_cost":null}},{"id":"f","pricing":{"prompt":0.27,"completion":1.1}},
+            {"id":"g","pricing":{"prompt":0.00015,"completion":0.0006}}]}"#;
         let prices: Vec<_> = parse_model_list(body.as_bytes())
             .into_iter()
             .map(|model| {
@@ -257,7 +262,11 @@ mod tests {
             })
             .collect();
         let litellm = Some([3.0, 3.0, 15.0]);
-        assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None, litellm]);
+        let chutes = Some([0.27, 0.27, 1.1]);
+        let dearest = Some([150.0, 150.0, 600.0]);
+        let (openrouter, numbers) = prices.split_at(2);
+        assert_eq!(openrouter, [Some([3.0, 0.3, 15.0]), None]);
+        assert_eq!(numbers, [Some([1.0, 1.0, 2.0]), None, litellm, chutes, dearest]);
     }
 
     #[test]

@@ -166,6 +166,8 @@ impl RemoteModel {
             secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
+            max_output: self.settings.max_output,
+            window: self.window(),
             tools: (!tools.specs.is_empty()).then_some(tools),
             sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
         }

@@ -53,6 +53,8 @@ pub(super) struct StreamedAnswer {
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The number of its log entry, if it has one.
     pub(super) seq: Option<u64>,
+    /// The counts of the server so far.
+    pub(super) reported: turnwright_llm::ReportedUsage,
     /// How the request has ended; `None` if the turn was cancelled.
     pub(super) outcome: Option<Result<Reply, LlmError>>,
     /// True if the user was told that the request leaves images or audio out.
@@ -137,11 +139,13 @@ impl AnswerListener<'_> {
             let card = self.next_card();
             let moments = self.coalescer.due().into_iter().chain(kept).chain(card);
             let due = moments.fold(self.silence.due(), min);
-            let reply = tokio::select! {
+            let received = tokio::select! {
                 biased;
-                reply = stream.next(&mut batch) => reply?,
-                () = sleep_until(due) => None,
+                reply = stream.next(&mut batch) => reply,
+                () = sleep_until(due) => Ok(None),
             };
+            self.answer.reported = batch.reported;
+            let reply = received?;
             if batch.take_progress() {
                 self.silence.restart();
             } else if reply.is_none() {

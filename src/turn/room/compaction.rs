@@ -13,7 +13,7 @@ use super::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
-use crate::turn::limits::{add_cost, used_up_limit};
+use crate::turn::limits::used_up_limit;
 use crate::turn::{Conversation, ModelSelection};
 use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
@@ -276,13 +276,14 @@ impl Compactor<'_> {
         let mut attempts = 1;
         let is_asked_for = matches!(reason, CompactionReason::Asked(_));
         let name = self.selection.model.name().to_owned();
+        let cancel = self.cancel;
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
             let asking = self.ask(id, &request);
             let mut is_cut = false;
-            let checked = match self.cancel.run_until_cancelled(asking).await? {
+            let checked = match cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
-                    self.record_usage(&reply);
+                    self.record_usage(&reply.served, (reply.usage, reply.cost));
                     is_cut = reply.end == EndReason::Length;
                     checked_summary(self.selection.model.host(), summary, reply)
                 }
@@ -336,7 +337,11 @@ impl Compactor<'_> {
     }
 
     /// Makes one request and shows the summary as it arrives.
-    async fn ask(&self, id: &MessageId, request: &Request) -> Result<(String, Reply), LlmError> {
+    async fn ask(
+        &mut self,
+        id: &MessageId,
+        request: &Request,
+    ) -> Result<(String, Reply), LlmError> {
         let model = self.selection.model.as_ref();
         let client = self.conversation.client();
         let mut silence = SilenceWatch::new(model, Duration::ZERO);
@@ -352,11 +357,15 @@ impl Compactor<'_> {
         loop {
             let is_behind = shown < summary.len();
             let wake = if is_behind { due.min(silence.due()) } else { silence.due() };
-            let reply = tokio::select! {
+            let received = tokio::select! {
                 biased;
-                reply = stream.next(&mut batch) => reply?,
-                () = sleep_until(wake) => None,
+                reply = stream.next(&mut batch) => reply,
+                () = sleep_until(wake) => Ok(None),
             };
+            if received.is_err() && batch.reported != (None, None) {
+                self.record_usage("", batch.reported);
+            }
+            let reply = received?;
             if batch.take_progress() {
                 silence.restart();
             } else if reply.is_none()
@@ -385,15 +394,9 @@ impl Compactor<'_> {
         }
     }
 
-    fn record_usage(&mut self, reply: &Reply) {
-        self.history.spent.requests += 1;
-        let usage = reply.usage.unwrap_or_default();
-        self.history.spent.usage += usage;
-        self.conversation.env.helpers.count_tokens(usage);
+    fn record_usage(&mut self, served: &str, used: turnwright_llm::ReportedUsage) {
         let model = self.selection.model.as_ref();
-        let cost = add_cost(self.history, model, reply.cost, usage);
-        // Without a window, because the client's context gauge is about the conversation.
-        self.conversation.log().record_usage(model.name(), &reply.served, usage, None, cost);
+        self.conversation.add_request(self.history, model, served, used, None);
     }
 }
 

@@ -229,6 +229,7 @@ impl ChatAssembler {
         // Repeated counts are running totals, so the last one is used.
         self.usage = usage.or(self.usage);
         self.cost = chunk.cost().or(self.cost);
+        batch.reported = (self.usage, self.cost);
         if self.served.is_empty() {
             self.served = self.context.served_model(&chunk.model.text);
         }
@@ -254,6 +255,13 @@ impl ChatAssembler {
             self.context.sends_finish_reasons.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// True if a reply with calls has ended exactly at a limit. vLLM hides that and may close its braces.
+    fn hides_limit(&self) -> bool {
+        let Some(usage) = self.usage.filter(|_| !self.slots.is_empty()) else { return false };
+        let ReplyContext { max_output, window, .. } = self.context;
+        max_output == Some(usage.output) || window == Some(usage.total())
     }
 
     /// True if the server usually sends a finish reason and has sent none with this reply, which therefore broke
@@ -500,6 +508,7 @@ impl ChatAssembler {
                 Err(self.context.ended_with_error(&self.finish_reason, ErrorKind::Unavailable))
             }
             _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
+            _ if self.hides_limit() => Ok(EndReason::Length),
             _ => Ok(EndReason::Complete),
         }
     }
@@ -548,19 +557,16 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
-    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock's total has what
-    // the cache gave and took, too.
+    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock leaves what the
+    // cache gave and took out of the request's.
     let total = token_count(value, "total_tokens").unwrap_or(0);
     let unstated = total.saturating_sub(input + stated);
     let is_cache = [cached, written, cached + written].contains(&unstated);
-    let output = if is_cache { stated } else { stated + unstated };
+    let (input, output) =
+        if is_cache { (input + unstated, stated) } else { (input, stated + unstated) };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
-    let thought = details
-        .iter()
-        .find_map(|place| value.pointer(place)?.get("reasoning_tokens")?.as_u64())
-        .unwrap_or(0)
-        .min(output);
-    Some(TokenUsage { input, output, cached, thought })
+    let thought = details.iter().find_map(|at| token_count(value.pointer(at)?, "reasoning_tokens"));
+    Some(TokenUsage { input, output, cached, thought: thought.unwrap_or(0).min(output) })
 }
 
 fn token_count(usage: &Value, key: &str) -> Option<u64> {

@@ -73,11 +73,17 @@ pub(crate) fn render(
     let room = rest.iter().map(|message| estimated_size(message)).sum::<usize>();
     let mut body = Vec::with_capacity(1024 + room + style.tools.len());
     let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
-    if style.quirks.cache == CacheHint::Marks
-        && let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
-            last.last_mut()
-    {
-        mark_cacheable(content);
+    if style.quirks.cache == CacheHint::Marks {
+        // Claude's cache is searched for at most 20 blocks before each marker, and an answer with its results
+        // may have more, so the end of the last request keeps its marker.
+        let answer = last.iter().rposition(|entry| matches!(entry, ChatMessage::Assistant(_)));
+        for end in [answer.unwrap_or(0), last.len()] {
+            if let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
+                last[..end].last_mut()
+            {
+                mark_cacheable(content);
+            }
+        }
     }
     write_messages(&mut body, &last);
     write_parameters(&mut body, style, request);
@@ -162,16 +168,16 @@ pub(super) fn cache_key(request: &Request) -> String {
 /// still be merged with the next one, and trailing tool results may be followed by a message with
 /// their images.
 fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
-    let last_settled = messages.iter().rposition(|message| match message.as_ref() {
+    // The last message and the one before the last answer carry cache markers that they lose later.
+    let answer = messages.iter().rposition(|message| message.as_assistant().is_some());
+    let first_marked = answer.unwrap_or(messages.len()).saturating_sub(1);
+    let unmarked = if quirks.cache == CacheHint::Marks { first_marked } else { messages.len() };
+    let last_settled = messages[..unmarked].iter().rposition(|message| match message.as_ref() {
         Message::User(_) => false,
         Message::Assistant(assistant) => !is_blank(assistant),
         Message::Tool(_) => true,
     });
-    let mut end = last_settled.map_or(0, |last| last + 1);
-    if quirks.cache == CacheHint::Marks {
-        // The last message carries a cache marker that it loses in the next request.
-        end = end.min(messages.len().saturating_sub(1));
-    }
+    let end = last_settled.map_or(0, |last| last + 1);
     let results = messages[..end].iter().rev().map_while(|message| match message.as_ref() {
         Message::Tool(tool) => Some(tool.images.iter().any(|image| quirks.moves(image))),
         Message::User(_) | Message::Assistant(_) => None,

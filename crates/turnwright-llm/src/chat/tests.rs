@@ -10,7 +10,8 @@ use serde_json::json;
 use super::assembler::{ChatAssembler, parse_usage};
 use crate::exchange::ReplyContext;
 use crate::internals::assemble;
-use crate::{DeltaBatch, LlmError, Reply};
+use crate::{DeltaBatch, EndReason, LlmError, Reply};
+use turnwright_types::message::Arguments;
 
 fn receive<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -56,6 +57,28 @@ fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
     }
 }
 
+#[test]
+fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
+    let function = json!({ "name": "write_file", "arguments": "{\"content\":\"Half a\"}" });
+    let delta = json!({ "tool_calls": [{ "index": 0, "id": "c", "function": function }] });
+    let call = json!({ "choices": [{ "delta": delta, "finish_reason": "tool_calls" }] });
+    for (input, output, is_cut) in [(10, 98, false), (10, 99, true), (950, 50, true)] {
+        let counts = json!({ "prompt_tokens": input, "completion_tokens": output });
+        let usage = json!({ "choices": [], "usage": counts });
+        let events = [&call, &usage].map(|event| format!("data: {event}\n\n"));
+        let context = ReplyContext {
+            max_output: Some(99),
+            window: Some(1000),
+            ..ReplyContext::default()
+        };
+        let assembler = ChatAssembler::new(context);
+        let reply = assemble(assembler, events.iter().map(String::as_bytes)).1.unwrap();
+        assert_eq!(reply.end == EndReason::Length, is_cut, "{counts}");
+        let is_usable = matches!(reply.calls[0].arguments, Arguments::Object(_));
+        assert_eq!(is_usable, !is_cut, "{counts}");
+    }
+}
+
 /// ellmer#822: Databricks.
 #[test]
 fn parts_that_are_called_reasoning_are_no_answer() {
@@ -74,7 +97,7 @@ fn parts_that_are_called_reasoning_are_no_answer() {
 }
 
 #[test]
-fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
+fn tokens_that_only_the_total_has_are_reasoning_or_what_the_cache_gave_and_took() {
     let thinking = json!({ "reasoning_tokens": 131 });
     for (name, usage, expected) in [
         (
@@ -103,13 +126,19 @@ fn reasoning_that_only_the_total_has_is_a_part_of_the_answer() {
             "Bedrock, which fills its cache",
             json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 10_923,
                 "cache_read_input_tokens": 0, "cache_creation_input_tokens": 10_536 }),
-            (368, 19, 0),
+            (10_904, 19, 0),
         ),
         (
             "Bedrock, whose cache gave a little",
             json!({ "prompt_tokens": 368, "completion_tokens": 19, "total_tokens": 987,
                 "cache_read_input_tokens": 200, "cache_creation_input_tokens": 400 }),
-            (368, 19, 0),
+            (968, 19, 0),
+        ),
+        (
+            "Bedrock, with more new tokens than its cache gave",
+            json!({ "prompt_tokens": 5000, "completion_tokens": 19, "total_tokens": 9019,
+                "prompt_tokens_details": { "cached_tokens": 4000 } }),
+            (9000, 19, 0),
         ),
         (
             "OpenAI",

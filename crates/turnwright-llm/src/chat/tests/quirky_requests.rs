@@ -295,23 +295,38 @@ fn fields_are_named_as_the_server_expects() {
 }
 
 #[test]
-fn cache_markers_are_set_for_anthropic_models() {
+fn cache_markers_are_set_for_anthropic_models_at_the_end_of_this_and_the_last_request() {
     let quirks = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
     let history = [
         Message::User(UserMessage::text("Hi")),
         answer(ORIGIN, "", "", vec![call(1, "a", None)]),
         tool_result(1, "a", vec![]),
+        answer(ORIGIN, "", "", vec![call(2, "b", None), call(3, "c", None)]),
+        tool_result(2, "b", vec![]),
+        tool_result(3, "c", vec![]),
     ];
-    for length in [1, 3] {
+    // The system prompt, the end of the last request, and the end of this one.
+    for (length, expected) in [(1, vec![0, 1]), (3, vec![0, 1, 3]), (6, vec![0, 3, 6])] {
         let body = body(&quirks, ReasoningEffort::Default, &history[..length]);
         let messages = body["messages"].as_array().unwrap();
-        let marks: Vec<_> = messages
-            .iter()
-            .map(|message| !message["content"][0]["cache_control"].is_null())
-            .collect();
-        assert!(marks[0] && *marks.last().unwrap(), "{marks:?}");
-        assert_eq!(marks.iter().filter(|is_marked| **is_marked).count(), 2);
+        let marked = (0..).zip(messages).filter(|(_, message)| {
+            message["content"].get(0).is_some_and(|part| !part["cache_control"].is_null())
+        });
+        assert_eq!(marked.map(|(at, _)| at).collect::<Vec<_>>(), expected);
     }
+}
+
+/// A word of the user may join the prompt that the last request has ended with.
+#[test]
+fn prompts_that_are_joined_are_marked_as_one() {
+    let quirks = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
+    let user = |text: &str| Message::User(UserMessage::text(text));
+    let history = [user("Hi"), user("and"), answer(ORIGIN, "words", "", vec![]), user("more")];
+    let body = body(&quirks, ReasoningEffort::Default, &history);
+    let roles: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user"]);
+    assert!(!body["messages"][1]["content"][0]["cache_control"].is_null());
 }
 
 #[test]

@@ -74,6 +74,9 @@ impl ResponsesAssembler {
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => event_status,
         };
+        self.usage = response.usage.as_ref().and_then(parse_usage);
+        self.cost = response.cost();
+        batch.reported = (self.usage, self.cost);
         match response.error() {
             Some(error) => return Err(self.context.stream_error(error)),
             None if matches!(status, "failed" | "cancelled") => {
@@ -81,8 +84,6 @@ impl ResponsesAssembler {
             }
             None => {}
         }
-        self.usage = response.usage.as_ref().and_then(parse_usage);
-        self.cost = response.cost();
         self.served = self.context.served_model(&response.model.text);
         self.push_output(&response, batch)?;
         self.end = Some(match (status, response.incomplete_reason()) {

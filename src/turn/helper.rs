@@ -107,13 +107,15 @@ impl Conversation {
             in_same_session(async move {
                 let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
                 let ended = work.catch_unwind().await;
-                let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::failed)) {
+                let outcome = ended.map(|end| end.unwrap_or_else(ToolOutcome::failed));
+                let is_answer = outcome.as_ref().is_ok_and(|outcome| outcome.ok);
+                let news = match outcome {
                     Ok(ToolOutcome { ok: true, text, .. }) => format!("[{what} is done]\n{text}\n"),
                     Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
                 // It may become a part of the context.
-                session.helpers.add_news(within_context(&news));
+                session.helpers.add_news(within_context(&news), is_answer);
             })
         });
         if !is_started {

@@ -22,7 +22,10 @@ use turnwright_types::ids::CallId;
 use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
-const TERM_GRACE: Duration = Duration::from_millis(200);
+const TERM_GRACE: Duration = Duration::from_secs(5);
+/// The same for one that has used up what it may, what has ended and left processes behind, and all of a session that
+/// ends.
+const SHORT_GRACE: Duration = Duration::from_millis(200);
 /// How long a command may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output may wait before it is written to its file.
@@ -219,6 +222,8 @@ pub struct Job {
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
     is_stopped_by_user: AtomicBool,
+    /// When it is stopped, it has [`TERM_GRACE`] to clean up.
+    may_clean_up: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
     /// The model has asked for its output since it was started.
@@ -252,6 +257,7 @@ impl Job {
             requests,
             stop,
             is_stopped_by_user: AtomicBool::new(false),
+            may_clean_up: AtomicBool::new(false),
             is_end_reported: AtomicBool::new(false),
             was_looked_at: AtomicBool::new(false),
             terminal: OnceLock::new(),
@@ -369,6 +375,12 @@ impl Job {
         self.stop.cancel();
     }
 
+    /// Stops the command like [`Job::stop`], but lets it clean up for a few seconds if the session goes on.
+    pub fn stop_gently(&self) {
+        self.may_clean_up.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
     /// Stops the command when the guard is dropped, unless that is disarmed before.
     pub fn stop_on_drop(&self) -> DropGuard {
         self.stop.clone().drop_guard()
@@ -378,7 +390,7 @@ impl Job {
     pub fn stop_for_user(&self) {
         if !self.stop.is_cancelled() {
             self.is_stopped_by_user.store(true, Ordering::Relaxed);
-            self.stop();
+            self.stop_gently();
         }
     }
 
@@ -451,13 +463,14 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Runs a command to its end, and stops it after the time limit or when it has used up what it may.
+/// Runs a command to its end, and stops it after the time limit, when it has used up what it may, or with its session.
 pub(super) async fn supervise(
     job: Arc<Job>,
     mut requests: mpsc::Receiver<JobRequest>,
     mut command_run: Box<dyn RunningCommand>,
     time_limit: Duration,
     used_up: impl Future<Output = EndReason>,
+    session_end: CancellationToken,
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
     let mut sink = |bytes: &[u8]| job.update_output(|output| output.push(bytes));
@@ -488,8 +501,17 @@ pub(super) async fn supervise(
     if matches!(how, EndReason::Exited(_)) {
         command_run.drain(&mut sink).await;
     }
+    let may_clean_up = match how {
+        EndReason::Stopped | EndReason::StoppedByUser => job.may_clean_up.load(Ordering::Relaxed),
+        _ => how == EndReason::TimedOut,
+    };
+    let grace = if may_clean_up { TERM_GRACE } else { SHORT_GRACE };
     // After a normal exit too, because background processes would keep the pipe open or just go on.
-    let had_leftovers = command_run.stop(TERM_GRACE).await;
+    let stopped = session_end.run_until_cancelled(command_run.stop(grace)).await;
+    let had_leftovers = match stopped {
+        Some(had_leftovers) => had_leftovers,
+        None => command_run.stop(SHORT_GRACE).await,
+    };
     command_run.drain(&mut sink).await;
     let refusals = command_run.take_refusals();
     drop(command_run);

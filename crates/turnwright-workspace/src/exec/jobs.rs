@@ -265,7 +265,9 @@ impl JobSlot<'_> {
                 }
             };
             let limit = if self.is_background { BACKGROUND_LIMIT } else { self.jobs.time_limit };
-            let supervision = supervise(Arc::clone(&job), requests, started, limit, used_up);
+            let session_end = self.jobs.stop.clone();
+            let supervision =
+                supervise(Arc::clone(&job), requests, started, limit, used_up, session_end);
             self.jobs.tracker.spawn(supervision);
             delete_old_outputs_once(&self.jobs.folder);
         }

@@ -190,7 +190,10 @@ async fn run(
     if exit.is_some() {
         group.drain(&mut sink).await;
     }
-    let had_leftovers = group.stop(grace).await;
+    let had_leftovers = tokio::select! {
+        had_leftovers = group.stop(grace) => had_leftovers,
+        () = hurried(&mut targets.link) => group.stop(DEFAULT_GRACE).await,
+    };
     group.drain(&mut sink).await;
     targets.report(&LinkFrame::Refused(group.take_refusals()));
     let exit = match exit {
@@ -246,6 +249,11 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     // Once everything is sent, a frame that asks for nothing, so that the caller checks again whether
     // there is room for more output.
     link.next().await.ok().map(|frame| frame.unwrap_or(LinkFrame::Output(Vec::new())))
+}
+
+/// Waits until the agent has the command end at once, or is gone.
+async fn hurried(link: &mut Option<LauncherLink>) {
+    while !matches!(next_request(link).await, Some(LinkFrame::Stop(_)) | None) {}
 }
 
 /// Waits until the display accepts more.

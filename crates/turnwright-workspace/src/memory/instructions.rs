@@ -31,7 +31,14 @@ const FILE_NAMES: &[&str] = &[
     "Claude.md",
     "CLAUDE.MD",
     "GEMINI.md",
+    "AGENT.md",
+    ".rules",
+    ".cursorrules",
+    ".windsurfrules",
+    ".github/copilot-instructions.md",
 ];
+/// The names of what a user adds in a folder for themselves, outside of the repository.
+const OWN_FILE_NAMES: &[&str] = &["CLAUDE.local.md"];
 
 /// The instructions of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +72,7 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
             .collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
-            reader.add_first(folder, Some(root), FILE_NAMES);
+            reader.add_folder(folder, root);
         }
     }
     reader.found
@@ -76,7 +83,7 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
 pub fn read_folders(root: &Path, folders: &[PathBuf], limit: usize) -> Vec<Instructions> {
     let mut reader = InstructionReader { remaining_bytes: limit, found: Vec::new() };
     for folder in folders {
-        reader.add_first(folder, Some(root), FILE_NAMES);
+        reader.add_folder(folder, root);
     }
     reader.found
 }
@@ -89,6 +96,11 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
+    fn add_folder(&mut self, folder: &Path, root: &Path) {
+        self.add_first(folder, Some(root), FILE_NAMES);
+        self.add_first(folder, Some(root), OWN_FILE_NAMES);
+    }
+
     /// Adds the first of these files that exists and says something, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
         let files = names.iter().map(|name| folder.join(name));
@@ -256,6 +268,26 @@ mod tests {
                 "ws/AGENTS.md r",
                 "ws/a/AGENTS.override.md o",
                 "ws/a/b/GEMINI.md g",
+            ],
+        );
+    }
+
+    #[test]
+    fn files_of_other_agents_count_where_there_is_none_and_those_of_the_user_besides() {
+        check(
+            &[
+                ("ws/.cursorrules", "c"),
+                ("ws/.windsurfrules", "no"),
+                ("ws/CLAUDE.local.md", "l"),
+                ("ws/a/AGENTS.md", "a"),
+                ("ws/a/.rules", "no"),
+                ("ws/a/b/CLAUDE.local.md", "m"),
+            ],
+            &[
+                "ws/.cursorrules c",
+                "ws/CLAUDE.local.md l",
+                "ws/a/AGENTS.md a",
+                "ws/a/b/CLAUDE.local.md m",
             ],
         );
     }

@@ -491,6 +491,7 @@ impl SessionActor {
         let (news, _) = env.helpers.take_news();
         // One that has its answer may still be ending its commands.
         let helpers_end = env.helpers.close();
+        env.jobs.stop();
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;

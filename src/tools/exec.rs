@@ -386,7 +386,7 @@ async fn end_of(job: &Job, is_cancelled: bool) -> Option<JobEnd> {
     if !is_cancelled {
         return job.end();
     }
-    job.stop_gently();
+    job.stop();
     timeout(CANCEL_WAIT, job.wait_for_end()).await.ok()
 }
 

@@ -222,8 +222,6 @@ pub struct Job {
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
     is_stopped_by_user: AtomicBool,
-    /// When it is stopped, it has [`TERM_GRACE`] to clean up.
-    may_clean_up: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
     /// The model has asked for its output since it was started.
@@ -257,7 +255,6 @@ impl Job {
             requests,
             stop,
             is_stopped_by_user: AtomicBool::new(false),
-            may_clean_up: AtomicBool::new(false),
             is_end_reported: AtomicBool::new(false),
             was_looked_at: AtomicBool::new(false),
             terminal: OnceLock::new(),
@@ -370,15 +367,9 @@ impl Job {
         }
     }
 
-    /// Stops the command. [`Job::wait_for_end`] waits until it has ended.
+    /// Stops the command, which may clean up for some seconds. [`Job::wait_for_end`] waits until it has ended.
     pub fn stop(&self) {
         self.stop.cancel();
-    }
-
-    /// Stops the command like [`Job::stop`], but lets it clean up for a few seconds if the session goes on.
-    pub fn stop_gently(&self) {
-        self.may_clean_up.store(true, Ordering::Relaxed);
-        self.stop();
     }
 
     /// Stops the command when the guard is dropped, unless that is disarmed before.
@@ -390,7 +381,7 @@ impl Job {
     pub fn stop_for_user(&self) {
         if !self.stop.is_cancelled() {
             self.is_stopped_by_user.store(true, Ordering::Relaxed);
-            self.stop_gently();
+            self.stop();
         }
     }
 
@@ -501,11 +492,10 @@ pub(super) async fn supervise(
     if matches!(how, EndReason::Exited(_)) {
         command_run.drain(&mut sink).await;
     }
-    let may_clean_up = match how {
-        EndReason::Stopped | EndReason::StoppedByUser => job.may_clean_up.load(Ordering::Relaxed),
-        _ => how == EndReason::TimedOut,
+    let grace = match how {
+        EndReason::Stopped | EndReason::StoppedByUser | EndReason::TimedOut => TERM_GRACE,
+        _ => SHORT_GRACE,
     };
-    let grace = if may_clean_up { TERM_GRACE } else { SHORT_GRACE };
     // After a normal exit too, because background processes would keep the pipe open or just go on.
     let stopped = session_end.run_until_cancelled(command_run.stop(grace)).await;
     let had_leftovers = match stopped {

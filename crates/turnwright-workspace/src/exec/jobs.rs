@@ -212,9 +212,14 @@ impl Jobs {
         self.tracker.spawn(async move { report(&job.wait_for_end().await) });
     }
 
+    /// Stops all commands, which have little time to clean up.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
     /// Stops all commands and waits until they have ended.
     pub async fn close(&self) {
-        self.stop.cancel();
+        self.stop();
         self.tracker.close();
         self.tracker.wait().await;
     }

@@ -192,7 +192,7 @@ async fn run(
     }
     let had_leftovers = tokio::select! {
         had_leftovers = group.stop(grace) => had_leftovers,
-        () = hurried(&mut targets.link) => group.stop(DEFAULT_GRACE).await,
+        () = wait_until_hurried(&mut targets.link) => group.stop(DEFAULT_GRACE).await,
     };
     group.drain(&mut sink).await;
     targets.report(&LinkFrame::Refused(group.take_refusals()));
@@ -252,7 +252,7 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
 }
 
 /// Waits until the agent has the command end at once, or is gone.
-async fn hurried(link: &mut Option<LauncherLink>) {
+async fn wait_until_hurried(link: &mut Option<LauncherLink>) {
     while !matches!(next_request(link).await, Some(LinkFrame::Stop(_)) | None) {}
 }
 

@@ -25,7 +25,7 @@ use turnwright_types::effect::{
     escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::look_alike::without_entities;
-use turnwright_types::patience::{sleep_until, timeout};
+use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::text::{self, format_bytes};
@@ -39,8 +39,6 @@ const DEFAULT_TIMEOUT_SECS: u64 = 120;
 const MAX_TIMEOUT_SECS: u64 = 1_800;
 /// How long a background command is watched before the call returns: many fail at once.
 const BACKGROUND_WATCH: Duration = Duration::from_secs(1);
-/// How long a cancel waits for the end of a command. Until it has cleaned up it goes on in the background.
-const CANCEL_WAIT: Duration = Duration::from_millis(200);
 /// How long it must print nothing after its first output, so that the call returns earlier.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
@@ -269,16 +267,17 @@ impl Tool for Exec {
         wait_and_ask((&job, in_background), limit, &mut questions, &mut live, ctx).await;
         // Nobody is asked for a command that goes on.
         drop(questions);
-        let is_cancelled = ctx.cancel.is_cancelled();
-        let Some(end) = end_of(&job, is_cancelled).await else {
+        let end =
+            if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
+        let Some(end) = end else {
             stop_on_drop.disarm();
             ctx.env.shared.guard.note_background(job.id());
             let waited = (!in_background).then_some(limit);
-            let mut outcome = running_outcome(&job, is_cancelled, waited, published);
+            let mut outcome = running_outcome(&job, waited, published);
             live.finish(&job, None, &mut outcome);
             return Ok(outcome);
         };
-        let mut outcome = finished_outcome(&job, &end, is_cancelled);
+        let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
         let last = self.script().commands.last().map(SimpleCommand::program);
         if outcome.ok && last.is_some_and(|last| SHELL_CHANGES.contains(&last)) {
             outcome.add_line(FORGOTTEN);
@@ -357,7 +356,7 @@ async fn wait_and_ask(
     loop {
         let question = tokio::select! {
             biased;
-            () = ctx.cancel.cancelled() => return,
+            () = ctx.cancel.cancelled() => return job.stop_for_user(),
             () = wait_for(job, in_background) => return,
             () = sleep_until(due) => return,
             question = HostQuestions::next(questions) => question,
@@ -379,15 +378,6 @@ async fn wait_and_ask(
         live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
         due += began.elapsed();
     }
-}
-
-/// The end of a command, which a cancel stops and waits for only briefly.
-async fn end_of(job: &Job, is_cancelled: bool) -> Option<JobEnd> {
-    if !is_cancelled {
-        return job.end();
-    }
-    job.stop();
-    timeout(CANCEL_WAIT, job.wait_for_end()).await.ok()
 }
 
 /// Waits for the end of a command, or until one in the background has nothing to say.
@@ -448,20 +438,11 @@ fn interactive_editor(args: &Exec) -> Option<&str> {
     waits.filter(|_| !args.command.contains(['<', '|']))
 }
 
-/// The outcome of a command that is still running, if only to clean up after a cancel. `limit` is how long the call
-/// waited; `None` for a background command. `notes` come before the note about how to continue.
-fn running_outcome(
-    job: &Job,
-    is_cancelled: bool,
-    limit: Option<Duration>,
-    mut notes: Vec<String>,
-) -> ToolOutcome {
+/// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
+/// a background command. `notes` come before the note about how to continue.
+fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
     let id = job.id();
     let (how, shown, note) = match limit {
-        _ if is_cancelled => {
-            let note = format!("It got SIGTERM and is still ending, as {id}.");
-            ("cancelled by the user".to_owned(), "Cancelled".to_owned(), note)
-        }
         Some(limit) => {
             let seconds = limit.as_secs();
             let how = format!("still running as {id} after {seconds} s");
@@ -478,8 +459,7 @@ fn running_outcome(
         }
     };
     notes.push(note);
-    let state = (!is_cancelled, None);
-    let mut outcome = command_outcome(job, state, &how, &format!("[{how}]"), notes);
+    let mut outcome = command_outcome(job, (true, None), &how, &format!("[{how}]"), notes);
     outcome.content.push(CallContent::Text(shown));
     outcome
 }

@@ -1,5 +1,5 @@
-//! Cancels before, during and after a command (R-CANCEL-1, R-CANCEL-2): all processes of the command are told to end
-//! before the prompt is answered, and do.
+//! Cancels before, during and after a command (R-CANCEL-1, R-CANCEL-2): all processes of the command end
+//! before the prompt is answered.
 
 use std::time::Instant;
 
@@ -121,27 +121,6 @@ fn r_cancel_1_a_command_may_clean_up_after_sigterm() {
     wait_for_start(&mut agent);
     cancel_and_go_on(&mut agent, &id);
     assert!(agent.path("cleaned").exists());
-}
-
-#[test]
-#[cfg_attr(windows, ignore = "there are no signals")]
-fn r_cancel_1_a_command_that_cleans_up_for_long_is_neither_waited_for_nor_killed() {
-    let command = "trap 'until test -e go; do sleep 0.02; done; : > cleaned; exit' TERM; touch begun; \
-                   while true; do sleep 0.02; done";
-    let mut agent = TestAgent::builder()
-        .model(json!([runs(command), next_reply()]))
-        .permission("allow_once")
-        .start();
-    let id = agent.prompt("one");
-    wait_for_start(&mut agent);
-    agent.cancel();
-    assert_eq!(agent.stop_reason(&id), "cancelled");
-    assert!(!agent.path("cleaned").exists());
-    std::fs::write(agent.path("go"), "").unwrap();
-    eventually("the end of the clean-up", || agent.path("cleaned").exists());
-    go_on(&mut agent);
-    let messages = agent.model_request(1)["messages"].to_string();
-    assert!(messages.contains("is still ending, as p1"), "{messages}");
 }
 
 #[test]

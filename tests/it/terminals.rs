@@ -410,6 +410,7 @@ fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_released() {
         editor.until(|it| it.get("method").is_none() && it["id"] == id);
         assert_eq!(editor.agent.stop_reason(&id), "cancelled");
         assert_gone(&format!("sleep\0{word}"));
+        editor.check();
         editor.close();
     }
 }

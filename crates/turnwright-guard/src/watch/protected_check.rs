@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
-use turnwright_workspace::exec::{Job, Signal};
+use turnwright_workspace::exec::Job;
 
 use super::{
     AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
@@ -99,8 +99,7 @@ impl ProtectedCheck {
                     look.map_or((None, Vec::new()), |(live, traps)| (Some(live), traps));
                 live = followed;
                 if self.sets_traps_again(&mut taken_away, traps) {
-                    // It gets no time to clean up.
-                    job.send_signal(Signal::Kill).await;
+                    job.stop();
                 }
             }
             if timeout(pause_after(start.elapsed()), job.wait_for_end()).await.is_ok() {
@@ -591,7 +590,7 @@ mod tests {
     use crate::watch::tests::{NotingClient, site_in};
     use turnwright_policy::permission::{Grants, Judgement, Mode, PolicyRules, judge};
     use turnwright_types::effect::Effect;
-    use turnwright_workspace::exec::{CommandExit, Jobs, OutputSink, RunningCommand};
+    use turnwright_workspace::exec::{CommandExit, Jobs, OutputSink, RunningCommand, Signal};
     use turnwright_workspace::real_path;
 
     /// A command that ends at once.

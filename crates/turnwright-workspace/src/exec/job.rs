@@ -22,10 +22,9 @@ use turnwright_types::ids::CallId;
 use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
-const TERM_GRACE: Duration = Duration::from_secs(5);
-/// The same for one that has used up what it may, what has ended and left processes behind, and all of a session that
-/// ends.
-const SHORT_GRACE: Duration = Duration::from_millis(200);
+const TERM_GRACE: Duration = Duration::from_millis(200);
+/// The same for one that the user stops and waits for: it may have to release a lock on another machine.
+const USER_GRACE: Duration = Duration::from_secs(1);
 /// How long a command may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output may wait before it is written to its file.
@@ -367,7 +366,7 @@ impl Job {
         }
     }
 
-    /// Stops the command, which may clean up for some seconds. [`Job::wait_for_end`] waits until it has ended.
+    /// Stops the command. [`Job::wait_for_end`] waits until it has ended.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -454,14 +453,13 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Runs a command to its end, and stops it after the time limit, when it has used up what it may, or with its session.
+/// Runs a command to its end, and stops it after the time limit or when it has used up what it may.
 pub(super) async fn supervise(
     job: Arc<Job>,
     mut requests: mpsc::Receiver<JobRequest>,
     mut command_run: Box<dyn RunningCommand>,
     time_limit: Duration,
     used_up: impl Future<Output = EndReason>,
-    session_end: CancellationToken,
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
     let mut sink = |bytes: &[u8]| job.update_output(|output| output.push(bytes));
@@ -492,16 +490,9 @@ pub(super) async fn supervise(
     if matches!(how, EndReason::Exited(_)) {
         command_run.drain(&mut sink).await;
     }
-    let grace = match how {
-        EndReason::Stopped | EndReason::StoppedByUser | EndReason::TimedOut => TERM_GRACE,
-        _ => SHORT_GRACE,
-    };
+    let grace = if how == EndReason::StoppedByUser { USER_GRACE } else { TERM_GRACE };
     // After a normal exit too, because background processes would keep the pipe open or just go on.
-    let stopped = session_end.run_until_cancelled(command_run.stop(grace)).await;
-    let had_leftovers = match stopped {
-        Some(had_leftovers) => had_leftovers,
-        None => command_run.stop(SHORT_GRACE).await,
-    };
+    let had_leftovers = command_run.stop(grace).await;
     command_run.drain(&mut sink).await;
     let refusals = command_run.take_refusals();
     drop(command_run);

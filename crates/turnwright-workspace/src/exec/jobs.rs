@@ -78,9 +78,10 @@ impl Jobs {
         }
     }
 
-    /// Sets the prefix of ids, so that they differ from the ids of another list.
+    /// Makes this a part of another list, which stops it when it is stopped. Its ids begin with `prefix` instead.
     #[must_use]
-    pub fn with_prefix(mut self, prefix: String) -> Jobs {
+    pub fn within(mut self, whole: &Jobs, prefix: String) -> Jobs {
+        self.stop = whole.stop.child_token();
         self.prefix = prefix;
         self
     }
@@ -212,7 +213,7 @@ impl Jobs {
         self.tracker.spawn(async move { report(&job.wait_for_end().await) });
     }
 
-    /// Stops all commands, which have little time to clean up.
+    /// Stops all commands. A cancel that follows gives none of them the longer time to clean up.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -270,9 +271,7 @@ impl JobSlot<'_> {
                 }
             };
             let limit = if self.is_background { BACKGROUND_LIMIT } else { self.jobs.time_limit };
-            let session_end = self.jobs.stop.clone();
-            let supervision =
-                supervise(Arc::clone(&job), requests, started, limit, used_up, session_end);
+            let supervision = supervise(Arc::clone(&job), requests, started, limit, used_up);
             self.jobs.tracker.spawn(supervision);
             delete_old_outputs_once(&self.jobs.folder);
         }

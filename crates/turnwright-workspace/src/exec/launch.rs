@@ -190,10 +190,7 @@ async fn run(
     if exit.is_some() {
         group.drain(&mut sink).await;
     }
-    let had_leftovers = tokio::select! {
-        had_leftovers = group.stop(grace) => had_leftovers,
-        () = wait_until_hurried(&mut targets.link) => group.stop(DEFAULT_GRACE).await,
-    };
+    let had_leftovers = group.stop(grace).await;
     group.drain(&mut sink).await;
     targets.report(&LinkFrame::Refused(group.take_refusals()));
     let exit = match exit {
@@ -249,11 +246,6 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     // Once everything is sent, a frame that asks for nothing, so that the caller checks again whether
     // there is room for more output.
     link.next().await.ok().map(|frame| frame.unwrap_or(LinkFrame::Output(Vec::new())))
-}
-
-/// Waits until the agent has the command end at once, or is gone.
-async fn wait_until_hurried(link: &mut Option<LauncherLink>) {
-    while !matches!(next_request(link).await, Some(LinkFrame::Stop(_)) | None) {}
 }
 
 /// Waits until the display accepts more.

@@ -488,25 +488,29 @@ impl SessionActor {
             }
         }
         let env = Arc::clone(&self.conversation.env);
-        let (news, _) = env.helpers.take_news();
-        // One that has its answer may still be ending its commands.
-        let helpers_end = env.helpers.close();
         env.jobs.stop();
+        let helpers_end = env.helpers.close();
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
         }
-        self.keep_news(&news);
+        // Of those without an answer the next owner says that they ended with the session.
+        helpers_end.await;
+        let (news, _) = env.helpers.take_news();
+        // The first message of a conversation is a prompt, and only the last is seen to be cut off.
+        if let Some(last) = self.history.messages.last().filter(|_| !news.is_empty()) {
+            let cut = self.unfinished.and_then(|unfinished| unfinished.note(last));
+            let context = cut.unwrap_or_default().to_owned() + &news;
+            let message = Message::User(UserMessage::context(context));
+            self.conversation.push_hidden(&mut self.history, message);
+        }
         Box::pin(env.end_hooks()).await;
         // Subscriptions end before their connections, which would wait for them.
         env.follow_resource(None);
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
-        helpers_end.await;
-        let (late, _) = env.helpers.take_news();
-        self.keep_news(&late);
         if let Some(languages) = env.languages() {
             languages.close().await;
         }
@@ -514,17 +518,6 @@ impl SessionActor {
         env.shared.guard.close().await;
         self.conversation.log().flush().written().await;
         self.lifecycle.end().await;
-    }
-
-    /// Keeps news of helpers for the next owner of the session.
-    fn keep_news(&mut self, news: &str) {
-        // The first message of a conversation is a prompt, and only the last is seen to be cut off.
-        if let Some(last) = self.history.messages.last().filter(|_| !news.is_empty()) {
-            let cut = self.unfinished.take().and_then(|unfinished| unfinished.note(last));
-            let context = cut.unwrap_or_default().to_owned() + news;
-            let message = Message::User(UserMessage::context(context));
-            self.conversation.push_hidden(&mut self.history, message);
-        }
     }
 }
 

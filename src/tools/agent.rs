@@ -354,7 +354,7 @@ impl HelperSet {
         found.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// Ends all helpers in the background, also if the future is not polled, which is ready when they have ended.
+    /// Tells all helpers in the background to end. The future waits until they have.
     pub fn close(&self) -> impl Future<Output = ()> {
         self.stop.cancel();
         self.tracker.close();
@@ -387,8 +387,7 @@ impl HelperSet {
         Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
     }
 
-    /// Records how a helper in the background has ended, for the model. Of one that ends with the session and without
-    /// an answer, the next owner says so.
+    /// Records how a helper in the background has ended, for the model. At the end of the session only answers count.
     pub(crate) fn add_news(&self, news: String, is_answer: bool) {
         if is_answer || !self.stop.is_cancelled() {
             self.state.lock().news.push(news);

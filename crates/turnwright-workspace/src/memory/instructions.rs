@@ -37,8 +37,6 @@ const FILE_NAMES: &[&str] = &[
     ".windsurfrules",
     ".github/copilot-instructions.md",
 ];
-/// The names of what a user adds in a folder for themselves, outside of the repository.
-const OWN_FILE_NAMES: &[&str] = &["CLAUDE.local.md"];
 
 /// The instructions of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +94,10 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
+    /// Adds the file of a folder, and the one that users add for themselves: it may come with the repository, too.
     fn add_folder(&mut self, folder: &Path, root: &Path) {
         self.add_first(folder, Some(root), FILE_NAMES);
-        self.add_first(folder, Some(root), OWN_FILE_NAMES);
+        self.add_first(folder, Some(root), &["CLAUDE.local.md"]);
     }
 
     /// Adds the first of these files that exists and says something, and what it imports.
@@ -122,6 +121,10 @@ impl InstructionReader {
             }));
             return;
         };
+        // Another file may have imported it.
+        if self.found.iter().any(|known| known.path == head.real_path) {
+            return;
+        }
         // The user's own file imports files below the folder in which it really is.
         let limit = within.or_else(|| head.real_path.parent()).map(Path::to_path_buf);
         self.add(path, head, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
@@ -289,6 +292,10 @@ mod tests {
                 "ws/a/AGENTS.md a",
                 "ws/a/b/CLAUDE.local.md m",
             ],
+        );
+        check(
+            &[("ws/CLAUDE.md", "@CLAUDE.local.md"), ("ws/CLAUDE.local.md", "l")],
+            &["ws/CLAUDE.md 16", "ws/CLAUDE.local.md l"],
         );
     }
 

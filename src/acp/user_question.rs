@@ -173,7 +173,7 @@ fn form_request(session: SessionId, question: &UserQuestion) -> CreateElicitatio
         schema.property(ANSWER_FIELD, text, true)
     } else if question.allows_multiple {
         let field = MultiSelectPropertySchema::new(options).title("Answer".to_owned());
-        schema.property(ANSWER_FIELD, field.min_items(is_required.then_some(1_u64)), is_required)
+        schema.property(ANSWER_FIELD, field, is_required)
     } else {
         schema.property(ANSWER_FIELD, text.enum_values(options), is_required)
     };

@@ -21,7 +21,7 @@ pub struct HelperType {
     pub model: Option<String>,
     /// True if it works in plan mode, whatever the mode of the session.
     pub is_read_only: bool,
-    /// The most requests to the model; above 0. `None` for the usual limit.
+    /// The most requests to the model; `None` for the usual limit.
     pub max_turns: Option<u32>,
     /// True if its file asks for a copy of the project, which it does not get.
     pub is_isolated: bool,
@@ -149,7 +149,6 @@ mod tests {
             ("maxTurns: 5", Some(5)),
             ("max_turns: 5", Some(5)),
             ("steps: 5 # enough", Some(5)),
-            ("maxTurns: 0", None),
             ("maxTurns: many", None),
         ] {
             let text = format!("---\ndescription: x\n{line}\n---\nBe strict.\n");

@@ -16,7 +16,7 @@ pub(crate) struct FrontMatter {
     pub(crate) model: Option<String>,
     /// True if the helper may change nothing.
     pub(crate) is_read_only: bool,
-    /// The most requests of a helper; above 0.
+    /// The most requests of a helper.
     pub(crate) max_turns: Option<u32>,
     /// True if the helper is to work in a copy of the project.
     pub(crate) is_isolated: bool,
@@ -60,8 +60,7 @@ impl FrontMatter {
             "readonly" => self.is_read_only |= is_yes(value.as_deref()),
             "permissionmode" => self.is_read_only |= value.as_deref() == Some("plan"),
             "maxturns" | "maxsteps" | "steps" => {
-                let most = value.and_then(|most| most.parse::<u32>().ok());
-                self.max_turns = most.filter(|most| *most > 0);
+                self.max_turns = value.and_then(|most| most.parse().ok());
             }
             "isolation" => self.is_isolated = value.is_some(),
             // Other fields are for other agents.

@@ -62,13 +62,12 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
+        let kind = &task.kind.name;
         for entry in task.kind.tools.iter().flatten().filter(|entry| !gives_tool(entry)) {
-            let kind = &task.kind.name;
             let shown = markdown_code(entry);
             self.notify_once(format!("Helper {kind} lacks {shown}: its pattern cannot be kept."));
         }
         if task.kind.is_isolated {
-            let kind = &task.kind.name;
             self.notify_once(format!("Helper {kind} has no worktree: `isolation` is ignored."));
         }
         // After the only turn the helper would be ended, and nobody would be told its answer.

@@ -63,9 +63,10 @@ const DENIALS: [&str; 10] = [
 const ABSENCES: [&str; 6] =
     ["not found", "no such file", "enoent", "does not exist", "not supported", "not implemented"];
 
-/// The notice to the user when the client is asked for no file any more.
+/// The notice to the user when the client is asked for no further file before the next prompt.
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are read \
-                               and written on the disk from now on. Save your changes, and reload changed files.";
+                               and written on the disk until your next prompt. Save your changes, and reload changed \
+                               files.";
 
 /// The state of the client on which later messages depend.
 #[derive(Debug, Default)]

@@ -26,8 +26,10 @@ use turnwright_types::ids;
 
 /// The user may be away for a long time; a day is as good as no limit.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The name of the form's only field.
+/// The name of the form's field.
 const ANSWER_FIELD: &str = "answer";
+/// The name of the field below options for words of the user's own.
+const TEXT_FIELD: &str = "answer_custom";
 /// Follows the address of a page in a form. A client with the mode `url` opens the page itself.
 const OPEN_YOURSELF: &str = "It is not opened for you: accept when you have opened it yourself.";
 const NOT_OFFERED: &str = "the client chose an option that was not offered";
@@ -163,17 +165,23 @@ fn form_outcome(result: &RawValue) -> FormOutcome {
 fn form_request(session: SessionId, question: &UserQuestion) -> CreateElicitationRequest {
     let scope =
         ElicitationSessionScope::new(session).tool_call_id(Some(question.call.to_arc().into()));
-    let schema = ElicitationSchema::new();
     let options = question.options.clone();
-    let schema = if options.is_empty() {
-        schema.property(ANSWER_FIELD, StringPropertySchema::new().title("Answer".to_owned()), true)
+    let is_required = !question.allows_text;
+    let text = StringPropertySchema::new().title("Answer".to_owned());
+    let mut schema = ElicitationSchema::new();
+    schema = if options.is_empty() {
+        schema.property(ANSWER_FIELD, text, true)
     } else if question.allows_multiple {
-        let field = MultiSelectPropertySchema::new(options).title("Answer".to_owned()).min_items(1);
-        schema.property(ANSWER_FIELD, field, true)
+        let field = MultiSelectPropertySchema::new(options).title("Answer".to_owned());
+        schema.property(ANSWER_FIELD, field, is_required)
     } else {
-        let field = StringPropertySchema::new().title("Answer".to_owned()).enum_values(options);
-        schema.property(ANSWER_FIELD, field, true)
+        schema.property(ANSWER_FIELD, text.enum_values(options), is_required)
     };
+    if question.allows_text {
+        let hint = "An answer of your own, or a note to your choice (optional)".to_owned();
+        let text = StringPropertySchema::new().title("Other".to_owned()).description(hint);
+        schema = schema.property(TEXT_FIELD, text, false);
+    }
     CreateElicitationRequest::new(
         ElicitationFormMode::new(scope, schema),
         terminal_safe(question.question.clone()),
@@ -191,25 +199,27 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
         Some(_) if version == Version::V2 => return UserReply::Cancelled,
         _ => return UserReply::InConversation,
     }
-    let words: Vec<String> = match value.pointer(&format!("/content/{ANSWER_FIELD}")) {
-        Some(Value::String(text)) => vec![text.trim().to_owned()],
-        Some(Value::Array(all)) if question.allows_multiple => {
-            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    let content = &value["content"];
+    let mut words: Vec<&str> = match &content[ANSWER_FIELD] {
+        Value::String(text) => vec![text.trim()],
+        Value::Array(all) if question.allows_multiple => {
+            all.iter().filter_map(Value::as_str).collect()
         }
         // The form was submitted without an answer.
-        None | Some(Value::Null) => Vec::new(),
-        Some(_) => return UserReply::InConversation,
+        Value::Null => Vec::new(),
+        _ => return UserReply::InConversation,
     };
-    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.retain(|word| !word.is_empty());
+    let options = &question.options;
+    if !options.is_empty() && words.iter().any(|word| options.iter().all(|one| one != word)) {
+        return UserReply::InConversation;
+    }
+    let text = content[TEXT_FIELD].as_str().filter(|_| question.allows_text).map(str::trim);
+    words.extend(text.filter(|text| !text.is_empty()));
     if words.is_empty() {
         return UserReply::Declined;
     }
-    let allows_any = question.options.is_empty();
-    if allows_any || words.iter().all(|word| question.options.contains(word)) {
-        UserReply::Answered(words)
-    } else {
-        UserReply::InConversation
-    }
+    UserReply::Answered(words.into_iter().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -231,6 +241,7 @@ mod tests {
             question: "Which?".to_owned(),
             options,
             allows_multiple: multiple,
+            allows_text: false,
         }
     }
 
@@ -239,6 +250,11 @@ mod tests {
         let accept = |answer: Value| json!({ "action": "accept", "content": { "answer": answer } });
         let (free, one, multiple) =
             (question(&[], false), question(&["a", "b"], false), question(&["a", "b"], true));
+        let open = UserQuestion { allows_text: true, ..one.clone() };
+        let with_text = |answer: &str, text: &str| {
+            let content = json!({ "answer": answer, "answer_custom": text });
+            json!({ "action": "accept", "content": content })
+        };
         let table = [
             (&free, accept(json!(" yes ")), answered(&["yes"])),
             (&free, accept(json!("")), UserReply::Declined),
@@ -257,6 +273,11 @@ mod tests {
             (&multiple, accept(json!("b")), answered(&["b"])),
             (&multiple, accept(json!([])), UserReply::Declined),
             (&multiple, accept(json!(["a", "c"])), UserReply::InConversation),
+            (&one, with_text("a", "b, later"), answered(&["a"])),
+            (&open, with_text("a", " b, later "), answered(&["a", "b, later"])),
+            (&open, with_text("", "c"), answered(&["c"])),
+            (&open, with_text("", " "), UserReply::Declined),
+            (&open, with_text("c", "d"), UserReply::InConversation),
         ];
         for (question, result, expected) in table {
             let raw = to_raw_value(&result).unwrap();

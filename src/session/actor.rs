@@ -487,13 +487,17 @@ impl SessionActor {
                 self.on_model_change(number, model, done);
             }
         }
-        // Of the helpers that are cancelled now the next owner says that they ended with the session.
-        let (news, _) = self.conversation.env.helpers.take_news();
+        let env = Arc::clone(&self.conversation.env);
+        env.jobs.stop();
+        let helpers_end = env.helpers.close();
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
         }
+        // Of those without an answer the next owner says that they ended with the session.
+        helpers_end.await;
+        let (news, _) = env.helpers.take_news();
         // The first message of a conversation is a prompt, and only the last is seen to be cut off.
         if let Some(last) = self.history.messages.last().filter(|_| !news.is_empty()) {
             let cut = self.unfinished.and_then(|unfinished| unfinished.note(last));
@@ -501,18 +505,17 @@ impl SessionActor {
             let message = Message::User(UserMessage::context(context));
             self.conversation.push_hidden(&mut self.history, message);
         }
-        Box::pin(self.conversation.env.end_hooks()).await;
+        Box::pin(env.end_hooks()).await;
         // Subscriptions end before their connections, which would wait for them.
-        self.conversation.env.follow_resource(None);
+        env.follow_resource(None);
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
-        self.conversation.env.helpers.close().await;
-        if let Some(languages) = self.conversation.env.languages() {
+        if let Some(languages) = env.languages() {
             languages.close().await;
         }
-        self.conversation.env.jobs.close().await;
-        self.conversation.env.shared.guard.close().await;
+        env.jobs.close().await;
+        env.shared.guard.close().await;
         self.conversation.log().flush().written().await;
         self.lifecycle.end().await;
     }

@@ -354,11 +354,11 @@ impl HelperSet {
         found.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// Ends all helpers in the background and waits until they have ended.
-    pub async fn close(&self) {
+    /// Tells all helpers in the background to end. The future waits until they have.
+    pub fn close(&self) -> impl Future<Output = ()> {
         self.stop.cancel();
         self.tracker.close();
-        self.tracker.wait().await;
+        self.tracker.wait()
     }
 
     /// Lets helpers in the background ask the user while this turn runs. Outside a turn a client does not
@@ -387,9 +387,11 @@ impl HelperSet {
         Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
     }
 
-    /// Records how a helper in the background has ended, for the model.
-    pub(crate) fn add_news(&self, news: String) {
-        self.state.lock().news.push(news);
+    /// Records how a helper in the background has ended, for the model. At the end of the session only answers count.
+    pub(crate) fn add_news(&self, news: String, is_answer: bool) {
+        if is_answer || !self.stop.is_cancelled() {
+            self.state.lock().news.push(news);
+        }
     }
 
     /// Keeps a notice of a helper in the background for the user.

@@ -62,8 +62,13 @@ impl Tool for AskUser {
         let options = clean_options(self.options);
         let several = self.several && !options.is_empty();
         let shown = numbered(&question, &options, several);
-        let inquiry =
-            UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
+        let inquiry = UserQuestion {
+            call: ctx.call.clone(),
+            question,
+            allows_multiple: several,
+            allows_text: !options.is_empty(),
+            options,
+        };
         match ctx.env.client.ask_user(inquiry).await {
             UserReply::Answered(words) if words.iter().any(|text| !text.trim().is_empty()) => {
                 Ok(answer_outcome(&words))

@@ -356,7 +356,7 @@ async fn wait_and_ask(
     loop {
         let question = tokio::select! {
             biased;
-            () = ctx.cancel.cancelled() => return job.stop(),
+            () = ctx.cancel.cancelled() => return job.stop_for_user(),
             () = wait_for(job, in_background) => return,
             () = sleep_until(due) => return,
             question = HostQuestions::next(questions) => question,

@@ -68,6 +68,7 @@ impl Tool for ExitPlan {
             // Some clients choose the first option automatically, so it is the harmless one.
             options: [KEEP, ASK, EDIT].map(str::to_owned).to_vec(),
             allows_multiple: false,
+            allows_text: false,
         };
         let reply = ctx.env.client.ask_user(inquiry).await;
         if reply == UserReply::InConversation {

@@ -144,7 +144,7 @@ impl ToolEnv {
         // The model may read what is in the folder of its session.
         let shared = Arc::clone(&self.shared);
         ToolEnv {
-            jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
+            jobs: Jobs::new(self.output_folder()).within(&self.jobs, job_prefix),
             is_alone: self.is_alone,
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)

@@ -108,7 +108,7 @@ impl Conversation {
             // The turn that has asked for the helper checks what it has edited.
             checks: SharedValue::default(),
             cancellable: CancellableCalls::default(),
-            max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
+            max_requests: self.max_requests.min(kind.max_turns.unwrap_or(MAX_HELPER_REQUESTS)),
             work: Arc::new(self.work.for_helper()),
             ..self.clone()
         }

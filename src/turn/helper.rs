@@ -62,10 +62,13 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, mut task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
+        let kind = &task.kind.name;
         for entry in task.kind.tools.iter().flatten().filter(|entry| !gives_tool(entry)) {
-            let kind = &task.kind.name;
             let shown = markdown_code(entry);
             self.notify_once(format!("Helper {kind} lacks {shown}: its pattern cannot be kept."));
+        }
+        if task.kind.is_isolated {
+            self.notify_once(format!("Helper {kind} has no worktree: `isolation` is ignored."));
         }
         // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
@@ -107,13 +110,15 @@ impl Conversation {
             in_same_session(async move {
                 let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
                 let ended = work.catch_unwind().await;
-                let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::failed)) {
+                let outcome = ended.map(|end| end.unwrap_or_else(ToolOutcome::failed));
+                let is_answer = outcome.as_ref().is_ok_and(|outcome| outcome.ok);
+                let news = match outcome {
                     Ok(ToolOutcome { ok: true, text, .. }) => format!("[{what} is done]\n{text}\n"),
                     Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
                 // It may become a part of the context.
-                session.helpers.add_news(within_context(&news));
+                session.helpers.add_news(within_context(&news), is_answer);
             })
         });
         if !is_started {

@@ -175,7 +175,8 @@ impl Turn {
             return Some(UserReply::Unsupported);
         }
         let call = call.clone();
-        let question = UserQuestion { call, question, options, allows_multiple: false };
+        let question =
+            UserQuestion { call, question, options, allows_multiple: false, allows_text: false };
         let asking = self.conversation.client().ask_user(question);
         self.cancel.run_until_cancelled(asking).await
     }

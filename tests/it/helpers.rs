@@ -113,6 +113,33 @@ fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals")]
+fn the_answer_of_a_helper_that_still_ends_its_command_outlives_the_session() {
+    let line = "trap 'touch told' TERM; echo begun; while :; do sleep 0.02; done";
+    let task = json!({ "description": "try", "prompt": "the task", "background": true });
+    let replies = json!([
+        [call("agent", &task)],
+        says("Started."),
+        when("the task", json!([call("exec", &json!({ "command": line, "background": true }))])),
+        when("the task", says("The answer is 42.")),
+        when("and now", says("I see.")),
+    ]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    set_mode(&mut agent, "full");
+    assert_eq!(agent.turn("go"), "end_turn");
+    // The command is told to end once the helper has answered, and is killed a little later.
+    eventually("the end of the helper's turn", || agent.path("told").exists());
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn("and now"), "end_turn");
+    let last = agent.model().requests().len() - 1;
+    let told = agent.model_request(last)["messages"].to_string();
+    assert!(told.contains("The answer is 42."), "{told}");
+    assert!(!told.contains("ended with the session"), "{told}");
+}
+
+#[test]
 fn the_command_line_finds_the_conversation_of_a_helper_by_its_call() {
     let replies = json!([
         [helper("the task")],

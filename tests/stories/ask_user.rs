@@ -69,6 +69,19 @@ fn a_form_accepts_text_or_several_choices() {
 }
 
 #[test]
+fn a_form_with_options_also_takes_words_of_the_users_own() {
+    let mut agent = start(forms(), &which());
+    let prompt = agent.prompt("go");
+    let request = agent.wait_for_request("elicitation/create");
+    let schema = &request["params"]["requestedSchema"];
+    assert_eq!(schema["properties"]["answer_custom"]["title"], "Other");
+    assert!(schema["required"].is_null(), "{schema}");
+    let content = json!({ "answer_custom": "Neither, a file will do" });
+    agent.respond(&request, &json!({ "action": "accept", "content": content }));
+    assert_eq!(end(&mut agent, &prompt), "The user answers: Neither, a file will do");
+}
+
+#[test]
 fn a_form_without_an_answer_fails_the_call() {
     for answer in [
         json!({ "action": "decline" }),

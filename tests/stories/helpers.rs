@@ -862,6 +862,24 @@ fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
 }
 
 #[test]
+fn a_helper_ends_after_the_requests_that_its_file_allows_and_is_not_isolated() {
+    let replies = json!([
+        [agent_call("reviewer", "the task")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("the task", json!([call("read_file", &json!({ "path": "b" }))])),
+        when("No tool runs any more", says("Half of it is done.")),
+    ]);
+    let file = REVIEWER.replace("tools:", "maxTurns: 2\nisolation: worktree\ntools:");
+    let builder = helpers(replies).own_file("config/agents/reviewer.md", &file);
+    let mut agent = builder.file("a", "1\n").file("b", "2\n").start();
+    let result = cards::turn(&mut agent);
+    assert!(result.starts_with("Half of it is done.\n[incomplete"), "{result}");
+    let told = agent.thoughts();
+    assert!(told.contains("Helper reviewer has no worktree"), "{told}");
+}
+
+#[test]
 fn a_helper_whose_file_says_so_changes_nothing_in_any_mode() {
     for line in ["permissionMode: plan", "readonly: true"] {
         let replies = json!([

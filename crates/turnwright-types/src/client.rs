@@ -206,12 +206,14 @@ pub struct UserQuestion {
     pub options: Vec<String>,
     /// True if the user may choose several options.
     pub allows_multiple: bool,
+    /// True if the user may also answer in words of their own, or add some to an option.
+    pub allows_text: bool,
 }
 
 /// The user's answer to a [`UserQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserReply {
-    /// The chosen options, or the free text.
+    /// The chosen options, and the free text last.
     Answered(Vec<String>),
     /// The user does not want to answer.
     Declined,

@@ -21,6 +21,10 @@ pub struct HelperType {
     pub model: Option<String>,
     /// True if it works in plan mode, whatever the mode of the session.
     pub is_read_only: bool,
+    /// The most requests to the model; `None` for the usual limit.
+    pub max_turns: Option<u32>,
+    /// True if its file asks for a copy of the project, which it does not get.
+    pub is_isolated: bool,
     /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,
 }
@@ -46,6 +50,8 @@ impl HelperType {
             denied_tools,
             model: head.model.filter(|model| !is_alias(model)),
             is_read_only: head.is_read_only,
+            max_turns: head.max_turns,
+            is_isolated: head.is_isolated,
             instructions: body.trim().to_owned(),
         })
     }
@@ -134,6 +140,19 @@ mod tests {
             assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
             assert_eq!(parsed.name, "reviewer");
             assert_eq!(parsed.instructions, "Be strict.", "{lines}");
+        }
+    }
+
+    #[test]
+    fn the_most_requests_are_read_as_other_agents_write_them() {
+        for (line, most) in [
+            ("maxTurns: 5", Some(5)),
+            ("max_turns: 5", Some(5)),
+            ("steps: 5 # enough", Some(5)),
+            ("maxTurns: many", None),
+        ] {
+            let text = format!("---\ndescription: x\n{line}\n---\nBe strict.\n");
+            assert_eq!(HelperType::parse("a", &text).unwrap().max_turns, most, "{line}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,6 +36,7 @@ pub(super) fn prompt(
     };
     let prompt = from_wire::prompt(params.prompt, HashMap::new());
     let Some((prompt, reply)) = reply.if_ok(prompt) else { return };
+    connection.has_silent_reads.store(false, Ordering::Relaxed);
     let (key, in_flight) =
         connection.in_flight.register_prompt(reply.id().clone(), session.clone());
     let done = reply.done(move |end: PromptEnd| {

@@ -23,6 +23,8 @@ use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
+/// The same for one that the user stops and waits for: it may have to release a lock on another machine.
+const USER_GRACE: Duration = Duration::from_secs(1);
 /// How long a command may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output may wait before it is written to its file.
@@ -488,8 +490,9 @@ pub(super) async fn supervise(
     if matches!(how, EndReason::Exited(_)) {
         command_run.drain(&mut sink).await;
     }
+    let grace = if how == EndReason::StoppedByUser { USER_GRACE } else { TERM_GRACE };
     // After a normal exit too, because background processes would keep the pipe open or just go on.
-    let had_leftovers = command_run.stop(TERM_GRACE).await;
+    let had_leftovers = command_run.stop(grace).await;
     command_run.drain(&mut sink).await;
     let refusals = command_run.take_refusals();
     drop(command_run);

@@ -78,9 +78,10 @@ impl Jobs {
         }
     }
 
-    /// Sets the prefix of ids, so that they differ from the ids of another list.
+    /// Makes this a part of another list, which stops it when it is stopped. Its ids begin with `prefix` instead.
     #[must_use]
-    pub fn with_prefix(mut self, prefix: String) -> Jobs {
+    pub fn within(mut self, whole: &Jobs, prefix: String) -> Jobs {
+        self.stop = whole.stop.child_token();
         self.prefix = prefix;
         self
     }
@@ -212,9 +213,14 @@ impl Jobs {
         self.tracker.spawn(async move { report(&job.wait_for_end().await) });
     }
 
+    /// Stops all commands. A cancel that follows gives none of them the longer time to clean up.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
     /// Stops all commands and waits until they have ended.
     pub async fn close(&self) {
-        self.stop.cancel();
+        self.stop();
         self.tracker.close();
         self.tracker.wait().await;
     }

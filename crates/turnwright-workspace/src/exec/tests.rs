@@ -1,7 +1,10 @@
 //! Runs real processes and checks above all that they end.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
 
 use super::jobs::SpaceLimits;
 use super::*;
@@ -236,6 +239,57 @@ async fn a_command_that_does_not_read_its_input_can_be_stopped_all_the_same() {
     assert_eq!(error.to_string(), "it does not read its input");
     job.stop();
     assert_eq!(job.wait_for_end().await.reason, EndReason::Stopped);
+}
+
+/// A command that runs until it is stopped, and records how long that may take.
+struct EndlessCommand(Arc<OnceLock<Duration>>);
+
+impl RunningCommand for EndlessCommand {
+    fn next_output<'a>(
+        &'a mut self,
+        _: OutputSink<'a>,
+    ) -> BoxFuture<'a, io::Result<Option<CommandExit>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn drain<'a>(&'a mut self, _: OutputSink<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool> {
+        self.0.set(grace).unwrap();
+        Box::pin(std::future::ready(true))
+    }
+
+    fn send_signal(&mut self, _: Signal) {}
+
+    fn write_input<'a>(&'a mut self, _: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn a_command_has_longer_to_clean_up_if_the_user_stops_it_but_not_at_the_end_of_its_session() {
+    let stops: [fn(&Jobs, &Job); 3] = [
+        |_, job| job.stop_for_user(),
+        |whole, _| whole.stop(),
+        |whole, job| {
+            whole.stop();
+            job.stop_for_user();
+        },
+    ];
+    let mut graces = Vec::new();
+    for stop in stops {
+        let (whole, folder) = jobs();
+        let part = Jobs::new(folder.path().join("outputs")).within(&whole, "q".to_owned());
+        let grace = Arc::new(OnceLock::new());
+        let command = Box::new(EndlessCommand(Arc::clone(&grace)));
+        let job = part.admit("true").unwrap().run(command, Vec::new(), None);
+        stop(&whole, &job);
+        job.wait_for_end().await;
+        graces.push(*grace.get().unwrap());
+    }
+    assert!(graces[0] > graces[1] && graces[1] == graces[2], "{graces:?}");
 }
 
 #[tokio::test]

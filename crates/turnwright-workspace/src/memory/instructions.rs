@@ -31,6 +31,11 @@ const FILE_NAMES: &[&str] = &[
     "Claude.md",
     "CLAUDE.MD",
     "GEMINI.md",
+    "AGENT.md",
+    ".rules",
+    ".cursorrules",
+    ".windsurfrules",
+    ".github/copilot-instructions.md",
 ];
 
 /// The instructions of one file.
@@ -65,7 +70,7 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
             .collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
-            reader.add_first(folder, Some(root), FILE_NAMES);
+            reader.add_folder(folder, root);
         }
     }
     reader.found
@@ -76,7 +81,7 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
 pub fn read_folders(root: &Path, folders: &[PathBuf], limit: usize) -> Vec<Instructions> {
     let mut reader = InstructionReader { remaining_bytes: limit, found: Vec::new() };
     for folder in folders {
-        reader.add_first(folder, Some(root), FILE_NAMES);
+        reader.add_folder(folder, root);
     }
     reader.found
 }
@@ -89,6 +94,12 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
+    /// Adds the file of a folder, and the one that users add for themselves: it may come with the repository, too.
+    fn add_folder(&mut self, folder: &Path, root: &Path) {
+        self.add_first(folder, Some(root), FILE_NAMES);
+        self.add_first(folder, Some(root), &["CLAUDE.local.md"]);
+    }
+
     /// Adds the first of these files that exists and says something, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
         let files = names.iter().map(|name| folder.join(name));
@@ -110,6 +121,10 @@ impl InstructionReader {
             }));
             return;
         };
+        // Another file may have imported it.
+        if self.found.iter().any(|known| known.path == head.real_path) {
+            return;
+        }
         // The user's own file imports files below the folder in which it really is.
         let limit = within.or_else(|| head.real_path.parent()).map(Path::to_path_buf);
         self.add(path, head, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
@@ -257,6 +272,30 @@ mod tests {
                 "ws/a/AGENTS.override.md o",
                 "ws/a/b/GEMINI.md g",
             ],
+        );
+    }
+
+    #[test]
+    fn files_of_other_agents_count_where_there_is_none_and_those_of_the_user_besides() {
+        check(
+            &[
+                ("ws/.cursorrules", "c"),
+                ("ws/.windsurfrules", "no"),
+                ("ws/CLAUDE.local.md", "l"),
+                ("ws/a/AGENTS.md", "a"),
+                ("ws/a/.rules", "no"),
+                ("ws/a/b/CLAUDE.local.md", "m"),
+            ],
+            &[
+                "ws/.cursorrules c",
+                "ws/CLAUDE.local.md l",
+                "ws/a/AGENTS.md a",
+                "ws/a/b/CLAUDE.local.md m",
+            ],
+        );
+        check(
+            &[("ws/CLAUDE.md", "@CLAUDE.local.md"), ("ws/CLAUDE.local.md", "l")],
+            &["ws/CLAUDE.md 16", "ws/CLAUDE.local.md l"],
         );
     }
 

@@ -16,6 +16,10 @@ pub(crate) struct FrontMatter {
     pub(crate) model: Option<String>,
     /// True if the helper may change nothing.
     pub(crate) is_read_only: bool,
+    /// The most requests of a helper.
+    pub(crate) max_turns: Option<u32>,
+    /// True if the helper is to work in a copy of the project.
+    pub(crate) is_isolated: bool,
 }
 
 /// Splits a text into the front matter and the body.
@@ -55,6 +59,10 @@ impl FrontMatter {
             "disablemodelinvocation" => self.is_user_only = is_yes(value.as_deref()),
             "readonly" => self.is_read_only |= is_yes(value.as_deref()),
             "permissionmode" => self.is_read_only |= value.as_deref() == Some("plan"),
+            "maxturns" | "maxsteps" | "steps" => {
+                self.max_turns = value.and_then(|most| most.parse().ok());
+            }
+            "isolation" => self.is_isolated = value.is_some(),
             // Other fields are for other agents.
             _ => {}
         }

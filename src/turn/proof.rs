@@ -188,7 +188,7 @@ impl Ledger {
             words.retain(|char| !char.is_ascii_digit());
             self.has_news |= self.results.insert(std_hash(words));
         }
-        let Some(line) = self.command_line(name, arguments) else { return };
+        let Some(line) = self.command_line(name, arguments).map(str::to_owned) else { return };
         let proof = proof_of(&line);
         if ran_changes && proof != Proof::Real && !only_reads(&line) {
             self.note_change();
@@ -244,17 +244,20 @@ impl Ledger {
     }
 
     /// The command line that a call is about.
-    pub(super) fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
+    pub(super) fn command_line<'a>(
+        &'a self,
+        name: &str,
+        arguments: &'a Arguments,
+    ) -> Option<&'a str> {
         let Arguments::Object(arguments) = arguments else { return None };
         if name == COMMAND_TOOL {
-            let line = LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?;
-            return line.as_str().map(str::to_owned);
+            return LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?.as_str();
         }
         let id = arguments.get("id").filter(|_| name == OUTPUT_TOOL)?.as_str()?;
         let number = id.trim().trim_start_matches('p');
         let mut jobs = self.jobs.iter().rev();
         let found = jobs.find(|(job, _)| job.trim_start_matches('p') == number);
-        found.map(|(_, line)| line.clone())
+        found.map(|(_, line)| line.as_str())
     }
 }
 
@@ -302,6 +305,15 @@ fn checks(command: &SimpleCommand) -> bool {
     words.take_while(|word| !is_in(SET_UP, word)).any(|word| is_in(CHECKS, word))
         && !is_in(TAKE_NAMES, program_name(command))
         && !shell::classify(command).is_read_only
+}
+
+/// Returns true if a line hides the failure of a check, as `cargo test | tail` does, and does not print its status.
+pub(super) fn hides_failure(line: &str) -> bool {
+    let status = if line.contains('|') { "PIPESTATUS" } else { "$?" };
+    line.contains(['|', ';', '\n'])
+        && !line.contains(status)
+        && proof_of(line) != Proof::Real
+        && shell::parse(line, dialect()).commands.iter().any(checks)
 }
 
 fn only_reads(line: &str) -> bool {

@@ -114,7 +114,7 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// True if the text contains a tool call, or one was lost, and the model is one that is told so.
+        /// True if the text contains a tool call or announces one, or one was lost, and the model is told so.
         has_leaked_call: bool,
         /// True if the answer has ended because the window is full.
         fills_window: bool,

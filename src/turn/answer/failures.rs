@@ -22,6 +22,8 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
 /// The message to the model after it has written a tool call as text (C.2 #21), or the server has lost one (C.1 #11).
 const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, or \
                       was lost. Make the call as a real tool call.";
+/// The beginnings of last sentences that announce a call.
+const ANNOUNCEMENTS: &str = "Let me |Now let me |I'll now |I will now |Now I'll |Now I will |Next, I'll |Next, I will ";
 /// The message to the model after it has only reasoned. It may have written a call there.
 const WORDLESS: &str = "Your last answer was only reasoning: it does nothing, and the user does not \
                         see it as an answer. Make your tool call or give your answer now.";
@@ -70,6 +72,15 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
         },
     };
     UserMessage::context(text)
+}
+
+/// Returns true if an answer ends by announcing a call: with a colon, or a sentence such as "Let me run the tests."
+pub(in crate::turn) fn announces_call(text: &str) -> bool {
+    let line = text.trim_end().lines().next_back().unwrap_or_default().trim().replace('’', "'");
+    let sentence = line.rsplit(". ").next().unwrap_or_default();
+    line.ends_with([':', '：'])
+        || ANNOUNCEMENTS.split('|').any(|start| sentence.starts_with(start))
+            && ![" know", " wait", "?"].iter().any(|word| sentence.contains(word))
 }
 
 fn is_nudge(message: &Message) -> bool {
@@ -243,6 +254,28 @@ mod tests {
 
     use super::*;
     use crate::turn::fixture::{ScriptedReply, turn_fixture};
+
+    #[test]
+    fn an_answer_that_ends_with_the_next_step_announces_a_call() {
+        for text in [
+            "Now the import is there. Let me run the tests.",
+            "The cause is in a.rs.\n\nNow I’ll fix `a.rs`:",
+            "接下来我修改 a.rs：",
+            "Two of three are done. Next, I will change b.py…",
+        ] {
+            assert!(announces_call(text), "{text}");
+        }
+        for text in [
+            "",
+            "I fixed `a.rs`. Let me know if the tests fail.",
+            "I will now wait for your answer.",
+            "Let me run the tests. They pass.",
+            "Let me guess: it is late?",
+            "Done: `a.rs:3` is fixed.",
+        ] {
+            assert!(!announces_call(text), "{text}");
+        }
+    }
 
     fn refusing_server() -> RawServer {
         RawServer::start(|_, stream| answer(stream, "401 Unauthorized", "", "No."))

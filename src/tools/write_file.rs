@@ -22,7 +22,7 @@ use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::edit::omission;
+use turnwright_workspace::edit::{omission, unescaped_lines};
 use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOutcome};
 
 /// Why a file that may hold secrets, or that has much more text than the new one, is not replaced.
@@ -127,7 +127,7 @@ impl Tool for WriteFile {
             }
         }
         let path = ctx.env.files.roots().client_path(target);
-        let content = self.content.clone();
+        let content = unescaped_lines(&self.content).unwrap_or_else(|| self.content.clone());
         let mode = self.mode;
         let last = ctx.env.traces.last_write.load(Ordering::Relaxed);
         let is_repeated = last == self.fingerprint();

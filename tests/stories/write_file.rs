@@ -118,6 +118,14 @@ fn a_long_file_is_not_replaced_unread_by_a_much_shorter_text() {
 }
 
 #[test]
+fn a_text_that_was_escaped_twice_is_written_in_lines() {
+    let escaped = "class A:\\n\\tdef add(self, x):\\n\\t\\treturn x\\n";
+    let (agent, result) = cards::run(TestAgent::builder(), "write_file", &write("a.py", escaped));
+    assert_eq!(agent.read("a.py"), "class A:\n\tdef add(self, x):\n\t\treturn x\n");
+    assert_eq!(result, "Created a.py: 3 lines, 39 bytes.");
+}
+
+#[test]
 fn missing_folders_are_created() {
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &write("x/y/z.txt", "z"));
     assert_eq!(agent.read("x/y/z.txt"), "z");

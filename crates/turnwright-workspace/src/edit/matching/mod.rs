@@ -165,6 +165,16 @@ fn match_decoded<'a>(
     search(text, query, &old, new, MatchKind::Escapes, false)
 }
 
+/// The text of a file that was escaped twice: it is one line, with `\n` outside of quotes where its lines should end.
+/// `None` for any other.
+pub fn unescaped_lines(text: &str) -> Option<String> {
+    let (first, _) = text.split_once("\\n")?;
+    let is_quoted = ['"', '\'', '`'].iter().any(|quote| first.matches(*quote).count() % 2 == 1);
+    let has_ends = ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
+    let is_meant = (has_ends || text.ends_with("\\n")) && !is_quoted && !text.contains('\n');
+    if is_meant { unescape(text) } else { None }
+}
+
 /// Removes one level of backslash escapes; `None` if there is none.
 fn unescape(text: &str) -> Option<String> {
     memchr::memchr(b'\\', text.as_bytes())?;

@@ -59,6 +59,9 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("entries", &["todos", "plan"]),
 ];
 
+/// The names of an argument that has all others in it.
+const WRAPPERS: [&str; 5] = ["arguments", "parameters", "args", "params", "input"];
+
 /// An argument that the card shows before the call is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownArgument {
@@ -328,7 +331,13 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
         ("object" | "array", Value::String(text)) => match serde_json::from_str(&text) {
             Ok(inner @ (Value::Object(_) | Value::Array(_))) => repair_arguments(inner, schema),
             _ if wanted == "array" && schema["items"]["type"] == "string" => vec![text].into(),
-            _ => Value::String(text),
+            // Of a step of a plan, models write only the words.
+            _ => match schema["required"].as_array().map_or(&[][..], Vec::as_slice) {
+                [Value::String(only)] if wanted == "object" => {
+                    Value::Object([(only.clone(), text.into())].into_iter().collect())
+                }
+                _ => Value::String(text),
+            },
         },
         ("array", Value::Array(items)) => {
             items.into_iter().map(|item| repair_arguments(item, &schema["items"])).collect()
@@ -366,7 +375,7 @@ fn matching_enum_value(text: String, schema: &Value) -> String {
 fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     let mut repaired = fields;
     if let Some(known) = schema["properties"].as_object() {
-        repaired = rename_aliases(repaired, known);
+        repaired = rename_aliases(unwrapped(repaired, known), known);
         repaired = gather_list_item(repaired, schema, known);
     }
     let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
@@ -375,6 +384,18 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     let fields = repaired.into_iter();
     let kept = fields.filter_map(|(key, value)| repair_field(key, value, schema, names_json));
     Value::Object(kept.collect())
+}
+
+/// The arguments out of a wrapper such as `{"name": "grep", "arguments": {…}}`, which models and servers add.
+fn unwrapped(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
+    if known.is_empty() || fields.keys().any(|key| known.contains_key(key)) {
+        return fields;
+    }
+    let inner = match WRAPPERS.iter().find_map(|name| fields.get(*name)) {
+        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        other => other.and_then(Value::as_object).cloned(),
+    };
+    inner.unwrap_or(fields)
 }
 
 /// Repairs one field of an object. Returns `None` if it counts as left out.
@@ -450,15 +471,12 @@ fn is_required(schema: &Value, key: &str) -> bool {
 
 /// Renames unknown arguments to the names that they must have been meant for.
 fn rename_aliases(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
-    let mut targets: Vec<_> = fields.keys().map(|key| intended_name(key, known, &fields)).collect();
-    let all = targets.clone();
-    for target in &mut targets {
-        if all.iter().filter(|other| *other == target).count() > 1 {
-            *target = None;
-        }
-    }
-    let renamed = fields.into_iter().zip(targets);
-    renamed.map(|((key, value), target)| (target.unwrap_or(key), value)).collect()
+    let targets: Vec<_> = fields.keys().map(|key| intended_name(key, known, &fields)).collect();
+    let renamed = fields.into_iter().zip(&targets).map(|((key, value), target)| {
+        let is_only = targets.iter().filter(|other| *other == target).count() == 1;
+        (target.clone().filter(|_| is_only).unwrap_or(key), value)
+    });
+    renamed.collect()
 }
 
 /// The missing known argument that an unknown one stands for.

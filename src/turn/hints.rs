@@ -30,8 +30,8 @@ const NO_MODULE: [&str; 2] = ["No module named ", "Cannot find module "];
 
 const SAME_FAILURE: &str =
     "[This failed in the same way before. Change the approach, not the details.]";
-const HIDDEN_FAILURE: &str = "[This status is that of the last command: a check before it may have failed. Run it \
-                              alone, or with `set -o pipefail;` in front.]";
+const HIDDEN_FAILURE: &str = "[This status is that of the last command: a check before it may have failed. If the \
+                              output does not tell, run it alone: long output is cut anyway.]";
 const LONG_WAIT: &str =
     "[Commands take long here: start the next one with background=true, and go on meanwhile.]";
 
@@ -45,8 +45,8 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else { return };
         for (call, result) in calls.iter().zip(results.iter_mut()) {
             let line = self.checks.ledger.command_line(COMMAND_TOOL, &call.arguments);
-            let command = self.is_command(&call.name).then_some(line.unwrap_or_default());
-            for hint in self.loops.hints.add(command, result.ok, &result.text) {
+            let command = line.filter(|_| self.is_command(&call.name));
+            for hint in self.loops.hints.add(command.as_deref(), result.ok, &result.text) {
                 self.append_note(result, &hint);
             }
         }
@@ -255,6 +255,13 @@ mod tests {
             "set -o pipefail; cargo test | tail",
             "cargo test; echo $?",
             "cargo test | tail; echo ${PIPESTATUS[0]}",
+            "cargo test > log 2>&1; echo $?; tail log | sort",
+            "cargo test || true",
+            "cargo test && echo good || echo bad",
+            "if cargo test; then echo good; fi",
+            "cargo clippy 2>&1 | grep -c warning",
+            "gcc --version | head -1; make --version",
+            "python3 -m venv test; ls",
             "git log | head",
             "echo a; cargo test",
         ] {
@@ -263,7 +270,7 @@ mod tests {
         for line in [
             "cargo test 2>&1 | tail -5",
             "npm test; echo done",
-            "make test || true",
+            "npm test 2>&1 | tee log",
             "pytest -q 2>&1 | tail -3; echo $?",
         ] {
             assert_eq!(book.add(Some(line), false, "[exit 1 · 0.1 s]"), [""; 0], "{line}");

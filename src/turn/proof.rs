@@ -188,7 +188,7 @@ impl Ledger {
             words.retain(|char| !char.is_ascii_digit());
             self.has_news |= self.results.insert(std_hash(words));
         }
-        let Some(line) = self.command_line(name, arguments).map(str::to_owned) else { return };
+        let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
         if ran_changes && proof != Proof::Real && !only_reads(&line) {
             self.note_change();
@@ -244,20 +244,17 @@ impl Ledger {
     }
 
     /// The command line that a call is about.
-    pub(super) fn command_line<'a>(
-        &'a self,
-        name: &str,
-        arguments: &'a Arguments,
-    ) -> Option<&'a str> {
+    pub(super) fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
         let Arguments::Object(arguments) = arguments else { return None };
         if name == COMMAND_TOOL {
-            return LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?.as_str();
+            let line = LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?;
+            return line.as_str().map(str::to_owned);
         }
         let id = arguments.get("id").filter(|_| name == OUTPUT_TOOL)?.as_str()?;
         let number = id.trim().trim_start_matches('p');
         let mut jobs = self.jobs.iter().rev();
         let found = jobs.find(|(job, _)| job.trim_start_matches('p') == number);
-        found.map(|(_, line)| line.as_str())
+        found.map(|(_, line)| line.clone())
     }
 }
 
@@ -307,13 +304,17 @@ fn checks(command: &SimpleCommand) -> bool {
         && !shell::classify(command).is_read_only
 }
 
-/// Returns true if a line hides the failure of a check, as `cargo test | tail` does, and does not print its status.
+/// Returns true if a line hides the failure of a check, as `cargo test | tail` does. One that shows the status of the
+/// check, or asks for it or for words of the output, hides nothing.
 pub(super) fn hides_failure(line: &str) -> bool {
-    let status = if line.contains('|') { "PIPESTATUS" } else { "$?" };
-    line.contains(['|', ';', '\n'])
-        && !line.contains(status)
+    let shows_status = line.split_once("$?").is_some_and(|(before, _)| !before.contains('|'))
+        || line.contains("PIPESTATUS");
+    let mut words = line.split_whitespace();
+    let mut commands = shell::parse(line, dialect()).commands.into_iter();
+    !shows_status
+        && !words.any(|word| is_in("grep if rg until wc while ||", word))
         && proof_of(line) != Proof::Real
-        && shell::parse(line, dialect()).commands.iter().any(checks)
+        && commands.any(|command| checks(&command) && proof_of_command(&command) == Proof::Real)
 }
 
 fn only_reads(line: &str) -> bool {

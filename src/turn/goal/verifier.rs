@@ -133,7 +133,7 @@ impl Turn {
         for result in of_commands.take(SHOWN_RESULTS) {
             let call = calls.iter().find(|call| call.id == result.call);
             let line = call.and_then(|call| ledger.command_line(COMMAND_TOOL, &call.arguments));
-            let command = escape_hidden_line(line.unwrap_or_default());
+            let command = escape_hidden_line(&line.unwrap_or_default());
             let output = fenced(&text::clip_middle(&result.text, MAX_RESULT_BYTES));
             shown.push(format!("Result of the command `{command}`:\n{output}\n"));
         }

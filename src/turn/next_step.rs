@@ -176,7 +176,7 @@ pub(super) fn after_sample(
                         && TurnBudget::take(&mut budget.nudges)
                         && TurnBudget::take(&mut budget.requests) =>
                 {
-                    let why = "A tool call came as text, or was lost. Asking for a real one.";
+                    let why = "A tool call was announced, written as text or lost. Asking for it.";
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
                 EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),

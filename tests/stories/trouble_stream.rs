@@ -151,9 +151,9 @@ fn a_call_that_is_only_announced_at_the_end_of_an_answer_is_asked_for_once() {
 #[test]
 fn r_turn_12_a_call_that_is_cut_within_its_arguments_never_runs() {
     for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {
-        let mut agent = start(json!([half_a_call(&rest), says("It is short."), next_reply()]));
+        let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
-        assert_eq!(agent.text(), "It is short.");
+        assert_eq!(agent.text(), "Let me see.");
         assert!(agent.thoughts().contains("broke off. Trying again."), "{}", agent.thoughts());
         assert_eq!(last_status(&agent), "failed");
         assert!(!agent.path("a.txt").exists());

@@ -29,7 +29,7 @@ use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOu
 const UNREAD: &str = "has text that you have not read and that would be lost. Nothing was written. Add lines with \
                       `mode` append, change some with edit_file, or call read_file first.";
 /// A text of more than twice so many bytes is much.
-const MUCH_TEXT: usize = 512;
+const MUCH_TEXT: usize = 2048;
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -98,6 +98,9 @@ impl Tool for WriteFile {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
+        if let Some(lines) = unescaped_lines(&self.content) {
+            self.content = lines;
+        }
         CallPlan::writing(view(self.verb(), &target, site.roots()), target)
     }
 
@@ -127,7 +130,7 @@ impl Tool for WriteFile {
             }
         }
         let path = ctx.env.files.roots().client_path(target);
-        let content = unescaped_lines(&self.content).unwrap_or_else(|| self.content.clone());
+        let content = self.content.clone();
         let mode = self.mode;
         let last = ctx.env.traces.last_write.load(Ordering::Relaxed);
         let is_repeated = last == self.fingerprint();

@@ -100,7 +100,7 @@ fn a_file_with_secrets_is_not_replaced_unread() {
 
 #[test]
 fn a_long_file_is_not_replaced_unread_by_a_much_shorter_text() {
-    let long = "a line of the user\n".repeat(200);
+    let long = "a line of the user\n".repeat(300);
     let mut agent = TestAgent::builder()
         .file("long.md", &long)
         .file("short.md", "a line\n")

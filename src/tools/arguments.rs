@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Tool;
 use turnwright_types::error_text::field_error_text;
@@ -59,8 +59,8 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("entries", &["todos", "plan"]),
 ];
 
-/// The names of an argument that has all others in it.
-const WRAPPERS: [&str; 5] = ["arguments", "parameters", "args", "params", "input"];
+/// The names of an argument that has all others in it, and that of the tool beside it.
+const WRAPPERS: [&str; 6] = ["arguments", "parameters", "args", "params", "input", "name"];
 
 /// An argument that the card shows before the call is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,12 +332,8 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
             Ok(inner @ (Value::Object(_) | Value::Array(_))) => repair_arguments(inner, schema),
             _ if wanted == "array" && schema["items"]["type"] == "string" => vec![text].into(),
             // Of a step of a plan, models write only the words.
-            _ => match schema["required"].as_array().map_or(&[][..], Vec::as_slice) {
-                [Value::String(only)] if wanted == "object" => {
-                    Value::Object([(only.clone(), text.into())].into_iter().collect())
-                }
-                _ => Value::String(text),
-            },
+            _ if schema["required"] == json!(["content"]) => json!({ "content": text }),
+            _ => Value::String(text),
         },
         ("array", Value::Array(items)) => {
             items.into_iter().map(|item| repair_arguments(item, &schema["items"])).collect()
@@ -388,13 +384,13 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
 
 /// The arguments out of a wrapper such as `{"name": "grep", "arguments": {…}}`, which models and servers add.
 fn unwrapped(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
-    if known.is_empty() || fields.keys().any(|key| known.contains_key(key)) {
+    if fields.keys().any(|key| known.contains_key(key) || !WRAPPERS.contains(&key.as_str())) {
         return fields;
     }
-    let inner = match WRAPPERS.iter().find_map(|name| fields.get(*name)) {
-        Some(Value::String(text)) => serde_json::from_str(text).ok(),
-        other => other.and_then(Value::as_object).cloned(),
-    };
+    let inner = fields.values().find_map(|value| match value {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        value => value.as_object().cloned(),
+    });
     inner.unwrap_or(fields)
 }
 

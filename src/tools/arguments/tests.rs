@@ -224,7 +224,11 @@ fn arguments_in_a_wrapper_and_steps_that_are_words_are_understood() {
     ] {
         assert_eq!(repair_arguments(sent.clone(), &schema), expected, "{sent}");
     }
-    for kept in [json!({ "path": "a", "input": { "path": "b" } }), json!({ "input": "text" })] {
+    for kept in [
+        json!({ "path": "a", "input": { "path": "b" } }),
+        json!({ "input": "text" }),
+        json!({ "other": 1, "args": { "path": "b" } }),
+    ] {
         assert_eq!(repair_arguments(kept.clone(), &schema), kept);
     }
     let open = json!({ "arguments": { "any": 1 } });

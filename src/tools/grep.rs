@@ -20,8 +20,8 @@ use turnwright_workspace::search::{
 const MAX_NAMED: usize = 3;
 /// The most lines that another search has found.
 const MAX_OTHER_LINES: usize = 10;
-/// Characters with which a pattern may not find itself.
-const NOT_PLAIN: [char; 11] = ['^', '$', '*', '+', '?', '(', ')', '[', '{', '|', '\\'];
+/// Characters of code with which a pattern may not find itself.
+const NOT_PLAIN: [char; 8] = ['^', '$', '*', '+', '?', '(', '[', '{'];
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -129,11 +129,10 @@ fn search_otherwise(
     let query = GrepQuery { context: 0, files_only: false, offset: 0, ..query };
     let plain = GrepQuery { literal: true, ..query.clone() };
     let all = SearchScope { glob: None, ..scope.clone() };
+    let may_be_code = !query.literal && query.pattern.contains(NOT_PLAIN);
+    let as_text = may_be_code.then_some((scope, &plain, "As plain text", "set literal=true"));
+    let mut others: Vec<_> = as_text.into_iter().collect();
     let mut text = String::new();
-    let mut others = Vec::new();
-    if !query.literal && query.pattern.contains(NOT_PLAIN) {
-        others.push((scope, &plain, "As plain text", "set literal=true"));
-    }
     if scope.glob.is_some() {
         text = search_common::what_is_there(scope, stop, (roots, target));
         others.push((&all, &query, "Without the glob", "leave out the glob"));

@@ -169,8 +169,7 @@ fn around_document<'a>(head: &'a str, rest: &str, patch: &mut String) -> Option<
         *patch = without_escapes(patch, "$`\\");
     }
     let opening = opening.trim_start_matches(['\'', '"', '\\']);
-    let behind =
-        opening.trim_start_matches(|char: char| char.is_alphanumeric() || "_-.".contains(char));
+    let behind = opening.trim_start_matches(|c: char| c.is_alphanumeric() || "_-.".contains(c));
     let delimiter = &opening[..opening.len() - behind.len()];
     let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
     let opening = behind.trim_start_matches(['\'', '"']);

@@ -497,7 +497,7 @@ fn intended_name(
 
 /// Puts the fields of a single edit at the top level into the list where they belong.
 fn gather_list_item(
-    mut fields: Map<String, Value>,
+    fields: Map<String, Value>,
     schema: &Value,
     known: &Map<String, Value>,
 ) -> Map<String, Value> {
@@ -510,15 +510,14 @@ fn gather_list_item(
     let Some(inner) = property["items"]["properties"].as_object() else { return fields };
     let mut one = Map::new();
     let mut rest = Map::new();
-    for (key, value) in std::mem::take(&mut fields) {
+    for (key, value) in fields {
         let is_inner = !known.contains_key(&key)
             && (inner.contains_key(&key) || intended_name(&key, inner, &Map::new()).is_some());
         if is_inner { &mut one } else { &mut rest }.insert(key, value);
     }
-    if one.is_empty() {
-        return rest;
+    if !one.is_empty() {
+        rest.insert(list.clone(), Value::Array(vec![Value::Object(one)]));
     }
-    rest.insert(list.clone(), Value::Array(vec![Value::Object(one)]));
     rest
 }
 

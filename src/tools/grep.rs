@@ -140,17 +140,15 @@ fn search_otherwise(
     for (scope, query, how, advice) in others {
         // The pattern was compiled before.
         let found = grep(scope, query, &stop.for_second_search()).unwrap_or_default();
-        if found.matches == 0 {
-            continue;
-        }
         let mut shown = String::new();
         for file in &found.files {
             show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
         }
-        let first = shown.lines().take(MAX_OTHER_LINES).collect::<Vec<_>>().join("\n");
-        let total = search_common::total_count(all_matches(&found), found.is_incomplete);
-        text.push_str(&format!("{how}:\n{first}\n[{total}; {advice} for all]\n"));
-        break;
+        if found.matches > 0 {
+            let first = shown.lines().take(MAX_OTHER_LINES).collect::<Vec<_>>().join("\n");
+            let total = search_common::total_count(all_matches(&found), found.is_incomplete);
+            return format!("{text}{how}:\n{first}\n[{total}; {advice} for all]\n");
+        }
     }
     text
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Tool;
 use turnwright_types::error_text::field_error_text;
@@ -58,6 +58,9 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("glob", &["pattern"]),
     ("entries", &["todos", "plan"]),
 ];
+
+/// The names of an argument that has all others in it, and that of the tool beside it.
+const WRAPPERS: [&str; 6] = ["arguments", "parameters", "args", "params", "input", "name"];
 
 /// An argument that the card shows before the call is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,6 +331,8 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
         ("object" | "array", Value::String(text)) => match serde_json::from_str(&text) {
             Ok(inner @ (Value::Object(_) | Value::Array(_))) => repair_arguments(inner, schema),
             _ if wanted == "array" && schema["items"]["type"] == "string" => vec![text].into(),
+            // Of a step of a plan, models write only the words.
+            _ if schema["required"] == json!(["content"]) => json!({ "content": text }),
             _ => Value::String(text),
         },
         ("array", Value::Array(items)) => {
@@ -366,7 +371,7 @@ fn matching_enum_value(text: String, schema: &Value) -> String {
 fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     let mut repaired = fields;
     if let Some(known) = schema["properties"].as_object() {
-        repaired = rename_aliases(repaired, known);
+        repaired = rename_aliases(unwrapped(repaired, known), known);
         repaired = gather_list_item(repaired, schema, known);
     }
     let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
@@ -375,6 +380,18 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     let fields = repaired.into_iter();
     let kept = fields.filter_map(|(key, value)| repair_field(key, value, schema, names_json));
     Value::Object(kept.collect())
+}
+
+/// The arguments out of a wrapper such as `{"name": "grep", "arguments": {…}}`, which models and servers add.
+fn unwrapped(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
+    if fields.keys().any(|key| known.contains_key(key) || !WRAPPERS.contains(&key.as_str())) {
+        return fields;
+    }
+    let inner = fields.values().find_map(|value| match value {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        value => value.as_object().cloned(),
+    });
+    inner.unwrap_or(fields)
 }
 
 /// Repairs one field of an object. Returns `None` if it counts as left out.
@@ -450,15 +467,12 @@ fn is_required(schema: &Value, key: &str) -> bool {
 
 /// Renames unknown arguments to the names that they must have been meant for.
 fn rename_aliases(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
-    let mut targets: Vec<_> = fields.keys().map(|key| intended_name(key, known, &fields)).collect();
-    let all = targets.clone();
-    for target in &mut targets {
-        if all.iter().filter(|other| *other == target).count() > 1 {
-            *target = None;
-        }
-    }
-    let renamed = fields.into_iter().zip(targets);
-    renamed.map(|((key, value), target)| (target.unwrap_or(key), value)).collect()
+    let targets: Vec<_> = fields.keys().map(|key| intended_name(key, known, &fields)).collect();
+    let renamed = fields.into_iter().zip(&targets).map(|((key, value), target)| {
+        let is_only = targets.iter().filter(|other| *other == target).count() == 1;
+        (target.clone().filter(|_| is_only).unwrap_or(key), value)
+    });
+    renamed.collect()
 }
 
 /// The missing known argument that an unknown one stands for.
@@ -483,7 +497,7 @@ fn intended_name(
 
 /// Puts the fields of a single edit at the top level into the list where they belong.
 fn gather_list_item(
-    mut fields: Map<String, Value>,
+    fields: Map<String, Value>,
     schema: &Value,
     known: &Map<String, Value>,
 ) -> Map<String, Value> {
@@ -496,15 +510,14 @@ fn gather_list_item(
     let Some(inner) = property["items"]["properties"].as_object() else { return fields };
     let mut one = Map::new();
     let mut rest = Map::new();
-    for (key, value) in std::mem::take(&mut fields) {
+    for (key, value) in fields {
         let is_inner = !known.contains_key(&key)
             && (inner.contains_key(&key) || intended_name(&key, inner, &Map::new()).is_some());
         if is_inner { &mut one } else { &mut rest }.insert(key, value);
     }
-    if one.is_empty() {
-        return rest;
+    if !one.is_empty() {
+        rest.insert(list.clone(), Value::Array(vec![Value::Object(one)]));
     }
-    rest.insert(list.clone(), Value::Array(vec![Value::Object(one)]));
     rest
 }
 

@@ -18,8 +18,10 @@ use turnwright_workspace::search::{
 
 /// The most files that are named because they could not be decoded, or are links.
 const MAX_NAMED: usize = 3;
-/// The most lines of files that the glob does not fit.
+/// The most lines that another search has found.
 const MAX_OTHER_LINES: usize = 10;
+/// Characters of code with which a pattern may not find itself.
+const NOT_PLAIN: [char; 8] = ['^', '$', '*', '+', '?', '(', '[', '{'];
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -105,8 +107,8 @@ impl Tool for Grep {
                 let found = grep(scope, &query, stop)?;
                 let is_empty =
                     found.matches == 0 && !found.is_incomplete && found.hidden.files == 0;
-                let others = (is_empty && scope.glob.is_some())
-                    .then(|| search_without_glob(scope, query, stop, (&roots, &place)));
+                let others =
+                    is_empty.then(|| search_otherwise(scope, query, stop, (&roots, &place)));
                 Ok::<_, String>((found, others.unwrap_or_default()))
             });
         match searching.await? {
@@ -116,28 +118,38 @@ impl Tool for Grep {
     }
 }
 
-/// Searches all files, because those of the glob have no match. Describes the kinds of files and the first matches.
-fn search_without_glob(
+/// Searches for the pattern as plain text, or else without the glob, because there was no match. Describes the kinds of
+/// files if there is a glob, and the first matches.
+fn search_otherwise(
     scope: &SearchScope,
     query: GrepQuery,
     stop: &SearchDeadline,
     (roots, target): (&Roots, &ResolvedPath),
 ) -> String {
     let query = GrepQuery { context: 0, files_only: false, offset: 0, ..query };
+    let plain = GrepQuery { literal: true, ..query.clone() };
     let all = SearchScope { glob: None, ..scope.clone() };
-    // The pattern was compiled before.
-    let found = grep(&all, &query, &stop.for_second_search()).unwrap_or_default();
-    let mut text = search_common::what_is_there(scope, stop, (roots, target));
-    if found.matches == 0 {
-        return text;
+    let may_be_code = !query.literal && query.pattern.contains(NOT_PLAIN);
+    let as_text = may_be_code.then_some((scope, &plain, "As plain text", "set literal=true"));
+    let mut others: Vec<_> = as_text.into_iter().collect();
+    let mut text = String::new();
+    if scope.glob.is_some() {
+        text = search_common::what_is_there(scope, stop, (roots, target));
+        others.push((&all, &query, "Without the glob", "leave out the glob"));
     }
-    let mut shown = String::new();
-    for file in &found.files {
-        show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
+    for (scope, query, how, advice) in others {
+        // The pattern was compiled before.
+        let found = grep(scope, query, &stop.for_second_search()).unwrap_or_default();
+        let mut shown = String::new();
+        for file in &found.files {
+            show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
+        }
+        if found.matches > 0 {
+            let first = shown.lines().take(MAX_OTHER_LINES).collect::<Vec<_>>().join("\n");
+            let total = search_common::total_count(all_matches(&found), found.is_incomplete);
+            return format!("{text}{how}:\n{first}\n[{total}; {advice} for all]\n");
+        }
     }
-    let first = shown.lines().take(MAX_OTHER_LINES).collect::<Vec<_>>().join("\n");
-    let total = search_common::total_count(all_matches(&found), found.is_incomplete);
-    text.push_str(&format!("Without the glob:\n{first}\n[{total}; leave out the glob for all]\n"));
     text
 }
 

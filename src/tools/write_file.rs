@@ -22,12 +22,14 @@ use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::edit::omission;
-use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
+use turnwright_workspace::edit::{omission, unescaped_lines};
+use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOutcome};
 
-/// Why a file that may hold secrets is not replaced.
-const UNREAD: &str = "is not empty and you have not read it, so secrets would be lost. Nothing was written. Add lines \
-                      with `mode` append, change some with edit_file, or call read_file first, which asks the user.";
+/// Why a file that may hold secrets, or that has much more text than the new one, is not replaced.
+const UNREAD: &str = "has text that you have not read and that would be lost. Nothing was written. Add lines with \
+                      `mode` append, change some with edit_file, or call read_file first.";
+/// A text of more than twice so many bytes is much.
+const MUCH_TEXT: usize = 2048;
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -96,6 +98,9 @@ impl Tool for WriteFile {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
+        if let Some(lines) = unescaped_lines(&self.content) {
+            self.content = lines;
+        }
         CallPlan::writing(view(self.verb(), &target, site.roots()), target)
     }
 
@@ -116,11 +121,11 @@ impl Tool for WriteFile {
             if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
                 return Err(edit_common::stale_message(&self.path, text, &regions).into());
             }
+            let much = self.content.len().max(MUCH_TEXT) * 2;
+            let limit = if is_secret_path(&target.path) { 0 } else { much };
             // The existence of a file elsewhere is not told before the user is asked.
-            let has_secrets = target.scope == PathScope::Workspace
-                && is_secret_path(&target.path)
-                && !text.text.is_empty();
-            if has_secrets && edit_common::is_unread(&ctx.env, target, text).await {
+            let loses_text = target.scope == PathScope::Workspace && text.text.len() > limit;
+            if loses_text && ctx.env.files.freshness(target, text).await == Freshness::Unseen {
                 return Err(format!("{} {UNREAD}", self.path).into());
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep, prompt};
-use failures::{empty_reply_as_overflow, fills_window};
+use failures::{announces_call, empty_reply_as_overflow, fills_window};
 use listener::{AnswerListener, DraftWriter, StreamedAnswer, TextCoalescer, clip_name, open_card};
 use refused_images::{leave_out_images, suspected_images};
 use silence::SilenceWatch;
@@ -241,8 +241,9 @@ impl Turn {
         }
         let fills_window = reply.end == EndReason::Length && fills_window(model, reply.usage);
         let has_leaked_call = calls.is_empty()
-            && model.nudges_leaked_calls()
-            && (reply.has_lost_calls || looks_like_leaked_call(text));
+            && (announces_call(text)
+                || model.nudges_leaked_calls()
+                    && (reply.has_lost_calls || looks_like_leaked_call(text)));
         SampleOutcome::Reply {
             end: reply.end,
             calls: calls.to_vec(),

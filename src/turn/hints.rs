@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 
 use super::Turn;
+use super::proof::hides_failure;
 use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
+use turnwright_types::update::COMMAND_TOOL;
 
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
@@ -28,6 +30,8 @@ const NO_MODULE: [&str; 2] = ["No module named ", "Cannot find module "];
 
 const SAME_FAILURE: &str =
     "[This failed in the same way before. Change the approach, not the details.]";
+const HIDDEN_FAILURE: &str = "[This status is that of the last command: a check before it may have failed. If the \
+                              output does not tell, run it alone: long output is cut anyway.]";
 const LONG_WAIT: &str =
     "[Commands take long here: start the next one with background=true, and go on meanwhile.]";
 
@@ -40,8 +44,9 @@ impl Turn {
         let Some(answer) = self.history.messages.last().cloned() else { return };
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else { return };
         for (call, result) in calls.iter().zip(results.iter_mut()) {
-            let is_command = self.is_command(&call.name);
-            for hint in self.loops.hints.add(is_command, result.ok, &result.text) {
+            let line = self.checks.ledger.command_line(COMMAND_TOOL, &call.arguments);
+            let command = line.filter(|_| self.is_command(&call.name));
+            for hint in self.loops.hints.add(command.as_deref(), result.ok, &result.text) {
                 self.append_note(result, &hint);
             }
         }
@@ -66,9 +71,10 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Adds the result of a call, and returns the hints that it is worth.
-    fn add(&mut self, is_command: bool, ok: bool, text: &str) -> Vec<String> {
+    /// Adds the result of a call, of a command with its line, and returns the hints that it is worth.
+    fn add(&mut self, line: Option<&str>, ok: bool, text: &str) -> Vec<String> {
         let mut hints = Vec::new();
+        let is_command = line.is_some();
         let missing = if is_command { missing_name(text) } else { None };
         let failure = match missing {
             Some(name) => Some((name.to_owned(), missing_hint(name))),
@@ -86,6 +92,9 @@ impl Hints {
             if self.long_commands >= LONG_COMMANDS {
                 hints.push(LONG_WAIT.to_owned());
             }
+        }
+        if ok && text.starts_with("[exit ") && line.is_some_and(hides_failure) {
+            hints.push(HIDDEN_FAILURE.to_owned());
         }
         hints.retain(|hint| !self.given.contains(hint));
         self.given.extend(hints.iter().cloned());
@@ -166,7 +175,7 @@ mod tests {
         let mut book = Hints::default();
         let mut found = Vec::new();
         for text in results {
-            found.push(book.add(is_command, ok, text));
+            found.push(book.add(is_command.then_some("x"), ok, text));
             book.end_answer();
         }
         found
@@ -201,13 +210,13 @@ mod tests {
     fn failures_of_one_answer_are_not_repeated_yet() {
         let mut book = Hints::default();
         for _ in 0..2 {
-            assert_eq!(book.add(false, false, "a.py does not exist."), [""; 0]);
+            assert_eq!(book.add(None, false, "a.py does not exist."), [""; 0]);
         }
         book.end_answer();
-        assert_eq!(book.add(false, false, "b.py does not exist."), [SAME_FAILURE]);
+        assert_eq!(book.add(None, false, "b.py does not exist."), [SAME_FAILURE]);
         let missing = "[exit 127 · 0.1 s]\nbash: line 1: pytest: command not found\n";
         for _ in 0..2 {
-            assert_eq!(book.add(true, false, missing), [""; 0]);
+            assert_eq!(book.add(Some("pytest"), false, missing), [""; 0]);
         }
     }
 
@@ -233,6 +242,41 @@ mod tests {
             ("./run.sh: not found", None),
         ] {
             assert_eq!(missing_name(line), name, "{line}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+    fn a_status_that_hides_the_failure_of_a_check_is_told_once() {
+        let mut book = Hints::default();
+        for line in [
+            "cargo test",
+            "cd web && npm test",
+            "set -o pipefail; cargo test | tail",
+            "cargo test; echo $?",
+            "cargo test | tail; echo ${PIPESTATUS[0]}",
+            "cargo test > log 2>&1; echo $?; tail log | sort",
+            "cargo test || true",
+            "cargo test && echo good || echo bad",
+            "if cargo test; then echo good; fi",
+            "cargo clippy 2>&1 | grep -c warning",
+            "gcc --version | head -1; make --version",
+            "python3 -m venv test; ls",
+            "git log | head",
+            "echo a; cargo test",
+        ] {
+            assert_eq!(book.add(Some(line), true, "[exit 0 · 0.1 s]"), [""; 0], "{line}");
+        }
+        for line in [
+            "cargo test 2>&1 | tail -5",
+            "npm test; echo done",
+            "npm test 2>&1 | tee log",
+            "pytest -q 2>&1 | tail -3; echo $?",
+        ] {
+            assert_eq!(book.add(Some(line), false, "[exit 1 · 0.1 s]"), [""; 0], "{line}");
+            let mut fresh = Hints::default();
+            assert_eq!(fresh.add(Some(line), true, "[exit 0 · 0.1 s]"), [HIDDEN_FAILURE], "{line}");
+            assert_eq!(fresh.add(Some(line), true, "[exit 0 · 0.1 s]"), [""; 0], "{line}");
         }
     }
 

@@ -116,7 +116,7 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// True if the text contains a tool call, or one was lost, and the model is one that is told so.
+        /// True if the text contains a tool call or announces one, or one was lost, and the model is told so.
         has_leaked_call: bool,
         /// True if the answer has ended because the window is full.
         fills_window: bool,
@@ -182,7 +182,7 @@ pub(super) fn after_sample(
                         && TurnBudget::take(&mut budget.nudges)
                         && budget.take_request().is_ok() =>
                 {
-                    let why = "A tool call came as text, or was lost. Asking for a real one.";
+                    let why = "A tool call was announced, written as text or lost. Asking for it.";
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
                 EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),

@@ -304,6 +304,19 @@ fn checks(command: &SimpleCommand) -> bool {
         && !shell::classify(command).is_read_only
 }
 
+/// Returns true if a line hides the failure of a check, as `cargo test | tail` does. One that shows the status of the
+/// check, or asks for it or for words of the output, hides nothing.
+pub(super) fn hides_failure(line: &str) -> bool {
+    let shows_status = line.split_once("$?").is_some_and(|(before, _)| !before.contains('|'))
+        || line.contains("PIPESTATUS");
+    let mut words = line.split_whitespace();
+    let mut commands = shell::parse(line, dialect()).commands.into_iter();
+    !shows_status
+        && !words.any(|word| is_in("grep if rg until wc while ||", word))
+        && proof_of(line) != Proof::Real
+        && commands.any(|command| checks(&command) && proof_of_command(&command) == Proof::Real)
+}
+
 fn only_reads(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().all(|command| {
         let mut redirects = command.redirects.iter();

@@ -133,6 +133,25 @@ fn grep_without_a_match_explains_possible_reasons() {
 }
 
 #[test]
+fn grep_without_a_match_shows_where_the_pattern_stands_as_plain_text() {
+    let mut agent = project().file("src/add.rs", "fn add(x: [u8; 2]) -> u8 { x[0] + x[1] }\n").start();
+    let all = [
+        json!({ "pattern": "add(x: [u8; 2])" }),
+        json!({ "pattern": "x[0] + x[1]", "glob": "*.rs" }),
+        json!({ "pattern": "gone(x)" }),
+        json!({ "pattern": "main()", "glob": "*.md" }),
+    ];
+    let results = cards::run_each(&mut agent, "grep", &all);
+    let shown = "As plain text:\nsrc/add.rs:1: fn add(x: [u8; 2]) -> u8 { x[0] + x[1] }\n\
+                 [1 match in 1 file; set literal=true for all]\n";
+    assert_eq!(results[0], format!("No match in 4 files searched.\n{shown}"));
+    assert!(results[1].starts_with("No match in 3 files searched.\nFiles here: "), "{}", results[1]);
+    assert!(results[1].ends_with(shown), "{}", results[1]);
+    assert_eq!(results[2], "No match in 4 files searched.\n");
+    assert!(results[3].contains("Without the glob:\nsrc/main.rs:1: fn main() {\n"), "{}", results[3]);
+}
+
+#[test]
 fn grep_without_a_match_in_the_files_of_a_glob_shows_what_matches_elsewhere() {
     let mut agent = project().start();
     let all = [

@@ -163,6 +163,16 @@ fn r_turn_12_a_call_that_was_announced_and_never_came_is_asked_for_once() {
 }
 
 #[test]
+fn a_call_that_is_only_announced_at_the_end_of_an_answer_is_asked_for_once() {
+    let announced = says("The cause is clear. Let me fix it now.");
+    let mut agent = start(json!([announced, announced, next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(count(&agent), 2);
+    assert!(agent.model_request(1).to_string().contains("as a real tool call"));
+    go_on(&mut agent);
+}
+
+#[test]
 fn r_turn_12_a_call_that_is_cut_within_its_arguments_never_runs() {
     for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {
         let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));

@@ -83,12 +83,12 @@ fn a_file_with_secrets_is_not_replaced_unread() {
         .permission("allow_once")
         .start();
     let (questions, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
-    assert!(questions == 0 && result.contains("secrets would be lost"), "{result}");
+    assert!(questions == 0 && result.contains("and that would be lost"), "{result}");
     let more = json!({ "path": ".env", "content": "B=2\n", "mode": "append" });
     let (questions, result) = attempt(&mut agent, "write_file", &more);
     assert!(questions == 0 && result.contains("Appended to .env"), "{result}");
     let (_, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
-    assert!(result.contains("secrets would be lost"), "{result}");
+    assert!(result.contains("and that would be lost"), "{result}");
     assert_eq!(agent.read(".env"), "KEY=the-secret-0\nB=2\n");
     let (_, result) = attempt(&mut agent, "write_file", &write("empty.pem", "x\n"));
     assert!(result.contains("Replaced empty.pem"), "{result}");
@@ -96,6 +96,33 @@ fn a_file_with_secrets_is_not_replaced_unread() {
     assert_eq!(questions, 1);
     let (_, result) = attempt(&mut agent, "write_file", &write(".env", "KEY=\n"));
     assert!(result.contains("Replaced .env"), "{result}");
+}
+
+#[test]
+fn a_long_file_is_not_replaced_unread_by_a_much_shorter_text() {
+    let long = "a line of the user\n".repeat(300);
+    let mut agent = TestAgent::builder()
+        .file("long.md", &long)
+        .file("short.md", "a line\n")
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .permission("allow_once")
+        .start();
+    let (_, result) = attempt(&mut agent, "write_file", &write("long.md", "# New\n"));
+    assert!(result.contains("that you have not read and that would be lost"), "{result}");
+    assert_eq!(agent.read("long.md"), long);
+    let (_, result) = attempt(&mut agent, "write_file", &write("short.md", "# New\n"));
+    assert!(result.contains("Replaced short.md"), "{result}");
+    attempt(&mut agent, "read_file", &json!({ "path": "long.md", "end_line": 5 }));
+    let (_, result) = attempt(&mut agent, "write_file", &write("long.md", "# New\n"));
+    assert!(result.contains("Replaced long.md: 1 lines"), "{result}");
+}
+
+#[test]
+fn a_text_that_was_escaped_twice_is_written_in_lines() {
+    let escaped = "class A:\\n\\tdef add(self, x):\\n\\t\\treturn x\\n";
+    let (agent, result) = cards::run(TestAgent::builder(), "write_file", &write("a.py", escaped));
+    assert_eq!(agent.read("a.py"), "class A:\n\tdef add(self, x):\n\t\treturn x\n");
+    assert_eq!(result, "Created a.py: 3 lines, 39 bytes.");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn around_document<'a>(head: &'a str, rest: &str, patch: &mut String) -> Option<
         *patch = without_escapes(patch, "$`\\");
     }
     let opening = opening.trim_start_matches(['\'', '"', '\\']);
-    let behind = opening.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+    let behind = opening.trim_start_matches(|c: char| c.is_alphanumeric() || "_-.".contains(c));
     let delimiter = &opening[..opening.len() - behind.len()];
     let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
     let opening = behind.trim_start_matches(['\'', '"']);
@@ -252,6 +252,7 @@ mod tests {
             (format!("apply_patch << EOF\n{PATCH}\nEOF\n"), "", ""),
             (format!("applypatch <<\"PATCH\"\n{PATCH}\nPATCH"), "", ""),
             (format!("apply_patch <<-'E' 2>&1\n{PATCH}\n\tE\n"), "", ""),
+            (format!("apply_patch <<'PATCH-1.x'\n{PATCH}\nPATCH-1.x\n"), "", ""),
             (format!("cd sub/x && {}", document("")), "sub/x", ""),
             (format!("cd 'a b'; cd c\n{}", document("")), "a b/c", ""),
             (format!("set -e\nmkdir -p sub && cd /ws && {}", document("")), "/ws", "mkdir -p sub"),

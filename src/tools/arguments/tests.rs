@@ -206,3 +206,31 @@ fn numbers_of_lines_are_repaired_only_where_there_are_lines() {
     // Tools of other servers may expect any type.
     assert_eq!(repair_arguments(sent.clone(), &json!({ "type": "object" })), sent);
 }
+
+#[test]
+fn arguments_in_a_wrapper_and_steps_that_are_words_are_understood() {
+    let schema = json!({ "type": "object", "required": ["path"], "properties": {
+        "path": { "type": "string" },
+        "steps": { "type": "array", "items": { "type": "object", "required": ["content"],
+            "properties": { "content": { "type": "string" }, "status": { "type": "string" } } } },
+    } });
+    let expected = json!({ "path": "a", "steps": [{ "content": "one" }] });
+    let bare = json!({ "file_path": "a", "steps": ["one"] });
+    for sent in [
+        bare.clone(),
+        json!({ "arguments": bare }),
+        json!({ "name": "edit", "parameters": bare }),
+        json!({ "input": bare.to_string() }),
+    ] {
+        assert_eq!(repair_arguments(sent.clone(), &schema), expected, "{sent}");
+    }
+    for kept in [
+        json!({ "path": "a", "input": { "path": "b" } }),
+        json!({ "input": "text" }),
+        json!({ "other": 1, "args": { "path": "b" } }),
+    ] {
+        assert_eq!(repair_arguments(kept.clone(), &schema), kept);
+    }
+    let open = json!({ "arguments": { "any": 1 } });
+    assert_eq!(repair_arguments(open.clone(), &json!({ "type": "object" })), open);
+}

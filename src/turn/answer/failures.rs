@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 use crate::error::Error;
 use crate::turn::conversation::OnceNotice;
 use crate::turn::next_step::TurnBudget;
+use crate::turn::proof::is_in;
 use crate::turn::room::compaction::window;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
@@ -19,9 +20,14 @@ use turnwright_types::token_meter::{text_weight, weight_of};
 /// The message to the model after its answer was cut off.
 const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped; \
                    do not repeat what is there.";
-/// The message to the model after it has written a tool call as text (C.2 #21), or the server has lost one (C.1 #11).
-const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, or \
-                      was lost. Make the call as a real tool call.";
+/// The message to the model after it has announced a tool call or written it as text (C.2 #21), or the server has lost
+/// one (C.1 #11).
+const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, is only announced, or \
+                      was lost. Make the call as a real tool call; if all is done, say so.";
+/// The beginnings of last sentences that announce a call, and the words after them.
+const ANNOUNCEMENTS: &str = "Let me |Now let me |I'll now |I will now |Now I'll |Now I will |Next, I'll |Next, I will ";
+const VERBS: &str = "add apply change check commit create edit examine find fix implement inspect look make open read \
+                     remove rename replace rerun review run search test try update verify write";
 /// The message to the model after it has only reasoned. It may have written a call there.
 const WORDLESS: &str = "Your last answer was only reasoning: it does nothing, and the user does not \
                         see it as an answer. Make your tool call or give your answer now.";
@@ -70,6 +76,17 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
         },
     };
     UserMessage::context(text)
+}
+
+/// Returns true if an answer ends by announcing a call: with a colon, or a sentence such as "Let me run the tests."
+/// One that speaks to the user does not.
+pub(in crate::turn) fn announces_call(text: &str) -> bool {
+    let line = text.trim_end().lines().next_back().unwrap_or_default().trim().replace('’', "'");
+    let sentence = line.rsplit(". ").next().unwrap_or_default();
+    let step = ANNOUNCEMENTS.split('|').find_map(|start| sentence.strip_prefix(start));
+    let verb = step.and_then(|rest| rest.split([' ', '.', ':', '…']).next());
+    let asks = [" you", "Please ", "please "].iter().any(|word| line.contains(word));
+    !asks && (line.ends_with([':', '：']) || verb.is_some_and(|verb| is_in(VERBS, verb)))
 }
 
 fn is_nudge(message: &Message) -> bool {
@@ -243,6 +260,33 @@ mod tests {
 
     use super::*;
     use crate::turn::fixture::{ScriptedReply, turn_fixture};
+
+    #[test]
+    fn an_answer_that_ends_with_the_next_step_announces_a_call() {
+        for text in [
+            "Now the import is there. Let me run the tests.",
+            "The cause is in a.rs.\n\nNow I’ll fix `a.rs`:",
+            "接下来我修改 a.rs：",
+            "Two of three are done. Next, I will change b.py…",
+        ] {
+            assert!(announces_call(text), "{text}");
+        }
+        for text in [
+            "",
+            "I fixed `a.rs`. Let me know if the tests fail.",
+            "I will now wait for your answer.",
+            "Let me run the tests. They pass.",
+            "Let me guess: it is late?",
+            "Let me be clear: nothing was tested.",
+            "I'll now await the decision.",
+            "Next, I'll add the tests if you agree.",
+            "Please paste the output here:",
+            "Which of them do you prefer:",
+            "Done: `a.rs:3` is fixed.",
+        ] {
+            assert!(!announces_call(text), "{text}");
+        }
+    }
 
     fn refusing_server() -> RawServer {
         RawServer::start(|_, stream| answer(stream, "401 Unauthorized", "", "No."))

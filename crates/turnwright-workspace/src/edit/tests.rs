@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::line_changes::{self, LineCounts};
 use super::patch::{self, PatchOp};
-use super::{AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines};
+use super::{
+    AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines, unescaped_lines,
+};
 
 fn edit(old: &str, new: &str) -> TextEdit {
     TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all: false }
@@ -205,6 +207,25 @@ fn one_level_of_backslashes_too_many_is_taken_away() {
     check("x = '\\n'\n", r"x = \'\\n\'", r"x = \'\\t\'", "x = '\\t'\n", kind);
     assert_eq!(refused("\"b\"\n\"b\"\n", r#"\"b\""#, "x"), [1, 2]);
     assert_eq!(refused("a\n", r"\d", "x"), NOT_FOUND);
+}
+
+#[test]
+fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
+    for (sent, meant) in [
+        (r"a:\n\tb\n", "a:\n\tb\n"),
+        (r#"use \"a\";\n\nf(b[0]);"#, "use \"a\";\n\nf(b[0]);"),
+        (r#"'use strict';\n\nf(\"a\\n\");"#, "'use strict';\n\nf(\"a\\n\");"),
+    ] {
+        assert_eq!(unescaped_lines(sent).as_deref(), Some(meant));
+    }
+    let escape_in_json = r#"{"a": "x\n\ny\n"}"#;
+    let quote_in_json = r#"{"a": "say \"x\n\ny\n"}"#;
+    for kept in [escape_in_json, quote_in_json, r"a\r\n\r\n", r"x.split(/\n\n+/)", r"[,;\n\t]+", ""] {
+        assert_eq!(unescaped_lines(kept), None, "{kept}");
+    }
+    for kept in ["a\\n\nb\\n", r"\newpage", r"C:\new", r"s/\n/ /", "f('a\\n')\\n"] {
+        assert_eq!(unescaped_lines(kept), None, "{kept}");
+    }
 }
 
 #[test]

@@ -165,6 +165,21 @@ fn match_decoded<'a>(
     search(text, query, &old, new, MatchKind::Escapes, false)
 }
 
+/// The text of a file that was escaped twice: it is one line, with `\n` where its lines should end, and the first one
+/// outside of quotes and patterns. `None` for any other.
+pub fn unescaped_lines(text: &str) -> Option<String> {
+    let (first, _) = text.split_once("\\n")?;
+    // A `"` that was escaped as well begins no quote.
+    let bare = first.replace("\\\"", "");
+    let is_inside = ['"', '\'', '`'].iter().any(|quote| bare.matches(*quote).count() % 2 == 1)
+        || first.matches('[').count() > first.matches(']').count()
+        || first.ends_with(['/', '(', '^', '|', '\\'])
+        || text.contains("\\r");
+    let has_ends = ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
+    let is_meant = (has_ends || text.ends_with("\\n")) && !is_inside && !text.contains('\n');
+    if is_meant { unescape(text) } else { None }
+}
+
 /// Removes one level of backslash escapes; `None` if there is none.
 fn unescape(text: &str) -> Option<String> {
     memchr::memchr(b'\\', text.as_bytes())?;

@@ -84,9 +84,8 @@ fn limits_that_a_filter_refuses_to_tell_stop_nothing() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command.args(["policy", "list"]).current_dir(home.path()).env("TURNWRIGHT_HOME", home.path());
     let refused = SeccompAction::Errno(NO_SUCH_CALL);
-    let output = with_filter(libc::SYS_prlimit64, refused, || {
-        process_waits::output(&mut command).unwrap()
-    });
+    let output =
+        with_filter(libc::SYS_prlimit64, refused, || process_waits::output(&mut command).unwrap());
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
 }

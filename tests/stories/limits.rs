@@ -93,7 +93,8 @@ fn answers_that_a_limit_cannot_count_are_told_whenever_they_come() {
         let is_counted = body["model"] == "a";
         Answer::Events([words].into_iter().chain(is_counted.then_some(usage)).collect())
     });
-    let models = "models = ['a', 'b']\n[providers.p.model.a]\nprice = { input = 1.0, output = 1.0 }";
+    let models =
+        "models = ['a', 'b']\n[providers.p.model.a]\nprice = { input = 1.0, output = 1.0 }";
     let limits = "[limits]\nsession_cost = 1.5\nsession_tokens = 100000\n";
     let settings = format!("model = 'p/a'\n{limits}{}", provider.section("p", models));
     let mut agent = configured(&settings).start();

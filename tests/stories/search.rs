@@ -134,7 +134,8 @@ fn grep_without_a_match_explains_possible_reasons() {
 
 #[test]
 fn grep_without_a_match_shows_where_the_pattern_stands_as_plain_text() {
-    let mut agent = project().file("src/add.rs", "fn add(x: [u8; 2]) -> u8 { x[0] + x[1] }\n").start();
+    let mut agent =
+        project().file("src/add.rs", "fn add(x: [u8; 2]) -> u8 { x[0] + x[1] }\n").start();
     let all = [
         json!({ "pattern": "add(x: [u8; 2])" }),
         json!({ "pattern": "x[0] + x[1]", "glob": "*.rs" }),
@@ -145,10 +146,18 @@ fn grep_without_a_match_shows_where_the_pattern_stands_as_plain_text() {
     let shown = "As plain text:\nsrc/add.rs:1: fn add(x: [u8; 2]) -> u8 { x[0] + x[1] }\n\
                  [1 match in 1 file; set literal=true for all]\n";
     assert_eq!(results[0], format!("No match in 4 files searched.\n{shown}"));
-    assert!(results[1].starts_with("No match in 3 files searched.\nFiles here: "), "{}", results[1]);
+    assert!(
+        results[1].starts_with("No match in 3 files searched.\nFiles here: "),
+        "{}",
+        results[1]
+    );
     assert!(results[1].ends_with(shown), "{}", results[1]);
     assert_eq!(results[2], "No match in 4 files searched.\n");
-    assert!(results[3].contains("Without the glob:\nsrc/main.rs:1: fn main() {\n"), "{}", results[3]);
+    assert!(
+        results[3].contains("Without the glob:\nsrc/main.rs:1: fn main() {\n"),
+        "{}",
+        results[3]
+    );
 }
 
 #[test]

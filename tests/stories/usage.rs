@@ -279,10 +279,9 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
     let lm_studio = json!({ "data": [
         { "id": "qwen3", "max_context_length": 262_144, "loaded_context_length": 8_192 }
     ] });
-    for (owner, path, loaded) in [
-        ("library", "/api/ps ", ollama),
-        ("organization_owner", "/api/v0/models ", lm_studio),
-    ] {
+    for (owner, path, loaded) in
+        [("library", "/api/ps ", ollama), ("organization_owner", "/api/v0/models ", lm_studio)]
+    {
         let server = local_server(owner, path, loaded);
         let address = server.base_url();
         let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{address}'");

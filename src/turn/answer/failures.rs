@@ -25,7 +25,8 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
 const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, is only announced, or \
                       was lost. Make the call as a real tool call; if all is done, say so.";
 /// The beginnings of last sentences that announce a call, and the words after them.
-const ANNOUNCEMENTS: &str = "Let me |Now let me |I'll now |I will now |Now I'll |Now I will |Next, I'll |Next, I will ";
+const ANNOUNCEMENTS: &str =
+    "Let me |Now let me |I'll now |I will now |Now I'll |Now I will |Next, I'll |Next, I will ";
 const VERBS: &str = "add apply change check commit create edit examine find fix implement inspect look make open read \
                      remove rename replace rerun review run search test try update verify write";
 /// The message to the model after it has only reasoned. It may have written a call there.

@@ -66,11 +66,8 @@ fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
         let counts = json!({ "prompt_tokens": input, "completion_tokens": output });
         let usage = json!({ "choices": [], "usage": counts });
         let events = [&call, &usage].map(|event| format!("data: {event}\n\n"));
-        let context = ReplyContext {
-            max_output: Some(99),
-            window: Some(1000),
-            ..ReplyContext::default()
-        };
+        let context =
+            ReplyContext { max_output: Some(99), window: Some(1000), ..ReplyContext::default() };
         let assembler = ChatAssembler::new(context);
         let reply = assemble(assembler, events.iter().map(String::as_bytes)).1.unwrap();
         assert_eq!(reply.end == EndReason::Length, is_cut, "{counts}");

@@ -289,9 +289,8 @@ fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
             option.len() > 3 && options.split(' ').any(|known| known.starts_with(*option));
         is_in(options, option) || is_shortened
     });
-    let lines = values.flat_map(|(_, value)| {
-        [value, value.split_once('=').map_or("", |parts| parts.1)]
-    });
+    let lines =
+        values.flat_map(|(_, value)| [value, value.split_once('=').map_or("", |parts| parts.1)]);
     let long_lines = lines.filter(|line| line.contains(' '));
     let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
     long_lines.chain(texts.filter_map(after_escape)).map(str::to_owned).collect()

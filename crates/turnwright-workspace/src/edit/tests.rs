@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::line_changes::{self, LineCounts};
 use super::patch::{self, PatchOp};
 use super::{
-    AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines, unescaped_lines,
+    AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines,
+    unescaped_lines,
 };
 
 fn edit(old: &str, new: &str) -> TextEdit {
@@ -220,7 +221,8 @@ fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
     }
     let escape_in_json = r#"{"a": "x\n\ny\n"}"#;
     let quote_in_json = r#"{"a": "say \"x\n\ny\n"}"#;
-    for kept in [escape_in_json, quote_in_json, r"a\r\n\r\n", r"x.split(/\n\n+/)", r"[,;\n\t]+", ""] {
+    for kept in [escape_in_json, quote_in_json, r"a\r\n\r\n", r"x.split(/\n\n+/)", r"[,;\n\t]+", ""]
+    {
         assert_eq!(unescaped_lines(kept), None, "{kept}");
     }
     for kept in ["a\\n\nb\\n", r"\newpage", r"C:\new", r"s/\n/ /", "f('a\\n')\\n"] {

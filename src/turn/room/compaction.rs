@@ -10,12 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::budget::{HandoffLimits, WindowBudget};
 use super::handoff::{self, KeptTail};
 use super::prune;
-use crate::error::error_chain;
+use crate::error::{as_sentence, error_chain};
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::{add_cost, used_up_limit};
+use crate::turn::next_step::outage_wait;
 use crate::turn::{Conversation, ModelSelection};
-use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
+use turnwright_llm::{
+    Delta, DeltaBatch, EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT, Model, Reply, Request,
+};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage, repair};
@@ -273,9 +276,8 @@ impl Compactor<'_> {
         let mut room = budget.summary_room();
         let mut cut_off = None;
         let mut failures = 0;
+        let mut outage = Duration::ZERO;
         let mut attempts = 1;
-        let is_asked_for = matches!(reason, CompactionReason::Asked(_));
-        let name = self.selection.model.name().to_owned();
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
             let asking = self.ask(id, &request);
@@ -307,16 +309,44 @@ impl Compactor<'_> {
                 room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
-            let failed = &mut self.history.failed_summaries;
-            failed.add(&name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
-            let may_retry = is_asked_for || failed.may_retry(&name);
-            if !kind.is_transient() || !may_retry || failures >= RETRY_DELAYS.len() {
+            let waiting = self.wait_to_repeat(error, reason, &mut failures, &mut outage);
+            if let Err(error) = waiting.await? {
                 return Some(Err(error));
             }
-            let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
-            failures += 1;
-            self.cancel.run_until_cancelled(delay).await?;
         }
+    }
+
+    /// Waits until a summary may be asked for again after an error. `None` if it was cancelled.
+    ///
+    /// # Errors
+    /// If it may not be asked for again.
+    async fn wait_to_repeat(
+        &mut self,
+        error: LlmError,
+        reason: CompactionReason<'_>,
+        failures: &mut usize,
+        outage: &mut Duration,
+    ) -> Option<Result<(), LlmError>> {
+        let kind = error.kind();
+        // This says nothing about summaries, and is waited for as before an answer.
+        let is_outage = kind == ErrorKind::RateLimit || error.is_outage();
+        let is_short = error.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT);
+        let mut delay = if is_outage && is_short { outage_wait(&error, outage) } else { None };
+        if let Some(delay) = delay {
+            let why = as_sentence(error_chain(&error));
+            let seconds = delay.as_secs_f32().ceil();
+            self.conversation.notify(format!("{why} Trying again in {seconds:.0} s."));
+        } else {
+            let name = self.selection.model.name();
+            let failed = &mut self.history.failed_summaries;
+            failed.add(name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
+            let is_asked_for = matches!(reason, CompactionReason::Asked(_));
+            let may_retry = kind.is_transient() && (is_asked_for || failed.may_retry(name));
+            delay = RETRY_DELAYS.get(*failures).copied().filter(|_| may_retry && !is_outage);
+            *failures += 1;
+        }
+        let Some(delay) = delay else { return Some(Err(error)) };
+        self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await.map(Ok)
     }
 
     /// The request with this message, and as much of the conversation as fits into this many tokens.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::turn::limits::add_cost;
-use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
+use crate::turn::next_step::{self, SampleOutcome, ShownSoFar, TurnBudget};
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep, prompt};
-use failures::{empty_reply_as_overflow, fills_window};
+use failures::{empty_reply_as_overflow, fills_window, renew_model};
 use listener::{AnswerListener, DraftWriter, StreamedAnswer, TextCoalescer, clip_name, open_card};
 use refused_images::{leave_out_images, suspected_images};
 use silence::SilenceWatch;
@@ -56,7 +56,8 @@ impl Turn {
             Some(Err(error)) => {
                 if error.kind() == ErrorKind::Auth
                     && answer.shown() == ShownSoFar::Nothing
-                    && self.renew_model(&selection.model).await
+                    && renew_model(&self.conversation, &self.cancel, &selection.model).await
+                    && TurnBudget::take(&mut self.budget.retries)
                 {
                     return TurnStep::Wait(Duration::ZERO, None);
                 }

@@ -291,16 +291,16 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
 }
 
 /// How long to wait for a server that restarts, loads its model or limits requests, after it was waited for this long
-/// already. `None` if that is long enough.
+/// already. `None` if that is long enough, or it wants more.
 pub(super) fn outage_wait(error: &LlmError, outage: &mut Duration) -> Option<Duration> {
-    let wanted = error.retry_after();
+    let wanted = error.retry_after().unwrap_or_default();
     // Most limits of which a server says no more are those of a minute. Each request may count.
-    let is_limited = error.kind() == ErrorKind::RateLimit && wanted.is_none();
+    let is_limited = error.kind() == ErrorKind::RateLimit;
     let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
     let next = (*outage + Duration::from_millis(500)).min(longest);
-    let wait = next.max(wanted.unwrap_or_default()).min(MAX_OUTAGE.saturating_sub(*outage));
+    let wait = next.max(wanted).min(MAX_OUTAGE.saturating_sub(*outage));
     *outage += wait;
-    (!wait.is_zero()).then_some(wait)
+    (!wait.is_zero() && wanted <= MAX_RETRY_WAIT).then_some(wait)
 }
 
 /// Returns how much of the wait will be left when the user is told the next time.

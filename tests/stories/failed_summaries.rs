@@ -1,9 +1,13 @@
 //! Stories about models that cannot summarise a conversation, but go on answering.
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::answer;
+use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, calls, configured, is_summary_request, says};
+use crate::provider::{
+    Answer, Provider, SUMMARY_REQUEST, calls, configured, is_summary_request, says,
+};
 
 /// The start of what the user is told when there is no summary.
 const LEFT_OUT: &str = "The older part of the conversation was left out";
@@ -83,4 +87,28 @@ fn a_limit_of_requests_is_waited_for_as_before_an_answer() {
     assert_eq!(agent.turn("beta"), "end_turn");
     let last = agent.model().requests().pop().unwrap().body;
     assert!(last["messages"].to_string().contains("Keep b.txt."), "{last}");
+}
+
+/// The token of a gateway has expired while the user was away.
+#[test]
+fn a_summary_is_asked_for_with_the_key_that_has_replaced_a_refused_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "token-of-today-0123").unwrap();
+    let server = RawServer::reading(|_, request, stream| {
+        if request.contains(SUMMARY_REQUEST) && request.contains("Bearer token-of-today-0123") {
+            return answer(stream, "401 Unauthorized", "", "The token has expired.");
+        }
+        write_stream(stream, &text_stream("Hello."));
+    });
+    let settings = format!(
+        "model = 'p/m'\n[providers.p]\nbase_url = '{}'\nkey_file = '{}'\n",
+        server.base_url(),
+        key.display()
+    );
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    std::fs::write(&key, "token-of-tomorrow-4567").unwrap();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert!(agent.text().contains("has a summary of the conversation now"), "{}", agent.text());
 }

@@ -10,15 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::budget::{HandoffLimits, WindowBudget};
 use super::handoff::{self, KeptTail};
 use super::prune;
-use crate::error::{as_sentence, error_chain};
+use crate::error::error_chain;
+use crate::turn::answer::failures::renew_model;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::{add_cost, used_up_limit};
 use crate::turn::next_step::outage_wait;
 use crate::turn::{Conversation, ModelSelection};
-use turnwright_llm::{
-    Delta, DeltaBatch, EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT, Model, Reply, Request,
-};
+use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage, repair};
@@ -275,8 +274,7 @@ impl Compactor<'_> {
         let mut words = (budget.summary_tokens() / 2).min(MAX_SUMMARY_WORDS);
         let mut room = budget.summary_room();
         let mut cut_off = None;
-        let mut failures = 0;
-        let mut outage = Duration::ZERO;
+        let mut tries = (0, Duration::ZERO);
         let mut attempts = 1;
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
@@ -309,33 +307,39 @@ impl Compactor<'_> {
                 room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
-            let waiting = self.wait_to_repeat(error, reason, &mut failures, &mut outage);
-            if let Err(error) = waiting.await? {
+            if let Err(error) = self.prepare_retry(error, reason, &mut tries).await? {
                 return Some(Err(error));
             }
         }
     }
 
-    /// Waits until a summary may be asked for again after an error. `None` if it was cancelled.
+    /// Finds the key that has replaced a refused one, or waits until a summary may be asked for again, after so many
+    /// failures and so long an outage. `None` if it was cancelled.
     ///
     /// # Errors
     /// If it may not be asked for again.
-    async fn wait_to_repeat(
+    async fn prepare_retry(
         &mut self,
         error: LlmError,
         reason: CompactionReason<'_>,
-        failures: &mut usize,
-        outage: &mut Duration,
+        (failures, outage): &mut (usize, Duration),
     ) -> Option<Result<(), LlmError>> {
         let kind = error.kind();
+        if kind == ErrorKind::Auth
+            && *failures == 0
+            && renew_model(self.conversation, self.cancel, &self.selection.model).await
+        {
+            *failures += 1;
+            self.selection.model = self.conversation.selection.get().model;
+            return Some(Ok(()));
+        }
         // This says nothing about summaries, and is waited for as before an answer.
         let is_outage = kind == ErrorKind::RateLimit || error.is_outage();
-        let is_short = error.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT);
-        let mut delay = if is_outage && is_short { outage_wait(&error, outage) } else { None };
+        let mut delay = if is_outage { outage_wait(&error, outage) } else { None };
         if let Some(delay) = delay {
-            let why = as_sentence(error_chain(&error));
+            let why = error_chain(&error);
             let seconds = delay.as_secs_f32().ceil();
-            self.conversation.notify(format!("{why} Trying again in {seconds:.0} s."));
+            self.conversation.notify(format!("{why}. Trying again in {seconds:.0} s."));
         } else {
             let name = self.selection.model.name();
             let failed = &mut self.history.failed_summaries;

@@ -2,6 +2,8 @@
 //! request, never the sum of the requests of a turn. The cost is that of the whole session.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
@@ -233,14 +235,15 @@ fn a_change_of_the_model_changes_the_window_with_the_next_request() {
     assert_eq!(sizes, [3000, 4000, 128_000]);
 }
 
-/// Starts a server that looks like Ollama, with a model that could hold 262 144 tokens.
-fn ollama() -> RawServer {
-    RawServer::with_models(|_, request, stream| {
+/// Starts a server that looks like Ollama, with a model that could hold 262 144 tokens and has this window.
+fn ollama(window: Arc<AtomicU64>) -> RawServer {
+    RawServer::with_models(move |_, request, stream| {
         let model = json!({ "id": "qwen3", "object": "model", "owned_by": "library" });
         if request.contains("/models ") {
             plain(stream, 200, &json!({ "object": "list", "data": [model] }));
         } else if request.contains("/api/ps ") {
-            let running = json!({ "name": "qwen3:latest", "context_length": 8_192 });
+            let window = window.load(Ordering::Relaxed);
+            let running = json!({ "name": "qwen3:latest", "context_length": window });
             plain(stream, 200, &json!({ "models": [running] }));
         } else {
             write_stream(stream, &text_stream("Hello."));
@@ -250,7 +253,7 @@ fn ollama() -> RawServer {
 
 #[test]
 fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
-    let server = ollama();
+    let server = ollama(Arc::new(AtomicU64::new(8_192)));
     let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{}'", server.base_url());
     let mut agent = configured(&settings).start();
     eventually("the server is asked", || {
@@ -260,6 +263,22 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
         assert_eq!(agent.turn("hi"), "end_turn");
         gauges(&agent).pop().is_some_and(|it| it["size"] == 8_192)
     });
+}
+
+/// An editor may keep the agent for weeks.
+#[test]
+fn the_window_of_a_local_server_that_was_started_anew_is_noticed() {
+    let window = Arc::new(AtomicU64::new(8_192));
+    let server = ollama(Arc::clone(&window));
+    let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    for size in [8_192, 16_384] {
+        window.store(size, Ordering::Relaxed);
+        eventually("its size is shown", || {
+            assert_eq!(agent.turn("hi"), "end_turn");
+            gauges(&agent).pop().is_some_and(|it| it["size"] == size)
+        });
+    }
 }
 
 /// The list is still loading when the prompt comes.

@@ -54,12 +54,12 @@ impl Turn {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
-                if error.kind() == ErrorKind::Auth
-                    && answer.shown() == ShownSoFar::Nothing
-                    && renew_model(&self.conversation, &self.cancel, &selection.model).await
-                    && TurnBudget::take(&mut self.budget.retries)
-                {
-                    return TurnStep::Wait(Duration::ZERO, None);
+                if error.kind() == ErrorKind::Auth && answer.shown() == ShownSoFar::Nothing {
+                    let renewing = renew_model(&self.conversation, &selection.model);
+                    let renewed = self.cancel.run_until_cancelled(renewing).await.flatten();
+                    if renewed.is_some() && TurnBudget::take(&mut self.budget.retries) {
+                        return TurnStep::Wait(Duration::ZERO, None);
+                    }
                 }
                 if answer.shown() == ShownSoFar::Nothing
                     && !answer.omits_media

@@ -212,7 +212,8 @@ fn after_last_request(
     }
 }
 
-fn after_failure(
+/// Decides what to do after a request that failed when so much of its answer was shown.
+pub(super) fn after_failure(
     error: LlmError,
     shown: ShownSoFar,
     budget: &mut TurnBudget,
@@ -271,9 +272,15 @@ fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
+    // Most limits of which a server says no more are those of a minute. Each request may count.
     let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
     if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
-        return outage_wait(error, &mut budget.outage);
+        let left = MAX_OUTAGE.saturating_sub(budget.outage);
+        let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
+        let next = (budget.outage + Duration::from_millis(500)).min(longest);
+        let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
+        budget.outage += wait;
+        return (!wait.is_zero()).then_some(wait);
     }
     if error.is_reply_specific() {
         return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
@@ -288,19 +295,6 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
     };
     let attempt = most - *left;
     TurnBudget::take(left).then(|| Duration::from_millis(500 << attempt))
-}
-
-/// How long to wait for a server that restarts, loads its model or limits requests, after it was waited for this long
-/// already. `None` if that is long enough, or it wants more.
-pub(super) fn outage_wait(error: &LlmError, outage: &mut Duration) -> Option<Duration> {
-    let wanted = error.retry_after().unwrap_or_default();
-    // Most limits of which a server says no more are those of a minute. Each request may count.
-    let is_limited = error.kind() == ErrorKind::RateLimit;
-    let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
-    let next = (*outage + Duration::from_millis(500)).min(longest);
-    let wait = next.max(wanted).min(MAX_OUTAGE.saturating_sub(*outage));
-    *outage += wait;
-    (!wait.is_zero() && wanted <= MAX_RETRY_WAIT).then_some(wait)
 }
 
 /// Returns how much of the wait will be left when the user is told the next time.

@@ -276,7 +276,7 @@ fn the_window_of_a_local_server_that_was_started_anew_is_noticed() {
         window.store(size, Ordering::Relaxed);
         eventually("its size is shown", || {
             assert_eq!(agent.turn("hi"), "end_turn");
-            gauges(&agent).pop().is_some_and(|it| it["size"] == size)
+            gauges(&agent).pop().is_some_and(|gauge| gauge["size"] == size)
         });
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
-use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::turn::conversation::OnceNotice;
@@ -173,23 +172,21 @@ impl Turn {
     }
 }
 
-/// Finds the model of a conversation anew after the server has refused its key: the key may have expired, and another
-/// program or a login may have stored the next one. Returns true if the request should be sent again.
+/// Finds a model anew after the server has refused its key: the key may have expired, and another program or a login
+/// may have stored the next one. Returns the model if it may be accepted now.
 pub(in crate::turn) async fn renew_model(
     conversation: &Conversation,
-    cancel: &CancellationToken,
     refused: &Arc<dyn Model>,
-) -> bool {
+) -> Option<Arc<dyn Model>> {
     let name = refused.name().to_owned();
     let find = Arc::clone(&conversation.find_model);
-    let finding = cancel.run_until_cancelled(spawn_blocking(move || find(&name)));
-    let Some(Ok(Ok(found))) = finding.await else { return false };
+    let found = spawn_blocking(move || find(&name)).await.ok()?.ok()?;
     let is_other = !Arc::ptr_eq(&found, refused) && found.server_id() == refused.server_id();
     // The user, or a helper with the same selection, may have set another one meanwhile.
     if is_other && Arc::ptr_eq(&conversation.selection.get().model, refused) {
-        conversation.selection.restore_model(found);
+        conversation.selection.restore_model(Arc::clone(&found));
     }
-    is_other
+    is_other.then_some(found)
 }
 
 /// True if an answer that stopped at a length limit has filled the window: nobody has set a limit, or the

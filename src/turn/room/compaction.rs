@@ -15,8 +15,8 @@ use crate::turn::answer::failures::renew_model;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::{add_cost, used_up_limit};
-use crate::turn::next_step::outage_wait;
-use crate::turn::{Conversation, ModelSelection};
+use crate::turn::next_step::{ShownSoFar, TurnBudget, after_failure};
+use crate::turn::{Conversation, ModelSelection, TurnStep};
 use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
@@ -41,8 +41,6 @@ const MAX_SUMMARY_WORDS: u64 = 1_500;
 const MAX_ATTEMPTS: u32 = 3;
 /// The interval at which new parts of a summary are sent to the client.
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
-/// The delays before a request is repeated after a transient failure.
-const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// If a summary was cut off, the limit of its words is divided by this, and it is asked for again.
 const SHORTER: u64 = 3;
 /// Ends a summary that was cut off.
@@ -274,7 +272,7 @@ impl Compactor<'_> {
         let mut words = (budget.summary_tokens() / 2).min(MAX_SUMMARY_WORDS);
         let mut room = budget.summary_room();
         let mut cut_off = None;
-        let mut tries = (0, Duration::ZERO);
+        let mut tries = TurnBudget::new(0);
         let mut attempts = 1;
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
@@ -307,50 +305,47 @@ impl Compactor<'_> {
                 room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
-            if let Err(error) = self.prepare_retry(error, reason, &mut tries).await? {
-                return Some(Err(error));
+            if kind == ErrorKind::Auth && TurnBudget::take(&mut tries.retries) {
+                let renewing = renew_model(self.conversation, &self.selection.model);
+                if let Some(found) = self.cancel.run_until_cancelled(renewing).await? {
+                    self.selection.model = found;
+                    continue;
+                }
             }
+            let Some(delay) = self.retry_delay(&error, reason, &mut tries) else {
+                return Some(Err(error));
+            };
+            self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await?;
         }
     }
 
-    /// Finds the key that has replaced a refused one, or waits until a summary may be asked for again, after so many
-    /// failures and so long an outage. `None` if it was cancelled.
-    ///
-    /// # Errors
-    /// If it may not be asked for again.
-    async fn prepare_retry(
+    /// Returns the delay after which a summary should be asked for again, as before an answer, if it should. Counts the
+    /// failure, unless a server is waited for: that says nothing about its summaries.
+    fn retry_delay(
         &mut self,
-        error: LlmError,
+        error: &LlmError,
         reason: CompactionReason<'_>,
-        (failures, outage): &mut (usize, Duration),
-    ) -> Option<Result<(), LlmError>> {
+        tries: &mut TurnBudget,
+    ) -> Option<Duration> {
         let kind = error.kind();
-        if kind == ErrorKind::Auth
-            && *failures == 0
-            && renew_model(self.conversation, self.cancel, &self.selection.model).await
-        {
-            *failures += 1;
-            self.selection.model = self.conversation.selection.get().model;
-            return Some(Ok(()));
-        }
-        // This says nothing about summaries, and is waited for as before an answer.
-        let is_outage = kind == ErrorKind::RateLimit || error.is_outage();
-        let mut delay = if is_outage { outage_wait(&error, outage) } else { None };
-        if let Some(delay) = delay {
-            let why = error_chain(&error);
-            let seconds = delay.as_secs_f32().ceil();
-            self.conversation.notify(format!("{why}. Trying again in {seconds:.0} s."));
-        } else {
+        let jitter = self.conversation.env.shared.process.outside.random_fraction();
+        let next = match after_failure(error.clone(), ShownSoFar::Nothing, tries, jitter) {
+            TurnStep::Wait(delay, why) => Some((delay, why)),
+            _ => None,
+        };
+        if next.is_none() || kind != ErrorKind::RateLimit && !error.is_outage() {
             let name = self.selection.model.name();
             let failed = &mut self.history.failed_summaries;
             failed.add(name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
-            let is_asked_for = matches!(reason, CompactionReason::Asked(_));
-            let may_retry = kind.is_transient() && (is_asked_for || failed.may_retry(name));
-            delay = RETRY_DELAYS.get(*failures).copied().filter(|_| may_retry && !is_outage);
-            *failures += 1;
+            if !matches!(reason, CompactionReason::Asked(_)) && !failed.may_retry(name) {
+                return None;
+            }
         }
-        let Some(delay) = delay else { return Some(Err(error)) };
-        self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await.map(Ok)
+        let (delay, why) = next?;
+        if let Some(why) = why {
+            self.conversation.notify(why);
+        }
+        Some(delay)
     }
 
     /// The request with this message, and as much of the conversation as fits into this many tokens.

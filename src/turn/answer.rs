@@ -10,10 +10,10 @@ pub(super) mod streaming_call;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
+use crate::turn::next_step::{self, SampleOutcome, ShownSoFar, TurnBudget};
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep, prompt};
-use failures::{announces_call, empty_reply_as_overflow, fills_window};
+use failures::{announces_call, empty_reply_as_overflow, fills_window, renew_model};
 use listener::{AnswerListener, DraftWriter, StreamedAnswer, TextCoalescer, clip_name, open_card};
 use refused_images::{leave_out_images, suspected_images};
 use silence::SilenceWatch;
@@ -53,11 +53,12 @@ impl Turn {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
-                if error.kind() == ErrorKind::Auth
-                    && answer.shown() == ShownSoFar::Nothing
-                    && self.renew_model(&selection.model).await
-                {
-                    return TurnStep::Wait(Duration::ZERO, None);
+                if error.kind() == ErrorKind::Auth && answer.shown() == ShownSoFar::Nothing {
+                    let renewing = renew_model(&self.conversation, &selection.model);
+                    let renewed = self.cancel.run_until_cancelled(renewing).await.flatten();
+                    if renewed.is_some() && TurnBudget::take(&mut self.budget.retries) {
+                        return TurnStep::Wait(Duration::ZERO, None);
+                    }
                 }
                 if answer.shown() == ShownSoFar::Nothing
                     && !answer.omits_media

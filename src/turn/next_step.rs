@@ -218,7 +218,8 @@ fn after_last_request(
     }
 }
 
-fn after_failure(
+/// Decides what to do after a request that failed when so much of its answer was shown.
+pub(super) fn after_failure(
     error: LlmError,
     shown: ShownSoFar,
     budget: &mut TurnBudget,

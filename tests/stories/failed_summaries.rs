@@ -1,9 +1,13 @@
 //! Stories about models that cannot summarise a conversation, but go on answering.
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::answer;
+use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, calls, configured, is_summary_request, says};
+use crate::provider::{
+    Answer, Provider, SUMMARY_REQUEST, calls, configured, is_summary_request, says,
+};
 
 /// The start of what the user is told when there is no summary.
 const LEFT_OUT: &str = "The older part of the conversation was left out";
@@ -67,4 +71,44 @@ fn a_server_that_answers_nothing_loses_no_part_of_the_conversation() {
         assert!(agent.answer_to(&id)["error"].is_object());
     }
     assert!(!agent.thoughts().contains(LEFT_OUT), "{}", agent.thoughts());
+}
+
+#[test]
+fn a_limit_of_requests_is_waited_for_as_before_an_answer() {
+    let busy = json!([{ "status": 429, "body": { "error": { "message": "Rate limit reached." } } }]);
+    let summary = json!([{ "text": "# Goal\nKeep b.txt." }]);
+    let script = json!([[{ "text": "One." }], busy, summary, [{ "text": "Two." }]]);
+    let mut agent = TestAgent::builder().model(script).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    let thoughts = agent.thoughts();
+    assert!(thoughts.contains("Rate limit reached"), "{thoughts}");
+    assert!(thoughts.contains("Trying again in 1 s."), "{thoughts}");
+    assert_eq!(agent.turn("beta"), "end_turn");
+    let last = agent.model().requests().pop().unwrap().body;
+    assert!(last["messages"].to_string().contains("Keep b.txt."), "{last}");
+}
+
+/// The token of a gateway has expired while the user was away.
+#[test]
+fn a_summary_is_asked_for_with_the_key_that_has_replaced_a_refused_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "token-of-today-0123").unwrap();
+    let server = RawServer::reading(|_, request, stream| {
+        if request.contains(SUMMARY_REQUEST) && request.contains("Bearer token-of-today-0123") {
+            return answer(stream, "401 Unauthorized", "", "The token has expired.");
+        }
+        write_stream(stream, &text_stream("Hello."));
+    });
+    let settings = format!(
+        "model = 'p/m'\n[providers.p]\nbase_url = '{}'\nkey_file = '{}'\n",
+        server.base_url(),
+        key.display()
+    );
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    std::fs::write(&key, "token-of-tomorrow-4567").unwrap();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert!(agent.text().contains("has a summary of the conversation now"), "{}", agent.text());
 }

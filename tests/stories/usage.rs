@@ -2,6 +2,8 @@
 //! request, never the sum of the requests of a turn. The cost is that of the whole session.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
@@ -260,11 +262,15 @@ fn a_change_of_the_model_changes_the_window_with_the_next_request() {
 }
 
 /// Starts a server of this owner, with a model that could hold 262 144 tokens. It says at `path` what it has loaded.
-fn local_server(owner: &'static str, path: &'static str, loaded: Value) -> RawServer {
+fn local_server(
+    owner: &'static str,
+    path: &'static str,
+    loaded: impl Fn() -> Value + Send + Sync + 'static,
+) -> RawServer {
     RawServer::with_models(move |_, request, stream| {
         let model = json!({ "id": "qwen3", "object": "model", "owned_by": owner });
         if request.contains(path) {
-            plain(stream, 200, &loaded);
+            plain(stream, 200, &loaded());
         } else if request.contains("/models ") {
             plain(stream, 200, &json!({ "object": "list", "data": [model] }));
         } else {
@@ -282,7 +288,7 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
     for (owner, path, loaded) in
         [("library", "/api/ps ", ollama), ("organization_owner", "/api/v0/models ", lm_studio)]
     {
-        let server = local_server(owner, path, loaded);
+        let server = local_server(owner, path, move || loaded.clone());
         let address = server.base_url();
         let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{address}'");
         let mut agent = configured(&settings).start();
@@ -292,6 +298,26 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
         eventually("its size is shown", || {
             assert_eq!(agent.turn("hi"), "end_turn");
             gauges(&agent).pop().is_some_and(|gauge| gauge["size"] == 8_192)
+        });
+    }
+}
+
+/// An editor may keep the agent for weeks.
+#[test]
+fn the_window_of_a_local_server_that_was_started_anew_is_noticed() {
+    let window = Arc::new(AtomicU64::new(8_192));
+    let loaded = Arc::clone(&window);
+    let server = local_server("library", "/api/ps ", move || {
+        let window = loaded.load(Ordering::Relaxed);
+        json!({ "models": [{ "name": "qwen3:latest", "context_length": window }] })
+    });
+    let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    for size in [8_192, 16_384] {
+        window.store(size, Ordering::Relaxed);
+        eventually("its size is shown", || {
+            assert_eq!(agent.turn("hi"), "end_turn");
+            gauges(&agent).pop().is_some_and(|gauge| gauge["size"] == size)
         });
     }
 }

@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,9 @@ pub use server_watch::{RemoteCallGuard, run_guarded};
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// The longest time for looking at the paths that an output names: a disk may never answer.
 const LOOK_TIME: Duration = Duration::from_secs(10);
+/// The use of caches is noted with a session's first command, and after as many more: it may last longer than unused
+/// caches are kept.
+const COMMANDS_PER_NOTE: usize = 16;
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// How long a command that was allowed to change a protected path may do so.
@@ -78,8 +81,8 @@ pub struct ConfinementGuard {
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
-    /// Set when the use of the private caches was noted.
-    has_noted_caches: AtomicBool,
+    /// The commands so far that use the private caches.
+    cache_uses: AtomicUsize,
     /// Set when the missing caches of this session's commands were made.
     pub(crate) has_made_caches: AtomicBool,
     /// Set when a command without a sandbox was allowed: changes meanwhile may be its work.
@@ -250,9 +253,9 @@ impl ConfinementGuard {
         found
     }
 
-    /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
+    /// Notes now and then that commands use the private caches of this project. Old ones are removed meanwhile.
     pub(crate) fn note_caches(&self, folder: &Path) {
-        if !self.has_noted_caches.swap(true, Ordering::Relaxed) {
+        if self.cache_uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMANDS_PER_NOTE) {
             let folder = folder.to_path_buf();
             let tracker = self.tracker.clone();
             self.tracker.spawn_blocking(move || {

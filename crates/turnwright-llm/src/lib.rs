@@ -189,8 +189,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Asks a local server for the size of the window, which it may only know now that it has loaded the
-    /// model.
+    /// Asks a local server for the size of the window, which it may only know now that it has loaded the model. It may
+    /// also have been started anew with another one.
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

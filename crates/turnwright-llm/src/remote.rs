@@ -74,8 +74,6 @@ pub struct RemoteModel {
     /// The first list that the server gave, perhaps requested only for the window.
     first_list: tokio::sync::OnceCell<Result<Vec<String>, LlmError>>,
     has_given_first_list: AtomicBool,
-    /// True once the local server was asked for its window after an answer.
-    has_asked_window: AtomicBool,
     sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
     slots: AtomicU32,
@@ -116,7 +114,6 @@ impl RemoteModel {
             asked_at_start: tokio::sync::OnceCell::new(),
             first_list: tokio::sync::OnceCell::new(),
             has_given_first_list: AtomicBool::new(false),
-            has_asked_window: AtomicBool::new(false),
             sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
             rejected_efforts: AtomicU8::new(0),
@@ -476,12 +473,7 @@ impl Model for RemoteModel {
     }
 
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
-        let is_first = !self.has_asked_window.swap(true, Ordering::Relaxed);
-        Box::pin(async move {
-            if is_first {
-                self.ask_server(self.local_server()).await;
-            }
-        })
+        Box::pin(self.ask_server(self.local_server()))
     }
 
     fn assumed_window(&self) -> u64 {

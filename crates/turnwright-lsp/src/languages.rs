@@ -22,8 +22,10 @@ use turnwright_workspace::nofollow;
 
 /// The most servers of a session that run at the same time.
 const MAX_RUNNING: usize = 3;
-/// The most times that a crashed server is started again.
+/// The most times in a row that a crashed server is started again.
 const MAX_RESTARTS: u32 = 3;
+/// The time since the last start after which the failures of a server are forgotten.
+const FAILURES_COUNT_FOR: Duration = Duration::from_secs(30 * 60);
 /// The time after the start of a server in which edits wait for it.
 const START_TIME: Duration = Duration::from_secs(5);
 /// The longest text that a server is shown, in bytes.
@@ -62,7 +64,7 @@ struct Started {
     root: PathBuf,
     phase: watch::Receiver<Phase>,
     since: Instant,
-    /// The number of restarts after crashes.
+    /// The number of restarts in a row after crashes.
     restarts: u32,
 }
 
@@ -329,10 +331,11 @@ impl LanguageServers {
                 restarts = match &*known.phase.borrow() {
                     Phase::Starting | Phase::Ready(_) => return Some(known.clone()),
                     Phase::Idle => known.restarts,
-                    // This server does not work here, but another one may.
-                    Phase::Failed { has_worked: false, .. } => continue,
-                    Phase::Failed { .. } if known.restarts == MAX_RESTARTS => continue,
-                    Phase::Failed { .. } => known.restarts + 1,
+                    Phase::Failed { has_worked, .. } => match known.next_restart(*has_worked) {
+                        Some(number) => number,
+                        // If this server does not work here, another one may.
+                        None => continue,
+                    },
                 };
             }
             if let Some(launch) = self.0.site.prepare(spec, file) {
@@ -381,6 +384,14 @@ impl LanguageServers {
 }
 
 impl Started {
+    /// The number of its next restart after a failure; `None` if it is not started again yet.
+    fn next_restart(&self, has_worked: bool) -> Option<u32> {
+        if self.since.elapsed() > FAILURES_COUNT_FOR {
+            return Some(1);
+        }
+        (has_worked && self.restarts < MAX_RESTARTS).then_some(self.restarts + 1)
+    }
+
     /// Returns the server once it has started. The caller still has to wait until the server has loaded the project,
     /// unless `may_wait` is false: then it is an error if the server is not ready.
     async fn ready_server(&self, may_wait: bool, deadline: Instant) -> Result<Arc<Server>, String> {

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::call::{CallError, ToolResult, call};
 use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::features::JsonObject;
-use crate::server::pool::ServerEnv;
+use crate::server::pool::{ServerEnv, ServerPool};
 use crate::server::spec::{ServerSource, ServerSpec, ServerTimeouts, ServerTransport};
 use crate::server::{Server, ServerPhase, ServerState, handshake};
 use crate::transport::Peer;
@@ -505,4 +505,20 @@ async fn a_server_over_http_that_is_down_is_looked_for_again() {
     let listener = socket.listen(1).unwrap();
     let arrival = tokio::time::timeout(Duration::from_secs(600), listener.accept());
     assert!(arrival.await.is_ok(), "it is not looked for any more");
+}
+
+/// It may have failed because of the network, and an editor may keep its session open for weeks.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_down_is_tried_again_for_the_next_session() {
+    let (mut spec, env) = spec_and_env();
+    spec.transport = ServerTransport::http("http://127.0.0.1:9/mcp", []).unwrap();
+    let stop = CancellationToken::new();
+    let pool = ServerPool::new(Environment::default(), stop, TaskTracker::new());
+    let first = pool.get(&spec, &env);
+    assert!(Arc::ptr_eq(&first, &pool.get(&spec, &env)));
+    let mut watch = first.watch();
+    let down = watch
+        .wait_for(|state| matches!(state.phase, ServerPhase::Failed(_)) && !state.is_restarting);
+    assert!(down.await.is_ok());
+    assert!(!Arc::ptr_eq(&first, &pool.get(&spec, &env)));
 }

@@ -6,10 +6,9 @@ use tokio::task::spawn_blocking;
 
 use crate::error::Error;
 use crate::turn::conversation::OnceNotice;
-use crate::turn::next_step::TurnBudget;
 use crate::turn::proof::is_in;
 use crate::turn::room::compaction::window;
-use crate::turn::{ModelSelection, Turn};
+use crate::turn::{Conversation, ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, StopReason, TokenUsage, UserMessage,
@@ -178,21 +177,6 @@ impl Turn {
         }
     }
 
-    /// Finds the model anew after the server has refused its key: the key may have expired, and another program or a
-    /// login may have stored the next one. Returns true if the request should be sent again.
-    pub(super) async fn renew_model(&mut self, refused: &Arc<dyn Model>) -> bool {
-        let name = refused.name().to_owned();
-        let find = Arc::clone(&self.conversation.find_model);
-        let finding = self.cancel.run_until_cancelled(spawn_blocking(move || find(&name)));
-        let Some(Ok(Ok(found))) = finding.await else { return false };
-        let is_other = !Arc::ptr_eq(&found, refused) && found.server_id() == refused.server_id();
-        // The user, or a helper with the same selection, may have set another one meanwhile.
-        if is_other && Arc::ptr_eq(&self.conversation.selection.get().model, refused) {
-            self.conversation.selection.restore_model(found);
-        }
-        is_other && TurnBudget::take(&mut self.budget.retries)
-    }
-
     /// Tells the user, once per session, that the base URL lacks its version.
     pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
         if let Some(url) = model.corrected_base_url()
@@ -204,6 +188,23 @@ impl Turn {
             ));
         }
     }
+}
+
+/// Finds a model anew after the server has refused its key: the key may have expired, and another program or a login
+/// may have stored the next one. Returns the model if it may be accepted now.
+pub(in crate::turn) async fn renew_model(
+    conversation: &Conversation,
+    refused: &Arc<dyn Model>,
+) -> Option<Arc<dyn Model>> {
+    let name = refused.name().to_owned();
+    let find = Arc::clone(&conversation.find_model);
+    let found = spawn_blocking(move || find(&name)).await.ok()?.ok()?;
+    let is_other = !Arc::ptr_eq(&found, refused) && found.server_id() == refused.server_id();
+    // The user, or a helper with the same selection, may have set another one meanwhile.
+    if is_other && Arc::ptr_eq(&conversation.selection.get().model, refused) {
+        conversation.selection.restore_model(Arc::clone(&found));
+    }
+    is_other.then_some(found)
 }
 
 /// True if an answer that stopped at a length limit has filled the window: nobody has set a limit, or the

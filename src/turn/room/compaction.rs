@@ -11,10 +11,12 @@ use super::budget::{HandoffLimits, WindowBudget};
 use super::handoff::{self, KeptTail};
 use super::prune;
 use crate::error::error_chain;
+use crate::turn::answer::failures::renew_model;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::hooks::{note_compaction, refuse_compaction};
 use crate::turn::limits::used_up_limit;
-use crate::turn::{Conversation, ModelSelection};
+use crate::turn::next_step::{ShownSoFar, TurnBudget, after_failure};
+use crate::turn::{Conversation, ModelSelection, TurnStep};
 use turnwright_llm::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
@@ -39,8 +41,6 @@ const MAX_SUMMARY_WORDS: u64 = 1_500;
 const MAX_ATTEMPTS: u32 = 3;
 /// The interval at which new parts of a summary are sent to the client.
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
-/// The delays before a request is repeated after a transient failure.
-const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// If a summary was cut off, the limit of its words is divided by this, and it is asked for again.
 const SHORTER: u64 = 3;
 /// Ends a summary that was cut off.
@@ -272,10 +272,8 @@ impl Compactor<'_> {
         let mut words = (budget.summary_tokens() / 2).min(MAX_SUMMARY_WORDS);
         let mut room = budget.summary_room();
         let mut cut_off = None;
-        let mut failures = 0;
+        let mut tries = TurnBudget::new(0);
         let mut attempts = 1;
-        let is_asked_for = matches!(reason, CompactionReason::Asked(_));
-        let name = self.selection.model.name().to_owned();
         let cancel = self.cancel;
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
@@ -308,16 +306,47 @@ impl Compactor<'_> {
                 room = limit.map_or(room.min(sent) / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
-            let failed = &mut self.history.failed_summaries;
-            failed.add(&name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
-            let may_retry = is_asked_for || failed.may_retry(&name);
-            if !kind.is_transient() || !may_retry || failures >= RETRY_DELAYS.len() {
-                return Some(Err(error));
+            if kind == ErrorKind::Auth && TurnBudget::take(&mut tries.retries) {
+                let renewing = renew_model(self.conversation, &self.selection.model);
+                if let Some(found) = self.cancel.run_until_cancelled(renewing).await? {
+                    self.selection.model = found;
+                    continue;
+                }
             }
-            let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
-            failures += 1;
-            self.cancel.run_until_cancelled(delay).await?;
+            let Some(delay) = self.retry_delay(&error, reason, &mut tries) else {
+                return Some(Err(error));
+            };
+            self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await?;
         }
+    }
+
+    /// Returns the delay after which a summary should be asked for again, as before an answer, if it should. Counts the
+    /// failure, unless a server is waited for: that says nothing about its summaries.
+    fn retry_delay(
+        &mut self,
+        error: &LlmError,
+        reason: CompactionReason<'_>,
+        tries: &mut TurnBudget,
+    ) -> Option<Duration> {
+        let kind = error.kind();
+        let jitter = self.conversation.env.shared.process.outside.random_fraction();
+        let next = match after_failure(error.clone(), ShownSoFar::Nothing, tries, jitter) {
+            TurnStep::Wait(delay, why) => Some((delay, why)),
+            _ => None,
+        };
+        if next.is_none() || kind != ErrorKind::RateLimit && !error.is_outage() {
+            let name = self.selection.model.name();
+            let failed = &mut self.history.failed_summaries;
+            failed.add(name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
+            if !matches!(reason, CompactionReason::Asked(_)) && !failed.may_retry(name) {
+                return None;
+            }
+        }
+        let (delay, why) = next?;
+        if let Some(why) = why {
+            self.conversation.notify(why);
+        }
+        Some(delay)
     }
 
     /// The request with this message, and as much of the conversation as fits into this many tokens.

@@ -134,3 +134,23 @@ fn a_command_that_starts_while_another_has_set_a_trap_does_not_put_it_back() {
     fs::write(&config, "[core]\n\tbare = false\n").unwrap();
     assert_eq!(site.take_snapshot(repositories).check(&[], None), None);
 }
+
+#[tokio::test]
+async fn the_use_of_caches_is_noted_again_in_a_session_that_lasts_for_weeks() {
+    let state = tempfile::tempdir().unwrap();
+    let caches = state.path().join("projects/own/caches");
+    let used = caches.join("used");
+    fs::create_dir_all(&caches).unwrap();
+    let guard = ConfinementGuard::default();
+    for _ in 0..2 {
+        File::create(&used).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        for _ in 0..COMMANDS_PER_NOTE {
+            guard.note_caches(&caches);
+        }
+        guard.tracker.close();
+        guard.tracker.wait().await;
+        guard.tracker.reopen();
+        let noted = fs::metadata(&used).unwrap().modified().unwrap();
+        assert_ne!(noted, SystemTime::UNIX_EPOCH);
+    }
+}

@@ -30,6 +30,24 @@ fn a_name_is_found_as_a_whole_word_on_its_line() {
     assert_eq!(occurrences(&"a ".repeat(99), "a", None).len(), MAX_TRIES);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_failures_of_a_server_are_forgotten_after_a_while() {
+    let failed = |restarts| Started {
+        spec: Arc::new(known_servers()[0].clone()),
+        root: PathBuf::new(),
+        phase: watch::channel(Phase::Idle).1,
+        since: Instant::now(),
+        restarts,
+    };
+    let servers = [failed(0), failed(2), failed(MAX_RESTARTS)];
+    let next = |has_worked| servers.each_ref().map(|server| server.next_restart(has_worked));
+    assert_eq!(next(true), [Some(1), Some(3), None]);
+    assert_eq!(next(false), [None; 3]);
+    tokio::time::advance(2 * FAILURES_COUNT_FOR).await;
+    assert_eq!(next(true), [Some(1); 3]);
+    assert_eq!(next(false), [Some(1); 3]);
+}
+
 #[tokio::test]
 async fn only_text_of_bounded_length_is_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -170,9 +170,11 @@ impl Server {
         }
     }
 
-    /// True if the server has not ended and was started with an equal configuration and environment.
+    /// True if the server has not ended, is not down, and was started with an equal configuration and environment.
     pub(crate) fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
-        self.spec == *spec && self.env == *env && !self.ended.is_cancelled()
+        let state = self.state();
+        let is_down = matches!(state.phase, ServerPhase::Failed(_)) && !state.is_restarting;
+        self.spec == *spec && self.env == *env && !self.ended.is_cancelled() && !is_down
     }
 
     pub fn state(&self) -> Arc<ServerState> {

@@ -25,6 +25,8 @@ use turnwright_types::text::format_bytes;
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a snapshot may take after a cancel.
 const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
+/// The number of commands without a snapshot after too many slow ones. Then the disk may be less busy, or files gone.
+pub(super) const COMMANDS_WITHOUT_SNAPSHOTS: u8 = 64;
 /// If a snapshot took no longer than this, a new one is taken before each command, so that the user's
 /// changes since the last command are not attributed to the next one.
 const CHEAP_SNAPSHOT: Duration = Duration::from_millis(30);
@@ -124,7 +126,11 @@ impl super::ChangeTracker {
         let last = {
             let mut inner = self.inner.lock();
             if inner.slow_snapshots >= MAX_SLOW_SNAPSHOTS {
-                return None;
+                inner.slow_snapshots = (inner.slow_snapshots + 1) % COMMANDS_WITHOUT_SNAPSHOTS;
+                if inner.slow_snapshots > 0 {
+                    return None;
+                }
+                inner.slow_searches = 0;
             }
             inner.last_baseline.take()
         };

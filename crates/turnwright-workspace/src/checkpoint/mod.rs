@@ -56,7 +56,7 @@ const UNKNOWN_WARNING: &str = "/undo can't track what commands change here: too 
 const UNKNOWN_CHANGES: &str = "too many files, or the disk is too slow";
 const UNKNOWN_END: &str = "the agent ended while a command ran";
 
-/// After this many snapshots that took too long, no more are taken.
+/// After this many snapshots that took too long, none is taken for a while.
 const MAX_SLOW_SNAPSHOTS: u8 = 2;
 /// How many files a warning names.
 const MAX_NAMED: usize = 5;
@@ -101,7 +101,8 @@ struct TrackerState {
     last_baseline: Option<CommandBaseline>,
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
-    /// The number of snapshots that took too long, or the most that may be if there are too many files.
+    /// The number of snapshots that took too long, or the most that may be if there are too many files. Those that were
+    /// left out since are counted, too.
     slow_snapshots: u8,
     /// The same for the search of repositories alone.
     slow_searches: u8,

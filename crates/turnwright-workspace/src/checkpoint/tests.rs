@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::commands::COMMANDS_WITHOUT_SNAPSHOTS;
 use super::git::FileStat;
 use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
 use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
@@ -599,4 +600,19 @@ fn repositories_are_found_among_too_many_files() {
     let second = new("second");
     assert_eq!(live.find_new(&known), second);
     assert_eq!(tracker.find_new_repositories(&known), (second, false));
+}
+
+#[test]
+fn files_are_compared_again_a_while_after_there_were_too_many() {
+    let fixture = TrackerFixture::new(&[("f", "")]);
+    let tracker = fixture.tracker();
+    let many = fixture.path("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..5_100 {
+        fs::File::create(many.join(number.to_string())).unwrap();
+    }
+    assert!(tracker.baseline(&not_cancelled()).is_none() && !tracker.compares_files());
+    fs::remove_dir_all(&many).unwrap();
+    let found = (0..COMMANDS_WITHOUT_SNAPSHOTS).find_map(|_| tracker.baseline(&not_cancelled()));
+    assert!(found.is_some() && tracker.compares_files());
 }

@@ -4,8 +4,8 @@
 use std::fs::{self, Metadata};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -273,7 +273,7 @@ impl JobSlot<'_> {
             let limit = if self.is_background { BACKGROUND_LIMIT } else { self.jobs.time_limit };
             let supervision = supervise(Arc::clone(&job), requests, started, limit, used_up);
             self.jobs.tracker.spawn(supervision);
-            delete_old_outputs_once(&self.jobs.folder);
+            delete_old_outputs_if_due(&self.jobs.folder);
         }
         job
     }
@@ -287,14 +287,16 @@ impl Drop for JobSlot<'_> {
     }
 }
 
-/// Deletes outputs that are older than a week, once per process and in the background.
-fn delete_old_outputs_once(folder: &Path) {
-    static DELETED: Once = Once::new();
-    DELETED.call_once(|| {
-        if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(spawn_blocking(move || delete_old_outputs(&all, SystemTime::now())));
-        }
-    });
+/// Old outputs are looked for with the first command of the process, and after as many more: it may last for weeks.
+const COMMANDS_PER_CLEANUP: u64 = 256;
+
+/// Deletes outputs that are older than a week, if that is due, in the background.
+fn delete_old_outputs_if_due(folder: &Path) {
+    static COMMANDS: AtomicU64 = AtomicU64::new(0);
+    let is_due = COMMANDS.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMANDS_PER_CLEANUP);
+    if let Some(all) = folder.parent().filter(|_| is_due).map(Path::to_path_buf) {
+        drop(spawn_blocking(move || delete_old_outputs(&all, SystemTime::now())));
+    }
 }
 
 /// How often the free space is looked at.
@@ -436,5 +438,26 @@ mod tests {
         assert!(is_full(limits(u64::MAX, u64::MAX)));
         assert!(!is_full(limits(u64::MAX, 0)));
         assert!(!is_full(SpaceLimits { step: 500_000, ..limits(u64::MAX, u64::MAX) }));
+    }
+
+    #[tokio::test]
+    async fn old_outputs_are_deleted_again_in_a_process_that_lasts_for_weeks() {
+        let all = tempfile::tempdir().unwrap();
+        let old = all.path().join("other/p1.txt");
+        fs::create_dir(all.path().join("other")).unwrap();
+        for _ in 0..2 {
+            fs::File::create(&old).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            // The commands of other tests count, too.
+            for _ in 0..1_000 {
+                if !old.exists() {
+                    break;
+                }
+                for _ in 0..COMMANDS_PER_CLEANUP {
+                    delete_old_outputs_if_due(&all.path().join("own"));
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            assert!(!old.exists());
+        }
     }
 }

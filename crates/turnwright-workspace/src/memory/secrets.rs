@@ -1,20 +1,25 @@
 //! Detects what looks like a key or password, so that none is written to a note. This is a
 //! heuristic: unknown formats pass.
 
-/// A key format: prefixes, which characters follow, how many at least, and what the key is called.
+/// A key format: prefixes, which characters follow, how many at least, and what the key is called. Not all of the
+/// characters are in lower case, as in `sk-circle-fade-dot-before` and `npm_config_…`.
 type KeyFormat = (&'static [&'static str], fn(char) -> bool, usize, &'static str);
 
 const KEY_FORMATS: &[KeyFormat] = &[
     (&["sk-"], is_word, 20, "an API key"),
-    (&["sk_live_", "rk_live_"], is_word, 16, "an API key"),
+    (&["sk_live_", "rk_live_", "sk_test_", "sb_secret_"], is_word, 16, "an API key"),
+    (&["dckr_pat_", "glsa_", "GOCSPX-", "hvs.", "nvapi-", "SG.", "tvly-"], is_word, 20, "an API key"),
+    (&["AGE-SECRET-KEY-1", "dapi", "dop_v1_", "lin_api_", "xai-"], is_plain, 30, "an API key"),
+    (&["llx-", "ntn_", "pplx-", "r8_", "sbp_", "shpat_", "whsec_"], is_plain, 30, "an API key"),
     (&["gsk_", "hf_", "AIza"], is_word, 30, "an API key"),
     (&["ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
     (&["github_pat_"], is_word, 20, "a GitHub token"),
-    (&["glpat-"], is_word, 20, "a GitLab token"),
+    (&["glpat-", "glptt-", "glrt-", "gldt-"], is_word, 20, "a GitLab token"),
     (&["npm_"], is_word, 30, "an npm token"),
     (&["pypi-"], is_word, 30, "a PyPI token"),
     (&["AKIA", "ASIA"], is_upper, 16, "an AWS key"),
-    (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xapp-"], is_word, 10, "a Slack token"),
+    (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-"], is_word, 10, "a Slack token"),
+    (&["xapp-"], is_word, 10, "a Slack token"),
     (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
@@ -29,6 +34,11 @@ const SECRET_NAMES: &[&str] = &[
     "api-key",
     "apikey",
     "api key",
+    "access_key",
+    "access key",
+    "accesskey",
+    "accountkey",
+    "secret_key",
     "passwort",
     "пароль",
     "Пароль",
@@ -62,7 +72,16 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
     text.match_indices(prefix).any(|(at, _)| {
         let begins = !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
         let rest = &text[at + prefix.len()..];
-        begins && rest.chars().take_while(|c| fits(*c)).count() >= least
+        let key = rest.split(|c: char| !fits(c)).next().unwrap_or_default();
+        begins && key.len() >= least && key.contains(is_upper)
+    })
+}
+
+/// Returns true if a value as a whole has the format of a key.
+pub fn has_key_format(value: &str) -> bool {
+    KEY_FORMATS.iter().any(|(prefixes, fits, least, _)| {
+        let mut rests = prefixes.iter().filter_map(|prefix| value.strip_prefix(*prefix));
+        value.contains(is_upper) && rests.any(|rest| rest.len() >= *least && rest.chars().all(*fits))
     })
 }
 
@@ -114,8 +133,12 @@ fn has_password(word: &str) -> bool {
     })
 }
 
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric()
+}
+
 fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+    is_plain(c) || c == '_' || c == '-'
 }
 
 fn is_dotted(c: char) -> bool {
@@ -139,7 +162,15 @@ mod tests {
             format!("ghp_{long}"),
             format!("github_pat_{long}"),
             "AKIAABCDEFGHIJ123456".to_owned(),
+            "AKIAABCDEFGHIJKLMNOP".to_owned(),
             format!("xoxb-{long}"),
+            format!("dapi{long}, sbp_"),
+            format!("SG.{long}.{long}"),
+            format!("sb_secret_{long}"),
+            format!("AGE-SECRET-KEY-1{}", long.to_uppercase()),
+            "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCY".to_owned(),
+            "DefaultEndpointsProtocol=https;AccountKey=Zk39xQ71vvLm==".to_owned(),
+            "SECRET_KEY = 'k3x9v8b2m4n7'".to_owned(),
             format!("eyJ{long}.{long}.x"),
             "-----BEGIN OPENSSH PRIVATE KEY-----".to_owned(),
             "password=correct-horse-1".to_owned(),
@@ -173,12 +204,25 @@ mod tests {
             "ssh://git@example.com/x",
             "the tokenizer: cl100k",
             "AKIA is a prefix",
+            "sk-circle-fade-dot-before-after",
+            "npm_config_cache_of_the_second_package",
+            "the model xai-grok-4-1-fast-non-reasoning-latest",
+            "the access key is in the vault",
         ];
         for text in secret {
             assert!(find_secret(&text).is_some(), "{text}");
         }
         for text in open {
             assert_eq!(find_secret(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_whole_value_has_the_format_of_a_key() {
+        let long = "a1B2".repeat(10);
+        assert!(has_key_format(&format!("github_pat_{long}")));
+        for other in [format!("/opt/sk-{long}/bin:/bin"), format!("sk-{long}:/bin"), long] {
+            assert!(!has_key_format(&other), "{other}");
         }
     }
 }

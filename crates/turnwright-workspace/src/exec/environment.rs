@@ -4,11 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::program_search::find_in_path;
+use crate::memory::has_key_format;
 use turnwright_types::text;
 
-/// Parts of variable names that indicate a secret.
-const SECRET_WORDS: &[&str] =
-    &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
+/// Parts of variable names that indicate a secret. The last three unlock a vault, or let anybody write to a chat.
+const SECRET_WORDS: &str = "KEY SECRET TOKEN PASS _PWD CREDENTIAL CREDS PRIVATE COOKIE AUTH \
+                            BW_SESSION OP_SESSION_ WEBHOOK_URL";
+/// Parts of a connection string before a key or password.
+const PASSWORD_NAMES: [&str; 4] = ["ACCESSKEY=", "ACCOUNTKEY=", "PASSWORD=", ";PWD="];
 
 /// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, who writes a commit, which
 /// modules are private, and how programs work that would otherwise wait for a keyring or warn all the time.
@@ -149,8 +152,13 @@ fn without_uv_cache(path: &OsStr) -> OsString {
     std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
 }
 
-/// True if the value contains a URL with a password: `scheme://user:password@host`.
+/// True if the value contains a URL or connection string with a password: `scheme://user:password@host`,
+/// `AccountKey=…`.
 fn holds_password(value: &str) -> bool {
+    let upper = value.to_uppercase();
+    if PASSWORD_NAMES.iter().any(|name| upper.contains(*name)) {
+        return true;
+    }
     value.split("://").skip(1).any(|rest| {
         let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
@@ -161,8 +169,9 @@ fn holds_password(value: &str) -> bool {
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
+    let is_access_token = name.rsplit(['_', '-']).next() == Some("PAT");
     !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
-        && SECRET_WORDS.iter().any(|word| name.contains(word))
+        && (is_access_token || SECRET_WORDS.split_whitespace().any(|word| name.contains(word)))
 }
 
 /// Returns true for a variable that can hold no secret and does not change the meaning of commands.
@@ -175,7 +184,8 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         // Below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
-    let is_secret = is_secret_name(&name) || is_ours || holds_secret || holds_password(&value);
+    let has_secret = holds_secret || holds_password(&value) || has_key_format(&value);
+    let is_secret = is_secret_name(&name) || is_ours || has_secret;
     !is_secret && !changes_meaning
 }
 
@@ -503,6 +513,29 @@ mod tests {
         for environment in [all.for_silent_command(|_| true), all] {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
+        }
+    }
+
+    #[test]
+    fn tokens_and_connection_strings_are_no_variables_of_commands() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        let storage = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zk39xQ71==";
+        for (name, value, is_kept) in [
+            ("GITHUB_MCP_PAT", "x", false),
+            ("BW_SESSION", "x", false),
+            ("OP_SESSION_me", "x", false),
+            ("GCP_CREDS", "x", false),
+            ("SLACK_WEBHOOK_URL", "https://hooks.example/x", false),
+            ("MINE", token.as_str(), false),
+            ("STORAGE", storage, false),
+            ("DB", "Server=h;User=sa;Pwd=word", false),
+            ("DSN", "host=h password=word", false),
+            ("DB", "Server=h;Trusted_Connection=yes", true),
+            ("PATTERN", "/opt/sk-learn-experiments-of-2026/bin", true),
+            ("DESKTOP_SESSION", "gnome", true),
+        ] {
+            let all = Environment::scrubbed([(name.into(), value.into())], &[]);
+            assert_eq!(all.get(name).is_some(), is_kept, "{name}={value}");
         }
     }
 

@@ -156,14 +156,13 @@ fn without_uv_cache(path: &OsStr) -> OsString {
 /// `AccountKey=…`.
 fn holds_password(value: &str) -> bool {
     let upper = value.to_uppercase();
-    if PASSWORD_NAMES.iter().any(|name| upper.contains(*name)) {
-        return true;
-    }
-    value.split("://").skip(1).any(|rest| {
-        let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
-        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
-    })
+    let mut urls = value.split("://").skip(1);
+    PASSWORD_NAMES.iter().any(|name| upper.contains(*name))
+        || urls.any(|rest| {
+            let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
+            let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+            user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+        })
 }
 
 /// True if a variable with this name probably holds a secret.

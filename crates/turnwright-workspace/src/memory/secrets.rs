@@ -6,47 +6,22 @@
 type KeyFormat = (&'static [&'static str], fn(char) -> bool, usize, &'static str);
 
 const KEY_FORMATS: &[KeyFormat] = &[
-    (&["sk-"], is_word, 20, "an API key"),
-    (&["sk_live_", "rk_live_", "sk_test_", "sb_secret_"], is_word, 16, "an API key"),
-    (&["dckr_pat_", "glsa_", "GOCSPX-", "hvs.", "nvapi-", "SG.", "tvly-"], is_word, 20, "an API key"),
+    (&["sk-", "dckr_pat_", "glsa_", "hvs.", "nvapi-", "SG.", "xapp-"], is_word, 20, "an API key"),
+    (&["sk_live_", "rk_live_", "sk_test_", "sb_secret_", "tvly-"], is_word, 16, "an API key"),
     (&["AGE-SECRET-KEY-1", "dapi", "dop_v1_", "lin_api_", "xai-"], is_plain, 30, "an API key"),
     (&["llx-", "ntn_", "pplx-", "r8_", "sbp_", "shpat_", "whsec_"], is_plain, 30, "an API key"),
-    (&["gsk_", "hf_", "AIza"], is_word, 30, "an API key"),
-    (&["ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
-    (&["github_pat_"], is_word, 20, "a GitHub token"),
+    (&["gsk_", "hf_", "AIza", "GOCSPX-"], is_word, 28, "an API key"),
+    (&["github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
     (&["glpat-", "glptt-", "glrt-", "gldt-"], is_word, 20, "a GitLab token"),
-    (&["npm_"], is_word, 30, "an npm token"),
-    (&["pypi-"], is_word, 30, "a PyPI token"),
+    (&["npm_", "pypi-"], is_word, 30, "a token for packages"),
     (&["AKIA", "ASIA"], is_upper, 16, "an AWS key"),
     (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-"], is_word, 10, "a Slack token"),
-    (&["xapp-"], is_word, 10, "a Slack token"),
     (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
 /// Names of secret values. Latin letters are in lower case.
-const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "pwd",
-    "secret",
-    "token",
-    "api_key",
-    "api-key",
-    "apikey",
-    "api key",
-    "access_key",
-    "access key",
-    "accesskey",
-    "accountkey",
-    "secret_key",
-    "passwort",
-    "пароль",
-    "Пароль",
-    "密码",
-    "密钥",
-    "口令",
-    "bearer",
-];
+const SECRET_NAMES: &str = "password,passwd,pwd,secret,token,api_key,api-key,apikey,api key,access_key,access key,\
+                            accesskey,accountkey,secret_key,passwort,пароль,Пароль,密码,密钥,口令,bearer";
 
 /// A shorter value may be an ordinary word.
 const MIN_VALUE_CHARS: usize = 12;
@@ -79,22 +54,23 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
 
 /// Returns true if a value as a whole has the format of a key.
 pub fn has_key_format(value: &str) -> bool {
-    KEY_FORMATS.iter().any(|(prefixes, fits, least, _)| {
-        let mut rests = prefixes.iter().filter_map(|prefix| value.strip_prefix(*prefix));
-        value.contains(is_upper) && rests.any(|rest| rest.len() >= *least && rest.chars().all(*fits))
-    })
+    value.contains(is_upper)
+        && KEY_FORMATS.iter().any(|(prefixes, fits, least, _)| {
+            let mut rests = prefixes.iter().filter_map(|prefix| value.strip_prefix(*prefix));
+            rests.any(|rest| rest.len() >= *least && rest.chars().all(*fits))
+        })
 }
 
 /// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `the token is …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|name| {
+    SECRET_NAMES.split(',').any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let assigned = rest.strip_prefix([':', '=', '：']);
             let said = ["是", "is ", "is:"].into_iter().find_map(|word| rest.strip_prefix(word));
             // A header has nothing between this and the token.
-            let header = (*name == "bearer").then_some(rest);
+            let header = (name == "bearer").then_some(rest);
             let Some(value) = assigned.or(said).or(header) else { return false };
             let value = value.trim_start_matches([':', '：', '=', ' ', '"', '\'', '`', '*']);
             // Chinese and Japanese have no blanks between words.

@@ -239,10 +239,9 @@ fn server_summary(spec: &ServerSpec) -> String {
 
 /// The arguments of a program, one a line, without the values of those that are named like keys.
 fn shown_arguments(arguments: &[String]) -> String {
-    let places = key_places(arguments).into_iter();
-    let shown = arguments.iter().zip(places).map(|(argument, place)| match place {
+    let shown = key_places(arguments).map(|(argument, place)| match place {
         Some(place) => format!("{}{NOT_KEPT}", &argument[..place]),
-        None => argument.clone(),
+        None => argument.to_owned(),
     });
     shown.collect::<Vec<_>>().join("\n")
 }

@@ -125,26 +125,25 @@ impl ServerSpec {
     }
 }
 
-/// Returns where the value of a key begins in each argument of a program, as in `--api-key KEY`, `TOKEN=KEY` and
-/// `Authorization: Bearer KEY`; `None` for an argument without one.
-pub fn key_places(arguments: &[String]) -> Vec<Option<usize>> {
+/// Returns each argument of a program with the byte at which the value of a key begins in it, as in `--api-key KEY`,
+/// `TOKEN=KEY` and `Authorization: Bearer KEY`; `None` for an argument without one.
+pub fn key_places(arguments: &[String]) -> impl Iterator<Item = (&str, Option<usize>)> {
     let mut is_value_of_key = false;
-    let places = arguments.iter().map(|argument| {
+    arguments.iter().map(move |argument| {
         let mut begin = 0;
         let mut ends = argument.match_indices(['=', ':']).map(|(end, _)| end);
         let key_end = ends.find(|end| is_secret_name(&argument[replace(&mut begin, *end)..*end]));
         let is_name = key_end.is_none() && argument.starts_with('-') && is_secret_name(argument);
         let is_value = replace(&mut is_value_of_key, is_name);
-        if is_value { Some(0) } else { key_end.map(|end| end + 1) }
-    });
-    places.collect()
+        let place = if is_value { Some(0) } else { key_end.map(|end| end + 1) };
+        (argument.as_str(), place)
+    })
 }
 
 fn keys_in_arguments(arguments: &[String]) -> Vec<String> {
     let urls = arguments.iter().filter_map(|argument| Url::parse(argument).ok());
     let in_urls = urls.flat_map(|url| keys_in_url(&url));
-    let places = key_places(arguments).into_iter();
-    let named = arguments.iter().zip(places).filter(|(argument, _)| !argument.contains("://"));
+    let named = key_places(arguments).filter(|(argument, _)| !argument.contains("://"));
     let values = named.filter_map(|(argument, place)| redact::header_key(&argument[place?..]));
     in_urls.chain(values.filter(|value| may_be_key(value)).map(str::to_owned)).collect()
 }
@@ -162,6 +161,7 @@ fn may_be_key(value: &str) -> bool {
         && value.contains(|letter: char| letter.is_ascii_digit())
         && !value.starts_with(['/', '~', '.', '$'])
         && !value.contains('\\')
+        && !(value.contains('/') && value.contains('.'))
 }
 
 /// Selects tools of a server by name. `*` in a pattern matches any text.
@@ -314,6 +314,7 @@ mod tests {
             (vec!["https://a.example/mcp?exaApiKey=k39&a=b"], vec!["k39"]),
             (vec!["postgresql://me:word@a.example/db"], vec!["word"]),
             (vec!["--key-file", "/home/me/keys/service-2026.json"], vec![]),
+            (vec!["--key-file", "keys/service-2026.json"], vec![]),
             (vec!["--key-file", r"C:\Users\me\keys\2026.json"], vec![]),
             (vec!["--auth-provider", "GoogleOAuth2", "--max-tokens", "100000"], vec![]),
             (vec!["--header", "Authorization: Bearer ${API_TOKEN_OF_2026}"], vec![]),

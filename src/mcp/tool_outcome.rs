@@ -178,8 +178,8 @@ fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Va
     let mut raw = Map::from_iter([("content".to_owned(), Value::Array(content))]);
     if let Some(value) = structured {
         let text = value.to_string();
-        let value = match text.len() {
-            ..=MAX_RAW_BYTES => value.clone(),
+        let value: Value = match text.len() {
+            ..=MAX_RAW_BYTES => redact::text_with_placed_keys(&text).parse().unwrap_or_default(),
             bytes => json!({ "omitted": format!("{bytes} bytes") }),
         };
         raw.insert("structuredContent".to_owned(), value);
@@ -289,7 +289,8 @@ mod tests {
     fn a_password_in_a_url_and_a_key_in_a_header_are_hidden_in_a_result() {
         for secret in ["postgres://app:Zk39xQ71vvLm@db", "AUTHORIZATION: basic Zk39xQ71vvLm"] {
             let blocks = vec![ResultBlock::Text(format!("url = {secret}\n"))];
-            let result = ToolResult { blocks, structured: None, is_error: true };
+            let structured = Some(json!({ "said": secret }));
+            let result = ToolResult { blocks, structured, is_error: true };
             let told = outcome(result, None, Path::new("unused"));
             for shown in [told.text.clone(), format!("{:?}", told.content), told.raw.to_string()] {
                 assert!(shown.contains("[hidden:") && !shown.contains("Zk39xQ71"), "{shown}");

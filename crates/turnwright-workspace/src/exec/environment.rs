@@ -4,14 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::program_search::find_in_path;
-use crate::memory::has_key_format;
+use crate::memory::find_secret;
 use turnwright_types::text;
 
 /// Parts of variable names that indicate a secret. The last three unlock a vault, or let anybody write to a chat.
-const SECRET_WORDS: &str = "KEY SECRET TOKEN PASS _PWD CREDENTIAL CREDS PRIVATE COOKIE AUTH \
-                            BW_SESSION OP_SESSION_ WEBHOOK_URL";
-/// Parts of a connection string before a key or password.
-const PASSWORD_NAMES: [&str; 4] = ["ACCESSKEY=", "ACCOUNTKEY=", "PASSWORD=", ";PWD="];
+const SECRET_WORDS: &str = "KEY SECRET TOKEN PASS _PWD CREDENTIAL PRIVATE COOKIE AUTH \
+                            BW_SESSION SLACK_WEBHOOK DISCORD_WEBHOOK";
 
 /// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, who writes a commit, which
 /// modules are private, and how programs work that would otherwise wait for a keyring or warn all the time.
@@ -152,25 +150,28 @@ fn without_uv_cache(path: &OsStr) -> OsString {
     std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
 }
 
-/// True if the value contains a URL or connection string with a password: `scheme://user:password@host`,
-/// `AccountKey=…`.
+/// True if the value contains a URL with a password: `scheme://user:password@host`.
 fn holds_password(value: &str) -> bool {
-    let upper = value.to_uppercase();
-    let mut urls = value.split("://").skip(1);
-    PASSWORD_NAMES.iter().any(|name| upper.contains(*name))
-        || urls.any(|rest| {
-            let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
-            let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-            user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
-        })
+    value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+    })
+}
+
+/// True if the value is one word with a key in a known format.
+fn is_key(value: &str) -> bool {
+    let is_word = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    is_word && find_secret(value).is_some()
 }
 
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    let is_access_token = name.rsplit(['_', '-']).next() == Some("PAT");
+    // GNOME has a `GNOME_DESKTOP_SESSION_ID`.
+    let is_token = name.starts_with("OP_SESSION_") || name.rsplit(['_', '-']).next() == Some("PAT");
     !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
-        && (is_access_token || SECRET_WORDS.split_whitespace().any(|word| name.contains(word)))
+        && (is_token || SECRET_WORDS.split_whitespace().any(|word| name.contains(word)))
 }
 
 /// Returns true for a variable that can hold no secret and does not change the meaning of commands.
@@ -183,7 +184,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         // Below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
-    let has_secret = holds_secret || holds_password(&value) || has_key_format(&value);
+    let has_secret = holds_secret || holds_password(&value) || is_key(&value);
     let is_secret = is_secret_name(&name) || is_ours || has_secret;
     !is_secret && !changes_meaning
 }
@@ -212,8 +213,8 @@ pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
     /// Takes the process's own variables without those that may hold a secret or change the meaning
-    /// of commands. A variable whose value contains one of `secrets`, or a URL with a password, is left
-    /// out whatever its name.
+    /// of commands. A variable whose value contains one of `secrets`, or a URL with a password, or is a key in
+    /// a known format, is left out whatever its name.
     pub fn scrubbed(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
@@ -516,22 +517,25 @@ mod tests {
     }
 
     #[test]
-    fn tokens_and_connection_strings_are_no_variables_of_commands() {
+    fn tokens_are_no_variables_of_commands_and_connection_strings_are() {
         let token = format!("ghp_{}", "a1B2".repeat(9));
-        let storage = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zk39xQ71==";
+        let in_path = format!("/opt/{token}/bin:/bin");
+        let storage = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=Zk39xQ71vvLm==";
         for (name, value, is_kept) in [
             ("GITHUB_MCP_PAT", "x", false),
             ("BW_SESSION", "x", false),
             ("OP_SESSION_me", "x", false),
-            ("GCP_CREDS", "x", false),
             ("SLACK_WEBHOOK_URL", "https://hooks.example/x", false),
             ("MINE", token.as_str(), false),
-            ("STORAGE", storage, false),
-            ("DB", "Server=h;User=sa;Pwd=word", false),
-            ("DSN", "host=h password=word", false),
-            ("DB", "Server=h;Trusted_Connection=yes", true),
-            ("PATTERN", "/opt/sk-learn-experiments-of-2026/bin", true),
-            ("DESKTOP_SESSION", "gnome", true),
+            ("MY_PATH", in_path.as_str(), true),
+            ("NATS_CREDS", "/home/me/nats.creds", true),
+            ("WEBHOOK_URL", "http://localhost:5678", true),
+            ("STORAGE", storage, true),
+            ("DB", "Server=h;User=sa;Password=hunter22hunter", true),
+            ("DSN", "host=h password=word", true),
+            ("DATABASE_URL", "postgres://me@localhost/app", true),
+            ("FEATURE_SET", "sk-learn-experiments-of-this-year", true),
+            ("GNOME_DESKTOP_SESSION_ID", "this-is-deprecated", true),
         ] {
             let all = Environment::scrubbed([(name.into(), value.into())], &[]);
             assert_eq!(all.get(name).is_some(), is_kept, "{name}={value}");

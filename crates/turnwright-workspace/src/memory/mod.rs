@@ -16,7 +16,7 @@ use turnwright_types::file_id::file_id;
 use turnwright_types::ids::{MAX_SLUG_LEN, is_slug};
 use turnwright_types::text;
 
-pub use secrets::{find_secret, has_key_format};
+pub use secrets::find_secret;
 
 /// The most bytes of a note.
 pub const MAX_NOTE_BYTES: usize = 16 * 1024;

@@ -6,7 +6,6 @@ mod checks;
 mod context;
 pub(super) mod custom;
 mod goal;
-mod hooks;
 mod mcp;
 mod permissions;
 pub(super) mod record;
@@ -132,7 +131,7 @@ const COMMANDS: &[BuiltInCommand] = &[
         "hooks",
         "List the hooks of this session, and how each ended last",
         Refused,
-        hooks::run,
+        status::hooks,
     ),
     command(
         "mcp",

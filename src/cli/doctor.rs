@@ -117,7 +117,8 @@ fn examine(
     if args.forget {
         return Ok(report.forget(&profiles, &endpoint));
     }
-    block_on(check_model(report, config, &endpoint, &profiles)).map_err(|error| error.to_string())?
+    block_on(check_model(report, config, &endpoint, &profiles))
+        .map_err(|error| error.to_string())?
 }
 
 async fn check_model(

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::error::read_params;
 use super::methods::INITIALIZE;
-use super::methods::auth::{account_status, notify_change};
+use super::methods::auth_status::{account_status, notify_change};
 use super::schema::{
     AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities, ElicitationCapabilities,
     InitializeRequest,

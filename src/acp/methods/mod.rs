@@ -3,12 +3,14 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "each handler owns its parameters")]
 
-pub(super) mod auth;
+pub(super) mod auth_status;
+mod authenticate;
 mod cancel;
 mod history;
 mod initialize;
 mod providers;
-mod session_close_delete_archive;
+mod session_close;
+mod session_delete_archive;
 mod session_list_status_title;
 mod session_open;
 pub(super) mod session_prompt;
@@ -30,10 +32,10 @@ const CANCEL: &str = "session/cancel";
 pub(super) static REQUESTS: &[RequestRoute] = &[
     v1(INITIALIZE, |call| call.serve(initialize::initialize)),
     v2(INITIALIZE, |call| call.serve(initialize::initialize_v2)),
-    v1("authenticate", |call| call.serve(auth::authenticate)),
-    v2("auth/login", |call| call.serve(auth::log_in)),
-    v2("auth/logout", |call| call.serve(auth::log_out)),
-    v1("auth/status", |call| call.serve(auth::auth_status)),
+    v1("authenticate", |call| call.serve(authenticate::authenticate)),
+    v2("auth/login", |call| call.serve(authenticate::log_in)),
+    v2("auth/logout", |call| call.serve(authenticate::log_out)),
+    v1("auth/status", |call| call.serve(auth_status::auth_status)),
     v1("providers/list", |call| call.serve(providers::list_providers)),
     v1("providers/set", |call| call.serve(providers::set_provider)),
     v1("providers/disable", |call| call.serve(providers::disable_provider)),
@@ -45,12 +47,12 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     v1("session/fork", |call| call.serve_opening(session_open::fork_session)),
     v2("session/fork", |call| call.serve_opening(session_open::fork_session_v2)),
     both("session/options", |call| call.serve(session_open::find_options)),
-    v1("session/close", |call| call.serve(session_close_delete_archive::close_session)),
-    v2("session/close", |call| call.serve(session_close_delete_archive::close_session_v2)),
+    v1("session/close", |call| call.serve(session_close::close_session)),
+    v2("session/close", |call| call.serve(session_close::close_session_v2)),
     both("session/list", |call| call.serve(session_list_status_title::list_sessions)),
-    both("session/delete", |call| call.serve(session_close_delete_archive::delete_session)),
-    both("session/archive", |call| call.serve(session_close_delete_archive::archive_session)),
-    both("session/unarchive", |call| call.serve(session_close_delete_archive::unarchive_session)),
+    both("session/delete", |call| call.serve(session_delete_archive::delete_session)),
+    both("session/archive", |call| call.serve(session_delete_archive::archive_session)),
+    both("session/unarchive", |call| call.serve(session_delete_archive::unarchive_session)),
     both("session/status", |call| call.serve(session_list_status_title::get_session_status)),
     both("session/set_title", |call| call.serve(session_list_status_title::set_session_title)),
     v1(session_prompt::METHOD, |call| call.serve(session_prompt::prompt)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::auth::{account_status, notify_change};
+use super::auth_status::{account_status, notify_change};
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{

@@ -1,45 +1,18 @@
-//! `session/close`, which ends what runs in a session and leaves it stored, `session/delete`, and the unstable
-//! `session/archive` and `session/unarchive`. A session that is open is closed before it is deleted or archived.
+//! `session/delete`, and the unstable `session/archive` and `session/unarchive`. A session that is open is closed
+//! before it is deleted or archived.
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
-    ArchiveSessionRequest, ArchiveSessionResponse, CloseSessionRequest, CloseSessionResponse,
-    DeleteSessionRequest, DeleteSessionResponse, UnarchiveSessionRequest, UnarchiveSessionResponse,
+    ArchiveSessionRequest, ArchiveSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+    UnarchiveSessionRequest, UnarchiveSessionResponse,
 };
 use crate::completion::Completion;
 use crate::session::stored_sessions;
 use tokio_util::sync::CancellationToken;
 use turnwright_types::ids::SessionId;
-
-pub(super) fn close_session(
-    connection: &mut Connection,
-    params: CloseSessionRequest,
-    reply: Responder<CloseSessionResponse>,
-) {
-    let found = connection.find_session(&params.session_id.0);
-    let Some((_, reply)) = reply.if_ok(found) else { return };
-    let id = SessionId::from(params.session_id.0.as_ref());
-    let closed = connection.close_session(&id);
-    connection.block_session_until(id, closed.clone());
-    let done = reply.done(|()| CloseSessionResponse::new());
-    stored_sessions::report_closed(&connection.host, closed, done);
-}
-
-/// Closing a session that is not open succeeds.
-pub(super) fn close_session_v2(
-    connection: &mut Connection,
-    params: CloseSessionRequest,
-    reply: Responder<Value>,
-) {
-    let id = SessionId::from(params.session_id.0.as_ref());
-    let closed = connection.close_session(&id);
-    connection.block_session_until(id, closed.clone());
-    stored_sessions::report_closed(&connection.host, closed, reply.done(|()| json!({})));
-}
 
 pub(super) fn delete_session(
     connection: &mut Connection,

@@ -6,6 +6,7 @@ mod checks;
 mod context;
 pub(super) mod custom;
 mod goal;
+mod hooks;
 mod mcp;
 mod permissions;
 pub(super) mod record;
@@ -131,7 +132,7 @@ const COMMANDS: &[BuiltInCommand] = &[
         "hooks",
         "List the hooks of this session, and how each ended last",
         Refused,
-        status::hooks,
+        hooks::run,
     ),
     command(
         "mcp",

@@ -11,10 +11,12 @@ mod initialize;
 mod providers;
 mod session_close;
 mod session_delete_archive;
-mod session_list_status_title;
+mod session_list;
 mod session_open;
 pub(super) mod session_prompt;
 mod session_set_config_option;
+mod session_set_title;
+mod session_status;
 mod session_steering;
 
 use super::connection::Connection;
@@ -49,12 +51,12 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     both("session/options", |call| call.serve(session_open::find_options)),
     v1("session/close", |call| call.serve(session_close::close_session)),
     v2("session/close", |call| call.serve(session_close::close_session_v2)),
-    both("session/list", |call| call.serve(session_list_status_title::list_sessions)),
+    both("session/list", |call| call.serve(session_list::list_sessions)),
     both("session/delete", |call| call.serve(session_delete_archive::delete_session)),
     both("session/archive", |call| call.serve(session_delete_archive::archive_session)),
     both("session/unarchive", |call| call.serve(session_delete_archive::unarchive_session)),
-    both("session/status", |call| call.serve(session_list_status_title::get_session_status)),
-    both("session/set_title", |call| call.serve(session_list_status_title::set_session_title)),
+    both("session/status", |call| call.serve(session_status::get_session_status)),
+    both("session/set_title", |call| call.serve(session_set_title::set_session_title)),
     v1(session_prompt::METHOD, |call| call.serve(session_prompt::prompt)),
     v2(session_prompt::METHOD, |call| call.serve(session_prompt::prompt_v2)),
     both(CANCEL, |call| call.serve(cancel::session_by_request)),

@@ -1,5 +1,5 @@
-//! `/status` and `/cost` show the state of the session and what it has used up, `/help` what the agent can do,
-//! `/memory` and `/skills` what the model can read in files, and `/hooks` the hooks and how each has ended last.
+//! `/status` and `/cost` show the state of the session and what it has used up, `/help` what the agent can do, and
+//! `/memory` and `/skills` what the model can read in files.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use crate::mcp::SessionServers;
 use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
-use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::History;
 use turnwright_types::update::SlashCommand;
 
@@ -108,26 +107,4 @@ fn show_files(
 ) -> PromptWork {
     let env = Arc::clone(&session.conversation.env);
     answer_from_files(session, call, move |_| describe(&env))
-}
-
-pub(super) fn hooks(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    call.answer(session, |session| hook_list(&session.conversation))
-}
-
-fn hook_list(conversation: &Conversation) -> String {
-    let set = conversation.env.shared.hooks.set.get();
-    if set.0.is_empty() {
-        return "No hooks run here. `/trust` shows those of the project that wait for your trust."
-            .to_owned();
-    }
-    let mut rows = String::new();
-    for handler in &set.0 {
-        let last = match handler.last_result() {
-            Some(result) => format!("last time: {result}"),
-            None => "has not run yet".to_owned(),
-        };
-        let file = escape_hidden_line(&handler.file);
-        rows.push_str(&format!("{}\n    {file}; {}\n", handler.line, escape_hidden_line(&last)));
-    }
-    format!("{}\n`/trust` shows those of the project that wait for your trust.", fenced(&rows))
 }

@@ -15,6 +15,7 @@ mod session_list;
 mod session_open;
 pub(super) mod session_prompt;
 mod session_set_config_option;
+mod session_set_mode_model;
 mod session_set_title;
 mod session_status;
 mod session_steering;
@@ -62,8 +63,8 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     both(CANCEL, |call| call.serve(cancel::session_by_request)),
     v2("tool_call/cancel", |call| call.serve(cancel::cancel_tool_call)),
     v2("terminal/cancel", |call| call.serve(cancel::cancel_terminal)),
-    v1("session/set_mode", |call| call.serve(session_set_config_option::set_mode)),
-    v1("session/set_model", |call| call.serve(session_set_config_option::set_model)),
+    v1("session/set_mode", |call| call.serve(session_set_mode_model::set_mode)),
+    v1("session/set_model", |call| call.serve(session_set_mode_model::set_model)),
     v1("session/set_config_option", |call| call.serve(session_set_config_option::set_option)),
     v2("session/set_config_option", |call| call.serve(session_set_config_option::set_option_v2)),
     both(session_steering::METHOD, |call| call.serve(session_steering::steer)),

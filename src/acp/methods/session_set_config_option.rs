@@ -1,47 +1,14 @@
-//! `session/set_config_option`, which changes the model, its effort or the mode. Version 1 also has `session/set_mode`,
-//! and `session/set_model`, which is no longer a part of the protocol and which older clients use.
+//! `session/set_config_option`, which changes the model, its effort or the mode.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
-use crate::acp::schema::{
-    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-    SetSessionModeResponse,
-};
+use crate::acp::schema::{SetSessionConfigOptionRequest, SetSessionConfigOptionResponse};
 use crate::acp::{to_wire, v2};
 use crate::error::Error;
 use turnwright_types::update::ConfigOptionId;
-
-pub(super) fn set_mode(
-    connection: &mut Connection,
-    params: SetSessionModeRequest,
-    reply: Responder<SetSessionModeResponse>,
-) {
-    let SetSessionModeRequest { session_id, mode_id, .. } = params;
-    let Some((handle, reply)) = reply.if_ok(connection.find_session(&session_id.0)) else { return };
-    let done = reply.done(|_| SetSessionModeResponse::new());
-    handle.set(ConfigOptionId::Mode, mode_id.0.to_string(), done);
-}
-
-/// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SetModelRequest {
-    session_id: String,
-    model_id: String,
-}
-
-pub(super) fn set_model(
-    connection: &mut Connection,
-    params: SetModelRequest,
-    reply: Responder<Value>,
-) {
-    let found = connection.find_session(&params.session_id);
-    let Some((handle, reply)) = reply.if_ok(found) else { return };
-    handle.set(ConfigOptionId::Model, params.model_id, reply.done(|_| json!({})));
-}
 
 pub(super) fn set_option(
     connection: &mut Connection,
@@ -58,7 +25,7 @@ pub(super) fn set_option(
     handle.set(setting, value.0.to_string(), done);
 }
 
-/// The parameters of `session/set_config_option` in version 2.
+/// The parameters of version 2.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SetOptionRequest {

@@ -190,9 +190,6 @@ impl ReplyContext {
 
     /// The name of the model, as the server gives it, bounded and without secrets.
     pub(super) fn served_model(&self, name: &str) -> String {
-        if name.is_empty() {
-            return String::new();
-        }
         text::cut(self.secrets.redact(name), MAX_SERVED_NAME)
     }
 

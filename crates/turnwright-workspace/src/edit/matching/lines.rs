@@ -290,17 +290,13 @@ impl IndentShift {
                     || (put.contains(' ') && rest.contains('\t'));
                 return (!mixes).then(|| format!("{put}{rest}{body}"));
             }
+            IndentShift::ToTabs { .. } if own.contains('\t') => return None,
+            IndentShift::ToSpaces { .. } if own.contains(' ') => return None,
             IndentShift::ToTabs { width, offset } => {
-                if own.contains('\t') {
-                    return None;
-                }
                 let rest = own.len().checked_add_signed(-offset)?;
                 (rest / width, rest % width)
             }
             IndentShift::ToSpaces { width, offset } => {
-                if own.contains(' ') {
-                    return None;
-                }
                 (0, (own.len() * width).checked_add_signed(*offset)?)
             }
         };

@@ -325,7 +325,7 @@ fn edits_by_redirects(policy: &PolicyRules, mode: Mode, effects: &[Effect]) -> b
         lines.flat_map(|line| &line.script.commands).filter(|command| command.opens_later);
     matches!(mode, Mode::AutoEdit | Mode::Auto)
         && written.any(|scope| scope == PathScope::Workspace)
-        && late.any(|command| command.redirects.iter().any(|redirect| redirect.is_write))
+        && late.any(crate::shell::SimpleCommand::writes_file)
         && policy.bounds_commands()
 }
 

@@ -483,11 +483,7 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
                 .is_none_or(|hidden| hidden.iter().any(|command| rule.matches_hidden(command)));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
-    let writes = script
-        .commands
-        .iter()
-        .flat_map(|command| &command.redirects)
-        .any(|redirect| redirect.is_write);
+    let writes = script.commands.iter().any(SimpleCommand::writes_file);
     is_understood && !writes && commands.all(|command| rule.matches_command(command))
 }
 

@@ -67,9 +67,7 @@ pub(in crate::shell) fn parse(
 /// substitutions: no words that these produce change what it does.
 fn all_only_read(commands: &[SimpleCommand]) -> bool {
     !commands.is_empty()
-        && commands.iter().all(|command| {
-            only_reads(command) && !command.redirects.iter().any(|redirect| redirect.is_write)
-        })
+        && commands.iter().all(|command| only_reads(command) && !command.writes_file())
 }
 
 /// The commands of a substitution, whose opening bracket has been read.

@@ -366,9 +366,8 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
         let all = loaded.rules.len();
         loaded.rules.retain(|rule| rule.action != RuleAction::Allow);
         let dropped = all - loaded.rules.len();
-        if let Some(left) =
-            loaded.problems.len().checked_sub(MAX_PROBLEMS).filter(|count| *count > 0)
-        {
+        let left = loaded.problems.len().saturating_sub(MAX_PROBLEMS);
+        if left > 0 {
             loaded.problems.truncate(MAX_PROBLEMS);
             loaded.problems.push(format!("and {left} more problems"));
         }

@@ -310,9 +310,7 @@ impl PartialCommand {
         }
         self.stdout_is_file |= is_stdout;
         let only_appends = kind == RedirectKind::Append;
-        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read, only_appends)? {
-            self.redirects.push(redirect);
-        }
+        self.redirects.extend(redirect(&raw.text, kind != RedirectKind::Read, only_appends)?);
         Ok(())
     }
 

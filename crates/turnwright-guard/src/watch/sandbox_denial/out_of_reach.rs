@@ -49,8 +49,8 @@ impl CommandWatch {
             .collect();
         let files = text::join_first(&names, MAX_NAMED);
         let what = format!("sandbox: hidden from this command: {files}");
-        let advice = "Such files may look empty or missing to a command: do not create or replace them because of that. To \
-                      read one, name it in a call; the user is asked.";
+        let advice = "Such files may look empty or missing to a command: do not create or replace them \
+                      because of that. To read one, name it in a call; the user is asked.";
         (!names.is_empty()).then(|| ReachedLimit::new(&what, advice))
     }
 

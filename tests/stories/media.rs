@@ -316,6 +316,32 @@ fn of_several_images_only_the_refused_one_is_left_out() {
 }
 
 #[test]
+fn images_are_left_out_if_a_server_that_gives_no_reason_then_accepts_the_request() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0 => says("I see nothing."),
+        _ => refuses("Invalid request."),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let told = notices(&agent);
+    assert!(told.contains("so it was left out. (Invalid request.)"), "{told}");
+    assert_eq!(agent.turn("And now?"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 3);
+
+    let provider = Provider::answering(|body| {
+        let is_refused = body.to_string().contains("Provoke");
+        if is_refused { refuses("Invalid request.") } else { says("Yes.") }
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    send(&mut agent, &[text("Look"), image("AAAA")]);
+    send(&mut agent, &[text("Provoke"), image("BBBB")]);
+    let sent: Vec<_> = provider.chat_requests().iter().map(pictures).collect();
+    assert_eq!(sent, [1, 2, 1, 0], "the image of this prompt is suspected first");
+    assert!(!notices(&agent).contains("left out"), "{}", notices(&agent));
+}
+
+#[test]
 fn of_more_images_than_the_server_takes_the_oldest_are_left_out() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 | 1 => says("Yes."),

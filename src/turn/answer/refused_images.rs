@@ -13,8 +13,8 @@ const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
-/// request that was answered. Of a request that was refused in other words, only the PDF files are suspected: few
-/// servers accept them.
+/// request that was answered. If the words are about none in particular, the PDF files precede the images: few servers
+/// accept them.
 pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
@@ -30,12 +30,16 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     if is_about_one {
         sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
     } else {
-        for set in &mut sets {
+        let mut files = sets.clone();
+        for set in &mut files {
             set.retain(|place| images[*place].is_pdf());
         }
+        let are_images_suspected = !error.is_about_images() && !error.is_about_files();
+        sets.retain(|set| are_images_suspected && !files.contains(set));
+        sets.extend(files);
     }
-    sets.dedup();
     sets.retain(|set| !set.is_empty());
+    sets.dedup();
     sets
 }
 

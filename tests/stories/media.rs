@@ -357,6 +357,25 @@ fn of_more_images_than_the_server_takes_the_oldest_are_left_out() {
 }
 
 #[test]
+fn of_too_many_images_for_large_ones_the_oldest_are_left_out() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0..=20 => says("Yes."),
+        _ => refuses(
+            "messages.1.content.1.image.source.base64.data: At least one of the image dimensions exceed max allowed \
+             size for many-image requests: 2000 pixels",
+        ),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let many: Vec<_> = (0..20).map(|number| image(&format!("MA{number:02}"))).collect();
+    send(&mut agent, &many);
+    let answer = send(&mut agent, &[text("And this?"), image("NEWA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let last = provider.chat_requests().pop().unwrap();
+    assert_eq!(pictures(&last), 20);
+    assert_eq!(images_in(&last, &["MA00", "MA01", "NEWA"]), ["MA01", "NEWA"]);
+}
+
+#[test]
 fn a_server_that_refuses_every_image_gets_none_after_a_few_attempts() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 => says("I see nothing."),

@@ -23,8 +23,8 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
     let all = images.len();
     let is_about_one = error.is_about_one_image();
-    if is_about_one && let Some(most) = error.most_images() {
-        return vec![(0..all.saturating_sub(most)).collect()];
+    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < all) {
+        return vec![(0..all - most).collect()];
     }
     let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
     if is_about_one {

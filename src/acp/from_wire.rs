@@ -88,7 +88,8 @@ pub(super) fn prompt(
             None => add_block(&mut parts, block)?,
         }
     }
-    if parts.is_empty() {
+    // Some servers refuse blanks, with each later request.
+    if parts.iter().all(|part| matches!(part, PromptPart::Text(text) if text.trim().is_empty())) {
         return Err(Error::InvalidParams("`prompt` is empty".to_owned()));
     }
     Ok(UserMessage::new(parts))

@@ -79,6 +79,7 @@ fn r_cont_2_lines_and_symbols_of_links_are_words_and_not_part_of_the_path() {
     for (uri, expected) in [
         ("file:///p/a%20b.rs?symbol=run#L10:20", "[n](/p/a b.rs) (run, lines 10-20)"),
         ("file:///p/plain.txt#L2-3", "[n](/p/plain.txt) (lines 2-3)"),
+        ("file:///p/plain.txt?column=5#L2:2", "[n](/p/plain.txt) (lines 2)"),
         ("file:///C:/Users/me/a.txt", on_drive.as_str()),
         ("file://server/share/a.txt", "[n](//server/share/a.txt)"),
         ("https://h/a#L2", "[n](https://h/a#L2)"),

@@ -75,16 +75,19 @@ fn split_numbers(text: &str) -> Option<(usize, (u32, u32))> {
     Some((path.len(), parse_lines(&format!("L{}", lines.trim_start_matches('L')))?))
 }
 
-/// Splits `?symbol=…` and `#L10:20` off. Anything else is a part of the path: not every client
+/// Splits `?symbol=…`, `?column=5` and `#L10:20` off. Anything else is a part of the path: not every client
 /// encodes the characters of a file's name.
 fn split_suffix(text: &str) -> (&str, Option<String>, Option<(u32, u32)>) {
     let found = text.rsplit_once('#').and_then(|(rest, end)| Some((rest, parse_lines(end)?)));
     let (rest, lines) = found.map_or((text, None), |(rest, lines)| (rest, Some(lines)));
+    let column = rest.rsplit_once("?column=").filter(|(_, column)| column.parse::<u32>().is_ok());
     match rest.rsplit_once("?symbol=") {
         Some((path, symbol)) => {
-            (path, Some(decode(symbol)).filter(|symbol| !symbol.is_empty()), lines)
+            // Zed writes blanks as a form does.
+            let name = decode(&symbol.replace('+', " "));
+            (path, Some(name).filter(|name| !name.is_empty()), lines)
         }
-        None => (rest, None, lines),
+        None => (column.map_or(rest, |(path, _)| path), None, lines),
     }
 }
 
@@ -123,6 +126,9 @@ mod tests {
             ("file:///ws/a.rs#L7", "/ws/a.rs", None, Some((7, 7))),
             ("file:///ws/a.rs#L7C2-L9C4", "/ws/a.rs", None, Some((7, 9))),
             ("file:///ws/a.rs?symbol=f%3Cu8%3E#L1:2", "/ws/a.rs", Some("f<u8>"), Some((1, 2))),
+            ("file:///ws/a.rs?symbol=impl+Add#L1", "/ws/a.rs", Some("impl Add"), Some((1, 1))),
+            ("file:///ws/a.rs?symbol=operator%2B#L1", "/ws/a.rs", Some("operator+"), Some((1, 1))),
+            ("file:///ws/a.rs?column=5#L10:10", "/ws/a.rs", None, Some((10, 10))),
             ("file:///ws/a%23L7", "/ws/a#L7", None, None),
             ("file:///ws/C#/a#b.cs", "/ws/C#/a#b.cs", None, None),
             ("file:///ws/a.rs#L0", "/ws/a.rs#L0", None, None),
@@ -173,7 +179,7 @@ mod tests {
         assert_eq!((link.path.as_str(), link.line_range().as_deref()), ("plain.txt", Some("2-3")));
         let link = FileLink::from_argument("src/a%20b.rs?symbol=run").unwrap();
         assert_eq!((link.path.as_str(), link.symbol.as_deref()), ("src/a%20b.rs", Some("run")));
-        for path in ["a.txt", "C#/a.cs", "a#b", "#L1", "what?.txt", "a#Lx"] {
+        for path in ["a.txt", "C#/a.cs", "a#b", "#L1", "what?.txt", "what?column=x", "a#Lx"] {
             assert_eq!(FileLink::from_argument(path), None, "{path}");
         }
     }

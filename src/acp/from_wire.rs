@@ -109,6 +109,11 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
         },
+        // No model takes such a picture, but each can read it.
+        ContentBlock::Image(it) if it.mime_type.starts_with("image/svg") => {
+            let uri = it.uri.unwrap_or_else(|| "picture.svg".to_owned());
+            add_blob(parts, BlobResourceContents::new(it.data, uri).mime_type(it.mime_type));
+        }
         ContentBlock::Image(it) => parts.push(PromptPart::Image(image(it.data)?)),
         ContentBlock::Audio(it) => parts.push(PromptPart::Audio(audio(it.mime_type, it.data)?)),
         _ => return Err(unsupported("this kind of content")),

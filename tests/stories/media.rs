@@ -146,6 +146,21 @@ fn an_attached_picture_is_shown_to_a_model_that_takes_pictures() {
 }
 
 #[test]
+fn a_picture_in_svg_is_read_as_text_by_any_model() {
+    let provider = Provider::of(&["eye", "blind"]);
+    for model in ["eye", "blind"] {
+        let mut agent = configured(&settings(&provider, model)).start();
+        let uri = "file:///ws/logo.svg";
+        let data = "PHN2Zz48Y2lyY2xlLz48L3N2Zz4=";
+        let svg = json!({ "type": "image", "mimeType": "image/svg+xml", "data": data, "uri": uri });
+        let answer = send(&mut agent, &[text("Look"), svg]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let read = last_prompt(&provider.chat_requests().pop().unwrap()).to_string();
+        assert!(read.contains("/ws/logo.svg") && read.contains("<svg><circle/></svg>"), "{read}");
+    }
+}
+
+#[test]
 fn r_turn_11_the_currently_chosen_model_decides_which_media_are_accepted() {
     let provider = Provider::of(&["eye", "blind"]);
     let mut agent = configured(&settings(&provider, "blind")).start();

@@ -60,7 +60,10 @@ fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
 fn file_uri(uri: String) -> String {
     let Some(place) = uri.strip_prefix("file://") else { return uri };
     let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
+    // Some write two slashes before a drive, or four before a server.
+    let is_path = plain.as_bytes().get(1) == Some(&b':') || plain.starts_with("//");
     let named = match plain.strip_prefix('/') {
+        _ if is_path => plain.clone(),
         Some(local) => local.to_owned(),
         None => format!("//{plain}"),
     };
@@ -235,7 +238,11 @@ mod tests {
         let table = [
             ("file:///c%3A/Users/me/a%20b.rs#L1:2", "file:///mnt/c/Users/me/a%20b.rs#L1:2"),
             ("file:///D:/ws/a.rs", "file:///mnt/d/ws/a.rs"),
+            ("file://C:/Users/me/a.rs#L1:2", "file:///mnt/c/Users/me/a.rs#L1:2"),
+            (r"file://C:\Users\me\a.rs", "file:///mnt/c/Users/me/a.rs"),
             ("file://wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:////wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:////home/me/a.rs", "file:////home/me/a.rs"),
             ("file://wsl%24/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
             ("file:///home/me/a%3Ab.rs", "file:///home/me/a%3Ab.rs"),
             ("file://server/share/a.rs", "file://server/share/a.rs"),

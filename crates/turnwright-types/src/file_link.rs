@@ -28,6 +28,8 @@ impl FileLink {
                 let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
                 match host {
                     "" | "localhost" => decode(path),
+                    // The third slash is missing.
+                    drive if drive.as_bytes().get(1) == Some(&b':') => decode(rest),
                     host => format!("//{host}{}", decode(path)),
                 }
             }
@@ -133,6 +135,8 @@ mod tests {
             ("file:///ws/C#/a#b.cs", "/ws/C#/a#b.cs", None, None),
             ("file:///ws/a.rs#L0", "/ws/a.rs#L0", None, None),
             ("file:///C:/Users/x%20y/a.txt", "C:/Users/x y/a.txt", None, None),
+            ("file://C:/Users/x%20y/a.txt", "C:/Users/x y/a.txt", None, None),
+            (r"file://C:\Users\a.txt#L2", r"C:\Users\a.txt", None, Some((2, 2))),
             ("file://server/share/a.txt", "//server/share/a.txt", None, None),
             ("file://localhost/ws/a.txt", "/ws/a.txt", None, None),
             ("FILE:/ws/a.txt", "/ws/a.txt", None, None),

@@ -23,11 +23,10 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
     let all = images.len();
     let is_about_one = error.is_about_one_image();
-    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < all) {
-        return vec![(0..all - most).collect()];
-    }
     let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
-    if is_about_one {
+    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < all) {
+        sets.push((0..all - most).collect());
+    } else if is_about_one {
         sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
     } else {
         let mut files = sets.clone();

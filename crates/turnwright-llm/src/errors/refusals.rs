@@ -55,38 +55,8 @@ const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 /// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
-/// Phrases that precede the size of the window. The first match counts. They are no text file, because an editor may
-/// strip the spaces at the ends of its lines.
-const LIMIT_PHRASES: &[&str] = &[
-    "context length is",
-    "context length is only",
-    "context length of only",
-    "context length of",
-    "context length:",
-    "context length (",
-    "context window of",
-    "window limit (",
-    "max context",
-    "max_seq_len",
-    "input length of",
-    "prompt length is",
-    "model length of",
-    "context size (",
-    "input length should be [1,",
-    "number of tokens allowed (",
-    "token limit:",
-    "exceeds the limit of",
-    "configured limit of",
-    "max size:",
-    "n_ctx:",
-    "n_ctx (",
-    "max of",
-    "must be <=",
-    "tokens > ",
-    " > ",
-    "): limit",
-    "too large for model with",
-];
+/// Phrases that precede the size of the window. The first match counts. Spaces may follow them.
+const LIMIT_PHRASES: &str = include_str!("phrases/window_limit.txt");
 
 /// Phrases that precede the size of the request.
 const USED_PHRASES: &str = include_str!("phrases/used_tokens.txt");
@@ -188,7 +158,7 @@ pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
     let limit = if is_minute_limit(text) {
         None
     } else {
-        find_tokens(body, text, "n_ctx", LIMIT_PHRASES.iter().copied())
+        find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES))
     };
     let used = find_tokens(body, text, "n_prompt_tokens", text::list_entries(USED_PHRASES));
     ErrorKind::ContextOverflow { limit, used }

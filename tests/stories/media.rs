@@ -354,6 +354,9 @@ fn images_are_left_out_if_a_server_that_gives_no_reason_then_accepts_the_request
     let sent: Vec<_> = provider.chat_requests().iter().map(pictures).collect();
     assert_eq!(sent, [1, 2, 1, 0], "the image of this prompt is suspected first");
     assert!(!notices(&agent).contains("left out"), "{}", notices(&agent));
+    set(&mut agent, "model", "p/blind");
+    send(&mut agent, &[text("Provoke")]);
+    assert_eq!(provider.chat_requests().len(), 5, "images that are not sent are not suspected");
 }
 
 #[test]

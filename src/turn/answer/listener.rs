@@ -95,14 +95,14 @@ impl StreamedAnswer {
     }
 
     /// The error of a server that has refused one image and takes others, or may have refused an image or a PDF file
-    /// without saying so.
-    pub(super) fn refused_image(&self, takes_files: bool) -> Option<&LlmError> {
+    /// without saying so. Only media that the model takes are sent.
+    pub(super) fn refused_image(&self, takes: Modalities) -> Option<&LlmError> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         let is_first = self.shown() == ShownSoFar::Nothing && !self.omits_media;
         let may_be_any = error.kind() == ErrorKind::BadRequest;
         let is_suspect = error.is_about_one_image()
-            || may_be_any && !error.is_about_images()
-            || takes_files && (may_be_any || error.is_about_files());
+            || takes.images && may_be_any && !error.is_about_images()
+            || takes.files && (may_be_any || error.is_about_files());
         (is_first && is_suspect).then_some(error)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::turn::Turn;
-use turnwright_llm::LlmError;
+use turnwright_llm::{LlmError, Modalities};
 use turnwright_store::Entry;
 use turnwright_types::message::{Media, Message, PromptPart};
 
@@ -15,7 +15,11 @@ const MAX_TRIALS: usize = 4;
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
 /// request that was answered. If the words are about none in particular, the PDF files precede the images: few servers
 /// accept them.
-pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
+pub(super) fn suspected_images(
+    messages: &[Arc<Message>],
+    error: &LlmError,
+    takes: Modalities,
+) -> Vec<Vec<usize>> {
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
     let old: usize =
@@ -29,12 +33,19 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     } else if is_about_one {
         sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
     } else {
+        let are_images_suspected =
+            takes.images && !error.is_about_images() && !error.is_about_files();
+        // Media that the model does not take were not sent.
+        for set in &mut sets {
+            set.retain(|place| {
+                if images[*place].is_pdf() { takes.files } else { are_images_suspected }
+            });
+        }
         let mut files = sets.clone();
         for set in &mut files {
             set.retain(|place| images[*place].is_pdf());
         }
-        let are_images_suspected = !error.is_about_images() && !error.is_about_files();
-        sets.retain(|set| are_images_suspected && !files.contains(set));
+        sets.retain(|set| !files.contains(set));
         sets.extend(files);
     }
     sets.retain(|set| !set.is_empty());

@@ -85,8 +85,8 @@ impl LlmError {
         self.refusal().is_some_and(|message| has_listed(&message, NO_FILES_PHRASES))
     }
 
-    /// The most images that the server accepts in one request, if it says so. Of more than 20, Anthropic takes none that
-    /// is large, and counts those that it took before.
+    /// The most images that the server accepts in one request, if it says so. In a request with more than 20, Anthropic
+    /// takes no large one, not even one that it took before.
     pub fn most_images(&self) -> Option<usize> {
         let message = self.message()?.to_ascii_lowercase();
         if message.contains("many-image requests") {

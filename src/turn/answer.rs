@@ -106,8 +106,8 @@ impl Turn {
         let mut suspected = None;
         let takes = selection.model.modalities();
         while let Some(error) = received.refused_image(takes) {
-            let sets = suspected
-                .get_or_insert_with(|| suspected_images(&request.messages, error, takes));
+            let sets =
+                suspected.get_or_insert_with(|| suspected_images(&request.messages, error, takes));
             let Some(images) = sets.pop() else { break };
             let mut attempt = request.clone();
             leave_out_images(&mut attempt.messages, Some(&images));

@@ -37,9 +37,11 @@ pub(super) fn suspected_images(
             takes.images && !error.is_about_images() && !error.is_about_files();
         // Media that the model does not take were not sent.
         for set in &mut sets {
-            set.retain(|place| {
-                if images[*place].is_pdf() { takes.files } else { are_images_suspected }
-            });
+            set.retain(
+                |place| {
+                    if images[*place].is_pdf() { takes.files } else { are_images_suspected }
+                },
+            );
         }
         let mut files = sets.clone();
         for set in &mut files {

@@ -265,12 +265,21 @@ mod tests {
             ("At most 1 image(s) may be provided in one request.", Some(1)),
             ("Too much media: 0 document pages + 103 images > 100", Some(100)),
             ("too many images and documents: 120 + 0 > 100", Some(100)),
-            ("request contains 52 images, exceeding the maximum of 50 allowed per request", Some(50)),
+            (
+                "request contains 52 images, exceeding the maximum of 50 allowed per request",
+                Some(50),
+            ),
             ("too many images; at most 16 are allowed", Some(16)),
             ("Too many images in request. Max is 10.", Some(10)),
-            ("too many images: 11 images were provided, but the model supports a maximum of 10", Some(10)),
+            (
+                "too many images: 11 images were provided, but the model supports a maximum of 10",
+                Some(10),
+            ),
             ("Image count 5 exceeds limit 4 per request.", Some(4)),
-            ("image dimensions exceed max allowed size for many-image requests: 2000 pixels", Some(20)),
+            (
+                "image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+                Some(20),
+            ),
             ("image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes", None),
             ("At least one of the image dimensions exceed max allowed size: 8000 pixels", None),
         ] {

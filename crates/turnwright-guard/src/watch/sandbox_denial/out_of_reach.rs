@@ -135,9 +135,8 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
     is_hidden.then(|| {
         let what = format!("commands get no variables that may hold secrets, such as {name}");
-        let advice = format!(
-            "If its value is not needed, begin the line with `export {name}=none;`."
-        );
+        let advice =
+            format!("If its value is not needed, begin the line with `export {name}=none;`.");
         ReachedLimit::new(&what, &advice)
     })
 }

@@ -137,7 +137,10 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
         "{result}"
     );
     assert_eq!(agent.read("a"), "zero\none\n2\n3\n");
-    // After the edit, the agent knows the content of the file again.
+    // The edit has not shown all of the other change.
+    let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
+    assert!(result.starts_with("a changed on disk since you read it. Nothing"), "{result}");
+    again(&mut agent, "read_file", &json!({ "path": "a" }));
     let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
     assert!(result.contains("Match: but for white space at line ends."), "{result}");
 }

@@ -191,9 +191,16 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<WriteOutcome, FileError> {
+        let known = match before {
+            Some(before) => self.freshness(target, before).await,
+            None => Freshness::Unseen,
+        };
         let written = self.write_if_unchanged(target, before, after, cancel).await?;
         self.seen.note_written(&target.path, &written.text);
         self.mark_seen(target, &written.text).await;
+        if matches!(known, Freshness::Changed(_)) {
+            self.seen.note_unseen_lines(&target.path);
+        }
         Ok(written)
     }
 

@@ -162,6 +162,7 @@ impl Tool for WriteFile {
             Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
             None => false,
         };
+        let is_anew = before.is_none() && ctx.env.files.forget_seen(target);
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
@@ -177,6 +178,7 @@ impl Tool for WriteFile {
                 "Appended to the last line, which had no line break, of"
             }
             Some(_) => "Appended to",
+            None if is_anew => "This file was removed or moved since you knew it. Created anew:",
             None => before.map_or("Created", |_| "Replaced"),
         };
         let bytes = now.text.len();

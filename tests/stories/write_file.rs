@@ -142,6 +142,19 @@ fn what_the_user_has_changed_is_not_replaced_after_an_edit_of_another_place() {
 }
 
 #[test]
+fn the_model_is_told_that_a_file_that_it_knows_was_gone() {
+    let mut agent = TestAgent::builder().file("src/a", "old\n").permission("allow_once").start();
+    attempt(&mut agent, "read_file", &json!({ "path": "src/a" }));
+    fs::rename(agent.path("src"), agent.path("lib")).unwrap();
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/a", "new\n"));
+    assert!(result.contains("moved since you knew it. Created anew: src/a: 1 lines"), "{result}");
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/a", "newer\n"));
+    assert!(result.starts_with("Replaced src/a"), "{result}");
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/b", "new\n"));
+    assert!(result.starts_with("Created src/b"), "{result}");
+}
+
+#[test]
 fn a_text_that_was_escaped_twice_is_written_in_lines() {
     let escaped = "class A:\\n\\tdef add(self, x):\\n\\t\\treturn x\\n";
     let (agent, result) = cards::run(TestAgent::builder(), "write_file", &write("a.py", escaped));

@@ -147,6 +147,30 @@ fn exit_plan_is_offered_only_in_plan_mode_and_the_user_decides() {
 }
 
 #[test]
+fn after_planning_the_work_may_go_on_in_the_mode_from_before() {
+    for (before, is_offered) in [("auto", true), ("full", true), ("auto-edit", false)] {
+        let mut agent = TestAgent::builder()
+            .variable("TURNWRIGHT_MODE", before)
+            .model(json!([
+                calls("exit_plan", &json!({ "plan": "Write b.txt" })),
+                says("Done.")
+            ]))
+            .capabilities(json!({ "elicitation": { "form": {} } }))
+            .start();
+        let plan = json!({ "sessionId": agent.session, "modeId": "plan" });
+        agent.call("session/set_mode", &plan);
+        let id = agent.prompt("go");
+        let request = agent.wait_for_request("elicitation/create");
+        let answer = format!("Go on as before, in mode {before}");
+        assert_eq!(request.to_string().contains(&answer), is_offered, "{request}");
+        agent.respond(&request, &json!({ "action": "accept", "content": { "answer": answer } }));
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        let mode = if is_offered { before } else { "plan" };
+        assert_eq!(known_mode(&agent), (mode.to_owned(), mode.to_owned()));
+    }
+}
+
+#[test]
 fn an_answer_that_is_not_an_offered_choice_keeps_plan_mode() {
     let exit = || calls("exit_plan", &json!({ "plan": "Write b.txt" }));
     let write = || calls("write_file", &json!({ "path": "b.txt", "content": "x" }));

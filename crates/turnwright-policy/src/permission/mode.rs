@@ -93,8 +93,8 @@ impl Mode {
 /// only a mode that the user has chosen.
 #[derive(Clone, Debug)]
 pub struct SharedMode {
-    /// An index into [`Mode::ALL`].
-    index: Arc<AtomicU8>,
+    /// The mode, and the one before plan mode, as numbers.
+    modes: Arc<[AtomicU8; 2]>,
     /// The mode that the settings give to a session.
     start: Mode,
     /// The least strict mode that may be set.
@@ -112,7 +112,7 @@ impl Default for SharedMode {
 impl SharedMode {
     /// Starts in `mode`, which can later be set to any mode that is not less strict than `max`.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
-        let shared = SharedMode { index: Arc::default(), start: mode, max, chosen: Arc::default() };
+        let shared = SharedMode { modes: Arc::default(), start: mode, max, chosen: Arc::default() };
         shared.set(mode);
         shared
     }
@@ -129,15 +129,21 @@ impl SharedMode {
 
     /// The current mode.
     pub fn get(&self) -> Mode {
-        let index = usize::from(self.index.load(Ordering::Relaxed));
-        Mode::ALL.get(index).copied().unwrap_or_default()
+        kept_mode(&self.modes[0])
+    }
+
+    /// The mode before plan mode was set for the last time.
+    pub fn before_plan(&self) -> Mode {
+        kept_mode(&self.modes[1])
     }
 
     /// Sets the mode, or [`max_mode`](SharedMode::max_mode) if that is stricter.
     pub fn set(&self, mode: Mode) {
         let mode = mode.min(self.max);
-        let index = Mode::ALL.iter().position(|other| *other == mode).unwrap_or_default();
-        self.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
+        let old = self.modes[0].swap(mode as u8, Ordering::Relaxed);
+        if mode == Mode::Plan && old != mode as u8 {
+            self.modes[1].store(old, Ordering::Relaxed);
+        }
     }
 
     /// Sets the mode that the user has chosen in answer to a question, and wakes
@@ -151,6 +157,11 @@ impl SharedMode {
     pub async fn wait_for_choice(&self) {
         self.chosen.notified().await;
     }
+}
+
+fn kept_mode(kept: &AtomicU8) -> Mode {
+    let number = kept.load(Ordering::Relaxed);
+    Mode::ALL.into_iter().find(|mode| *mode as u8 == number).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -346,8 +346,11 @@ async fn plan_update(
             return Ok(PatchAction::Update { before, applied, to: to.cloned(), is_moved: false });
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
+        (Err(refusal), changed) if may_quote => {
+            let why = changed.map(|lines| edit_common::stale_message(name, &before, &lines) + "\n");
+            why.unwrap_or_default() + &redact::text_with_placed_keys(&refusal)
+        }
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(refusal), None) if may_quote => redact::text_with_placed_keys(&refusal).into_owned(),
         (Err(_), None) => edit_common::not_quotable(name),
     };
     Err(refusal.into())

@@ -146,6 +146,25 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
 }
 
 #[test]
+fn an_edit_that_fails_after_a_formatter_shows_what_is_there() {
+    let builder = TestAgent::builder().file("a.js", "first = call(1, 2)\nlast = call(3, 4)\n");
+    let mut agent = builder.permission("allow_once").start();
+    again(&mut agent, "read_file", &json!({ "path": "a.js" }));
+    fs::write(agent.path("a.js"), "first = call( 1, 2 );\nlast = call( 3, 4 );\n").unwrap();
+    let body = "*** Begin Patch\n*** Update File: a.js\n-last = call(3, 4)\n+x\n*** End Patch\n";
+    for (tool, arguments) in [
+        ("edit_file", edit("a.js", "last = call(3, 4)", "x")),
+        ("apply_patch", json!({ "patch": body })),
+    ] {
+        let result = again(&mut agent, tool, &arguments);
+        assert!(result.starts_with("a.js changed on disk since you read it"), "{tool}: {result}");
+        assert!(result.contains("call( 3, 4 )"), "{tool}: {result}");
+    }
+    let result = again(&mut agent, "edit_file", &edit("a.js", "last = call( 3, 4 );", "x"));
+    assert!(result.starts_with("Applied 1 edit to a.js"), "{result}");
+}
+
+#[test]
 fn the_card_of_a_large_file_shows_only_the_changed_lines() {
     let text = "some line of a long file\n".repeat(50_000) + "last\n";
     let builder = TestAgent::builder().file("a", &text);

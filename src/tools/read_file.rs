@@ -250,7 +250,6 @@ impl<'a> FileRequest<'a> {
         let files = self.ctx.env.files.clone();
         let select = move || {
             if let ReadContent::Whole(text) = &look {
-                files.forget_seen(&target);
                 files.mark_seen_blocking(&target, text);
             }
             select_shown(&name, look, &window)

@@ -191,15 +191,14 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<WriteOutcome, FileError> {
-        let known = match before {
-            Some(before) => self.freshness(target, before).await,
-            None => Freshness::Unseen,
+        let has_unseen_changes = match before {
+            Some(before) => matches!(self.freshness(target, before).await, Freshness::Changed(_)),
+            None => false,
         };
         let written = self.write_if_unchanged(target, before, after, cancel).await?;
         self.seen.note_written(&target.path, &written.text);
-        self.mark_seen(target, &written.text).await;
-        if matches!(known, Freshness::Changed(_)) {
-            self.seen.note_unseen_lines(&target.path);
+        if !has_unseen_changes {
+            self.mark_seen(target, &written.text).await;
         }
         Ok(written)
     }

@@ -39,8 +39,6 @@ struct SeenFile {
     hash: [u8; 32],
     /// A hash of each line; empty if there are too many lines.
     lines: Box<[u32]>,
-    /// True if the model has edited it without having seen what others had changed.
-    has_unseen_lines: bool,
 }
 
 /// How the current text of a file compares with what the model has seen.
@@ -57,10 +55,9 @@ pub enum Freshness {
 
 impl SeenFiles {
     pub(super) fn note(&self, path: &Path, text: &FileText) {
-        let lines = line_hashes(&text.text).unwrap_or_default();
-        let mut file = SeenFile { hash: text.hash(), lines, has_unseen_lines: false };
+        let file =
+            SeenFile { hash: text.hash(), lines: line_hashes(&text.text).unwrap_or_default() };
         let mut known = self.0.lock();
-        file.has_unseen_lines = known.files.get(path).is_some_and(|old| old.has_unseen_lines);
         known.remove(path);
         if known.files.len() >= MAX_FILES {
             // Forgetting only means that a file has to be read again before it is changed.
@@ -80,19 +77,11 @@ impl SeenFiles {
         // Lines are compared without the lock, for which the runtime's thread waits, too.
         let seen = match self.0.lock().files.get(path) {
             None => return Freshness::Unseen,
-            Some(file) if file.hash != hash => file.lines.clone(),
-            Some(file) if file.has_unseen_lines => Box::default(),
-            Some(_) => return Freshness::Same,
+            Some(file) if file.hash == hash => return Freshness::Same,
+            Some(file) => file.lines.clone(),
         };
         let now = if seen.is_empty() { None } else { line_hashes(&text.text) };
         Freshness::Changed(now.map_or_else(Vec::new, |now| changed_regions(&seen, &now)))
-    }
-
-    /// Records that the text has lines that the model has not seen, until the file is forgotten.
-    pub(super) fn note_unseen_lines(&self, path: &Path) {
-        if let Some(file) = self.0.lock().files.get_mut(path) {
-            file.has_unseen_lines = true;
-        }
     }
 
     pub(super) fn contains(&self, path: &Path) -> bool {

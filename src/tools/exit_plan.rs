@@ -83,7 +83,7 @@ impl Tool for ExitPlan {
     }
 }
 
-/// The answer that brings back the mode before plan mode, unless one of the others is as free.
+/// The answer that brings back the mode before plan mode; `None` if one of the others is as free.
 fn as_before(ctx: &ToolCtx) -> Option<String> {
     let mode = ctx.env.shared.mode.before_plan();
     (mode > Mode::AutoEdit).then(|| format!("Go on as before, in mode {}", mode.id()))

@@ -171,6 +171,29 @@ fn after_planning_the_work_may_go_on_in_the_mode_from_before() {
 }
 
 #[test]
+fn a_session_that_is_reopened_in_plan_mode_is_offered_no_mode_from_before() {
+    let exit = calls("exit_plan", &json!({ "plan": "Write b.txt" }));
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .model(json!([says("Hello."), exit, says("Fine.")]))
+        .capabilities(json!({ "elicitation": { "form": {} } }))
+        .start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let session = agent.session.clone();
+    for mode in ["ask", "plan"] {
+        agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": mode }));
+    }
+    agent.restart();
+    agent.load(&session);
+    let id = agent.prompt("go");
+    let request = agent.wait_for_request("elicitation/create");
+    let options = request.to_string();
+    assert!(options.contains("edit freely") && !options.contains("as before"), "{options}");
+    agent.respond(&request, &json!({ "action": "decline" }));
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+}
+
+#[test]
 fn an_answer_that_is_not_an_offered_choice_keeps_plan_mode() {
     let exit = || calls("exit_plan", &json!({ "plan": "Write b.txt" }));
     let write = || calls("write_file", &json!({ "path": "b.txt", "content": "x" }));

@@ -303,7 +303,7 @@ async fn plan_step(
         }
         (PatchOp::Delete, Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
-                return Err(edit_common::stale_message(&name, &before, &lines).into());
+                return Err(edit_common::stale_message(&name, &before, &lines, None).into());
             }
             PatchAction::Delete { before: Some(before), aside: None }
         }
@@ -345,15 +345,14 @@ async fn plan_update(
         (Ok(applied), changed) if changed.is_none() || edit_common::is_exact(&applied) => {
             return Ok(PatchAction::Update { before, applied, to: to.cloned(), is_moved: false });
         }
-        (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
-        (Err(refusal), changed) if may_quote => {
-            let why = changed.map(|lines| edit_common::stale_message(name, &before, &lines) + "\n");
-            why.unwrap_or_default() + &redact::text_with_placed_keys(&refusal)
+        (result, Some(lines)) => {
+            let why = result.err().filter(|_| may_quote);
+            edit_common::stale_message(name, &before, &lines, why.as_deref())
         }
-        (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(_), None) => edit_common::not_quotable(name),
+        (Err(refusal), None) if may_quote => refusal,
+        (_, None) => edit_common::not_quotable(name),
     };
-    Err(refusal.into())
+    Err(redact::text_with_placed_keys(&refusal).into_owned().into())
 }
 
 /// Executes one step and updates it with the text that was really written. Returns false if the editor has taken that

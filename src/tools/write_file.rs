@@ -119,7 +119,7 @@ impl Tool for WriteFile {
         };
         if let (Some(text), WriteMode::Overwrite) = (&before, self.mode) {
             if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
-                return Err(edit_common::stale_message(&self.path, text, &regions).into());
+                return Err(edit_common::stale_message(&self.path, text, &regions, None).into());
             }
             let much = self.content.len().max(MUCH_TEXT) * 2;
             let limit = if is_secret_path(&target.path) { 0 } else { much };

@@ -346,7 +346,8 @@ fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
 }
 
-/// The settings of a branch in which git and editors keep what they know of it. None leads elsewhere.
+/// How the settings of a branch begin in which git and editors keep what they know of it. For none does git run a
+/// program or connect elsewhere.
 const BRANCH_NOTES: &str = "branch.rebase branch.description branch.vscode-merge-base branch.gh-merge-base \
                             branch.github-pr- branch.gk-";
 

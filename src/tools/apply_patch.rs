@@ -58,10 +58,8 @@ enum PatchAction {
 
 /// The new path of a file that is renamed.
 fn renamed_to(file: &FilePatch) -> Option<&str> {
-    match &file.change {
-        PatchOp::Update { to, .. } => to.as_deref(),
-        PatchOp::Add { .. } | PatchOp::Delete => None,
-    }
+    let PatchOp::Update { to, .. } = &file.change else { return None };
+    to.as_deref()
 }
 
 fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -245,12 +243,7 @@ impl PatchStep {
 
     /// Where the file is after the step.
     fn place(&self) -> &ResolvedPath {
-        match &self.action {
-            PatchAction::Update { to: Some(to), .. } => to,
-            PatchAction::Add(_) | PatchAction::Update { .. } | PatchAction::Delete { .. } => {
-                &self.target
-            }
-        }
+        if let PatchAction::Update { to: Some(to), .. } = &self.action { to } else { &self.target }
     }
 }
 
@@ -465,13 +458,10 @@ fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
         PatchAction::Update { before, applied, .. } => {
             edit_common::diff(path, Some(&before.text), &applied.text, &applied.changes, room)
         }
-        PatchAction::Delete { before: Some(before), .. } => edit_common::diff(
-            path,
-            Some(&before.text),
-            "",
-            &line_changes::diff_texts(&before.text, ""),
-            room,
-        ),
+        PatchAction::Delete { before: Some(before), .. } => {
+            let spots = line_changes::diff_texts(&before.text, "");
+            edit_common::diff(path, Some(&before.text), "", &spots, room)
+        }
         PatchAction::Delete { before: None, .. } => {
             CallContent::Text(format!("Delete {}", roots.display_path(&step.target)))
         }

@@ -119,7 +119,7 @@ impl Tool for WriteFile {
         };
         if let (Some(text), WriteMode::Overwrite) = (&before, self.mode) {
             if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
-                return Err(edit_common::stale_message(&self.path, text, &regions).into());
+                return Err(edit_common::stale_message(&self.path, text, &regions, None).into());
             }
             let much = self.content.len().max(MUCH_TEXT) * 2;
             let limit = if is_secret_path(&target.path) { 0 } else { much };
@@ -162,6 +162,7 @@ impl Tool for WriteFile {
             Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
             None => false,
         };
+        let is_anew = before.is_none() && ctx.env.files.forget_seen(target);
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
@@ -177,6 +178,7 @@ impl Tool for WriteFile {
                 "Appended to the last line, which had no line break, of"
             }
             Some(_) => "Appended to",
+            None if is_anew => "This file was removed or moved since you knew it. Created anew:",
             None => before.map_or("Created", |_| "Replaced"),
         };
         let bytes = now.text.len();

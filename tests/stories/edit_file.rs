@@ -139,7 +139,10 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
     assert_eq!(agent.read("a"), "zero\none\n2\n3\n");
     // The edit has not shown all of the other change.
     let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
-    assert!(result.contains("(changed lines: 1–4). Nothing was written. Read it again"), "{result}");
+    assert!(
+        result.contains("(changed lines: 1–4). Nothing was written. Read it again"),
+        "{result}"
+    );
     again(&mut agent, "read_file", &json!({ "path": "a" }));
     let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
     assert!(result.contains("Match: but for white space at line ends."), "{result}");

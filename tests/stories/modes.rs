@@ -151,10 +151,7 @@ fn after_planning_the_work_may_go_on_in_the_mode_from_before() {
     for (before, is_offered) in [("auto", true), ("full", true), ("auto-edit", false)] {
         let mut agent = TestAgent::builder()
             .variable("TURNWRIGHT_MODE", before)
-            .model(json!([
-                calls("exit_plan", &json!({ "plan": "Write b.txt" })),
-                says("Done.")
-            ]))
+            .model(json!([calls("exit_plan", &json!({ "plan": "Write b.txt" })), says("Done.")]))
             .capabilities(json!({ "elicitation": { "form": {} } }))
             .start();
         let plan = json!({ "sessionId": agent.session, "modeId": "plan" });

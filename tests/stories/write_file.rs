@@ -133,7 +133,10 @@ fn what_the_user_has_changed_is_not_replaced_after_an_edit_of_another_place() {
         let edited = agent.read("a");
         let whole = write("a", "one\ntwo\n3\nfour\n");
         let (_, result) = attempt(&mut agent, "write_file", &whole);
-        assert!(result.contains("a changed on disk since you read it (changed lines:"), "{tool}: {result}");
+        assert!(
+            result.contains("a changed on disk since you read it (changed lines:"),
+            "{tool}: {result}"
+        );
         assert!(edited.contains("of the user") && agent.read("a") == edited, "{tool}: {edited}");
         attempt(&mut agent, "read_file", &json!({ "path": "a" }));
         let (_, result) = attempt(&mut agent, "write_file", &whole);

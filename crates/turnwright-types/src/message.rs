@@ -403,7 +403,7 @@ impl From<StopReason> for PromptEnd {
 /// The resources that a session has used, besides its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spending {
-    /// Requests that were answered, or that the server has counted.
+    /// Requests that were answered, or that the server has counted although they failed.
     pub requests: u64,
     /// The tokens of all requests and answers, as far as they were counted.
     pub usage: TokenUsage,

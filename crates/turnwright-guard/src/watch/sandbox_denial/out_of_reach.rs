@@ -116,7 +116,7 @@ pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     let advice = "Call again with the program's own sandbox off, as in `swift build --disable-sandbox` and \
                   `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; the command stays confined.";
     end.contains("sandbox_apply: Operation not permitted")
-        .then(|| ReachedLimit::new("sandbox: macOS allows none within another", advice))
+        .then(|| ReachedLimit::new("sandbox: macOS allows no sandbox within another", advice))
 }
 
 /// The messages of package managers about a variable in their settings that is not set, up to its name.

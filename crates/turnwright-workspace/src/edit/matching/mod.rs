@@ -175,8 +175,8 @@ pub fn unescaped_lines(text: &str) -> Option<String> {
         || first.matches('[').count() > first.matches(']').count()
         || first.ends_with(['/', '(', '^', '|', '\\'])
         || text.contains("\\r");
-    let has_ends = text.ends_with("\\n")
-        || ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
+    let has_ends =
+        text.ends_with("\\n") || ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
     // A single `\n` may be meant as it is, and those in a key on one line are.
     let is_literal = text.matches("\\n").count() < 2 || text.contains("-----BEGIN ");
     let was_escaped_twice = has_ends && !is_inside && !is_literal && !text.contains('\n');

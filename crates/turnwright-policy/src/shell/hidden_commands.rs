@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::args::{Args, git_subcommand, name};
+use super::args::{Args, attached_value, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
@@ -15,14 +15,15 @@ use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
-    dbus-run-session dotenv eatmydata entr faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf \
-    gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 rlwrap run0 \
-    sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+    dbus-run-session dotenv dotenv-cli eatmydata entr env-cmd faketime firejail flatpak-spawn gchroot gdb genv gnice \
+    gnohup gosu gstdbuf gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
+    rlwrap run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
     hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList = "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
+const RUNNING_WORDS: WordList =
+    "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
 const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
@@ -57,6 +58,17 @@ const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
+/// Programs that run a script or installed program which their first operand names. Rules that deny or ask look no
+/// further, because many of its names are also subcommands.
+const LAUNCHERS: WordList = "bun node nodejs php pnpm python python3 ruby yarn";
+/// Programs that run commands on another machine or in a container. Any of their words may begin one. Rules that deny or
+/// ask are about this machine.
+const ELSEWHERE: WordList = "ansible docker docker-compose fly flyctl heroku k3s kubectl microk8s minikube mosh nerdctl oc \
+    pdsh podman podman-compose pssh railway salt ssh vagrant";
+/// The number of words of a command that are searched for those that it starts, and of such commands beyond which no
+/// further ones are searched.
+const MAX_STARTED: usize = 32;
+
 /// The most commands that are looked for and the most words of each: after a runner with thousands of options, each
 /// value could be the command.
 const MAX_COMMANDS: usize = 4096;
@@ -90,6 +102,49 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
         next += 1;
     }
     Some(found)
+}
+
+/// The commands that a command starts, wherever they run, as far as its words tell; only some if they are many.
+pub(super) fn started_by(command: &SimpleCommand) -> Vec<SimpleCommand> {
+    let mut found = Vec::new();
+    add_started(command, &mut found);
+    let mut next = 0;
+    while let Some(inner) = found.get(next).cloned().filter(|_| found.len() < MAX_STARTED) {
+        add_started(&inner, &mut found);
+        next += 1;
+    }
+    found
+}
+
+fn add_started(command: &SimpleCommand, found: &mut Vec<SimpleCommand>) {
+    add_hidden(command, found.len() + MAX_STARTED, found);
+    let program = name(command.program());
+    let all = command.words.get(1..).unwrap_or_default();
+    let arguments = &all[..all.len().min(MAX_STARTED)];
+    if is_in(LAUNCHERS, program) {
+        let starts = started(program, arguments);
+        found.extend(starts.flat_map(|start| command_scanner::scan_words(start.to_vec())));
+    } else if is_in(ELSEWHERE, program) {
+        for (at, word) in arguments.iter().enumerate() {
+            found.extend(command_scanner::scan(attached_value(&word.text, &[])).commands);
+            found.extend(command_scanner::scan_words(arguments[at..].to_vec()));
+        }
+    }
+}
+
+/// Notes which commands may read a statement that deletes data: clients of databases, if a here-document has one, or
+/// another command prints it.
+pub(super) fn note_statements(script: &mut Script) {
+    let printed = script.commands.iter().flat_map(printed_lines);
+    let deletes = script
+        .texts
+        .iter()
+        .cloned()
+        .chain(printed)
+        .any(|text| programs::has_deleting_statement(&text));
+    for command in &mut script.commands {
+        command.drops_data = deletes && programs::names_client(command);
+    }
 }
 
 /// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until

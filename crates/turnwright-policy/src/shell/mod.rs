@@ -102,12 +102,15 @@ pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
         return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
-    match syntax::parser::parse(line, dialect, BTreeSet::from([folder.to_path_buf()]), 0) {
+    let folders = BTreeSet::from([folder.to_path_buf()]);
+    let mut script = match syntax::parser::parse(line, dialect, folders, 0) {
         Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
             Script { ambiguity: Some(ambiguity.to_owned()), ..syntax::command_scanner::scan(line) }
         }
-    }
+    };
+    hidden_commands::note_statements(&mut script);
+    script
 }
 
 /// A command of which only its line and its folder are known. The line is parsed here, once: judging

@@ -18,7 +18,7 @@ use super::args::{
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
-use super::{Script, SimpleCommand, Word, classify};
+use super::{Script, SimpleCommand, Word, classify, hidden_commands};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";
@@ -49,12 +49,19 @@ pub(in crate::shell) enum Danger {
     Check(fn(Args<'_>) -> Option<&'static str>),
 }
 
-/// Says what a command destroys or publishes, if anything.
+/// Says what a command, or one that it starts, destroys or publishes, if anything.
 pub(in crate::shell) fn danger(command: &SimpleCommand) -> Option<&'static str> {
+    let started = hidden_commands::started_by(command);
+    std::iter::once(command).chain(&started).find_map(own_danger)
+}
+
+fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
     let of_words = args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
+            .filter(|_| !programs::only_tells(program, words))
     });
-    of_words.or(command.drops_changes.then_some(CHANGES))
+    let of_file = command.drops_changes.then_some(CHANGES);
+    of_words.or(of_file).or(command.drops_data.then_some(DATA))
 }
 
 /// The first of these dangers that there is.
@@ -67,7 +74,7 @@ pub(in crate::shell) fn first_danger(
         let (is_danger, text) = match *danger {
             Danger::Always(text) => (true, text),
             Danger::UnknownArgs(text) => (has_unknown_args, text),
-            Danger::Subcommand(any, text) => (has_subcommand(words, any), text),
+            Danger::Subcommand(any, text) => (programs::names_subcommand(words, any), text),
             Danger::First(any, text) => (is_in(any, first_operand(words)), text),
             Danger::InOrder(all, text) => (has_operands_in_order(words, all), text),
             Danger::Word(any, text) => (has_word(words, any), text),
@@ -94,11 +101,6 @@ pub(in crate::shell) fn has_word(words: Args<'_>, any: WordList) -> bool {
         let text = attached_value(&word.text, &['X']).trim_start_matches('=');
         any.split(' ').any(|wanted| text.eq_ignore_ascii_case(wanted))
     })
-}
-
-/// True if one of these is the subcommand. The value of an option may precede it.
-pub(in crate::shell) fn has_subcommand(words: Args<'_>, any: WordList) -> bool {
-    operands(words).take(3).any(|word| is_in(any, &word.text))
 }
 
 pub(in crate::shell) fn has_operands_in_order(words: Args<'_>, all: WordList) -> bool {
@@ -530,7 +532,6 @@ mod tests {
 
     use super::*;
     use crate::shell::args::tests::simple;
-    use crate::shell::harm::ruin::{Ruin, ruin_of_command};
     use crate::shell::parse;
 
     #[test]
@@ -738,37 +739,6 @@ mod tests {
         ] {
             let script = parse(line, ShellDialect::Bash);
             assert_eq!(stakes(&script).join("; "), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_drive_is_not_deleted_or_formatted() {
-        for (line, expected) in [
-            (r"rd /s /q C:\", true),
-            (r"rd/s/q c:\", true),
-            (r"RMDIR /Q /S D:", true),
-            (r"del /f /s /q C:\*", true),
-            (r"erase /s \*.*", true),
-            (r"echo x & rd /s \", true),
-            (r"rd /s /q %USERPROFILE%", true),
-            (r#"rd /s "C:\Program Files""#, true),
-            (r"rd /s C:\Windows\*", true),
-            (r"cmd /c rd /s C:/", true),
-            ("format c: /q", true),
-            (r"rd /s /q C:\project\target", false),
-            ("rd /s /q target", false),
-            (r"rd C:\", false),
-            (r"del C:\*", false),
-            (r"dir /s C:\", false),
-            (r"rd /s C:\Users\me\project", false),
-            ("cargo format c", false),
-            ("format", false),
-        ] {
-            let script = parse(line, ShellDialect::Cmd);
-            let is_found = script.commands.iter().any(|command| {
-                matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
-            });
-            assert_eq!(is_found, expected, "{line}");
         }
     }
 

@@ -181,7 +181,7 @@ const SUBCOMMANDS: &[Program] = &[
         .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
         .network(NetworkUse::FirstOperand("update add")),
     program("lfs")
-        .dangers(&[Danger::Subcommand("import export", REWRITES)])
+        .dangers(&[Danger::Word("import export", REWRITES)])
         .network(NetworkUse::FirstOperand("fetch pull push")),
     program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),

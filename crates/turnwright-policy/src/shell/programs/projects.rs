@@ -6,13 +6,23 @@ use crate::shell::args::{Args, FilesRead, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 
 use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
-use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order};
 
 /// Tasks of web frameworks.
-pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
-    "db:drop db:reset db:purge ecto.drop ecto.reset migrate:fresh db:wipe migrate:reset",
+pub(super) const DATABASE_TASKS: &[Danger] = &[DATABASE_TASK];
+const DATABASE_TASK: Danger = Danger::Word(
+    "db:drop db:drop:_unsafe db:drop:all db:fixtures:load db:migrate:reset db:migrate:undo:all db:purge db:reset \
+     db:schema:load db:seed:replant db:truncate_all db:wipe doctrine:database:drop doctrine:fixtures:load doctrine:schema:drop ecto.drop \
+     ecto.reset flyway:clean flywayclean liquibase:dropall migrate:fresh migrate:refresh migrate:reset migration:fresh \
+     schema:drop schema:fresh",
     DATA,
-)];
+);
+
+const JVM_TASKS: &[Danger] = &[
+    DATABASE_TASK,
+    Danger::Prefix("publish", PUBLISHES),
+    Danger::Word("deploy release:perform", PUBLISHES),
+];
 
 const TOOL: Program = program("").grant(Grant::GuessedTool).runs_files();
 /// Its name alone says enough.
@@ -27,7 +37,7 @@ const TASKS: Program = program("").runs_tasks().options_outside_grant(
      --buildfile --lib --listener --logger --file --config",
 );
 /// It runs what is named after one of its words, in an environment that it prepares.
-const ENVIRONMENT: Program = program("").searched().grantable_prefixes(&[]);
+const ENVIRONMENT: Program = PUBLISHER.searched().grantable_prefixes(&[]);
 const JS_TEST: Program = CHECKER.options_outside_grant(
     "cr --config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
@@ -46,7 +56,7 @@ const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-pa
 
 /// A package manager for Node.js.
 const NODE: Program = program("")
-    .dangers(&[Danger::Check(publishes_package)])
+    .dangers(&[DATABASE_TASK, Danger::Check(publishes_package)])
     .offline_words("--offline exec init")
     .options_outside_grant(
         // The scripts of another package are other scripts.
@@ -78,7 +88,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .task_options_with_value("-k -d -w"),
     program("gradle")
         .runs_tasks()
-        .dangers(&[Danger::Prefix("publish", PUBLISHES)])
+        .dangers(JVM_TASKS)
         .options_outside_grant(
             "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
              -b< -c< -p< --build-file< --settings-file< --project-dir<",
@@ -88,10 +98,10 @@ pub(super) const PROGRAMS: &[Program] = &[
             "test build check assemble clean lint classes compileJava compileKotlin",
             2,
         )]),
-    program("gradlew").dangers(&[Danger::Prefix("publish", PUBLISHES)]),
+    program("gradlew mvnw").dangers(JVM_TASKS),
     program("mvn")
         .runs_tasks()
-        .dangers(&[Danger::Word("deploy", PUBLISHES)])
+        .dangers(JVM_TASKS)
         .options_outside_grant("D --settings --global-settings --toolchains -f< --file<")
         .task_options_with_value("-pl --projects -T --threads")
         .grantable_prefixes(&[form("test compile package verify clean validate", 2)]),
@@ -99,11 +109,20 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("--version")
         .options_outside_grant("PEC --toolchain --install --open -B< -S<")
         .grantable_prefixes(&[]),
-    program("rails artisan").dangers(DATABASE_TASKS),
-    program("prisma").dangers(&[
+    program("rails artisan ace console mikro-orm sail sequelize sequelize-cli symfony typeorm")
+        .dangers(DATABASE_TASKS),
+    program("prisma drizzle-kit").dangers(&[
         Danger::InOrder("migrate reset", DATA),
-        Danger::Word("--force-reset --accept-data-loss", DATA),
+        Danger::Word("--force --force-reset --accept-data-loss drop", DATA),
     ]),
+    program("django-admin manage.py").dangers(&[Danger::Word("flush reset_db", DATA)]),
+    program(
+        "alembic atlas dbmate diesel drush flask flyway goose knex liquibase migrate sea-orm-cli sqlx wp",
+    )
+    .dangers(&[Danger::Word(
+        "clean delete down-to downgrade drop drop-all dropall empty fresh migrate:rollback reset rollback sql-drop sql:drop",
+        DATA,
+    )]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \
@@ -192,6 +211,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     RUNNER.with_names("bunx uvx").runs_installed_after(&[""]),
     RUNNER.with_names("pnpx"),
     installer("deno", "install add cache")
+        .dangers(PUBLISHER.dangers)
         .version("--version")
         .options_outside_grant(
             "Ac --allow-all --allow-run --allow-write --allow-ffi --config --import-map --preload --require",
@@ -216,6 +236,13 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
     PUBLISHER.with_names("flit vsce ovsx"),
+    program(
+        "cabal crane dart eas elm expo fastlane goreleaser hf huggingface-cli jsr luarocks maturin nuget nx opam oras \
+         pub skopeo stack",
+    )
+    .grant(Grant::Exact)
+    .dangers(&[Danger::Word("deliver delete publish push release submit upload", PUBLISHES)]),
+    program("np release-it semantic-release").dangers(&[Danger::Always(PUBLISHES)]),
     PUBLISHER.with_names("changeset lerna").grant(Grant::Exact),
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
@@ -281,9 +308,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     installer("mix", "deps.get hex.info")
         .runs_files()
         .options_outside_grant("r --require --formatter --plugin")
-        .dangers(DATABASE_TASKS)
+        .dangers(&[DATABASE_TASK, Danger::Word("hex.publish hex.retire", PUBLISHES)])
         .grantable_prefixes(&[form("test compile format", 2)]),
-    installer("flutter", "pub upgrade"),
+    installer("flutter", "pub upgrade").dangers(&[Danger::InOrder("pub publish", PUBLISHES)]),
     installer("swift", "package")
         .offline_words("init describe dump-package clean reset")
         .runs_files()
@@ -292,7 +319,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              --disable-sandbox --allow-writing-to-package-directory --allow-network-connections",
         )
         .grantable_prefixes(&[form("build test", 2)]),
-    installer("pod", "install update"),
+    installer("pod", "install update").dangers(&[Danger::InOrder("trunk push", PUBLISHES)]),
     installer("apt apt-get", "install update upgrade full-upgrade dist-upgrade download"),
     installer("apk", "add update upgrade"),
     installer("dnf yum", "install update upgrade"),
@@ -302,9 +329,9 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
-    let published = has_subcommand(words, "publish unpublish deprecate");
-    let is_script = has_subcommand(words, "run run-script");
-    (published && !is_script).then_some(PUBLISHES)
+    let published = names_subcommand(words, "publish unpublish deprecate")
+        || has_operands_in_order(words, "npm publish");
+    published.then_some(PUBLISHES)
 }
 
 /// Without arguments it installs.

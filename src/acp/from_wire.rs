@@ -60,7 +60,10 @@ fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
 fn file_uri(uri: String) -> String {
     let Some(place) = uri.strip_prefix("file://") else { return uri };
     let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
+    // Some write two slashes before a drive, or four before a server.
+    let is_path = plain.as_bytes().get(1) == Some(&b':') || plain.starts_with("//");
     let named = match plain.strip_prefix('/') {
+        _ if is_path => plain.clone(),
         Some(local) => local.to_owned(),
         None => format!("//{plain}"),
     };
@@ -88,7 +91,8 @@ pub(super) fn prompt(
             None => add_block(&mut parts, block)?,
         }
     }
-    if parts.is_empty() {
+    // Some servers refuse blanks, with each later request.
+    if parts.iter().all(|part| matches!(part, PromptPart::Text(text) if text.trim().is_empty())) {
         return Err(Error::InvalidParams("`prompt` is empty".to_owned()));
     }
     Ok(UserMessage::new(parts))
@@ -108,6 +112,11 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
         },
+        // No model takes such a picture, but each can read it.
+        ContentBlock::Image(it) if it.mime_type.starts_with("image/svg") => {
+            let uri = it.uri.unwrap_or_else(|| "picture.svg".to_owned());
+            add_blob(parts, BlobResourceContents::new(it.data, uri).mime_type(it.mime_type));
+        }
         ContentBlock::Image(it) => parts.push(PromptPart::Image(image(it.data)?)),
         ContentBlock::Audio(it) => parts.push(PromptPart::Audio(audio(it.mime_type, it.data)?)),
         _ => return Err(unsupported("this kind of content")),
@@ -229,7 +238,11 @@ mod tests {
         let table = [
             ("file:///c%3A/Users/me/a%20b.rs#L1:2", "file:///mnt/c/Users/me/a%20b.rs#L1:2"),
             ("file:///D:/ws/a.rs", "file:///mnt/d/ws/a.rs"),
+            ("file://C:/Users/me/a.rs#L1:2", "file:///mnt/c/Users/me/a.rs#L1:2"),
+            (r"file://C:\Users\me\a.rs", "file:///mnt/c/Users/me/a.rs"),
             ("file://wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:////wsl.localhost/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
+            ("file:////home/me/a.rs", "file:////home/me/a.rs"),
             ("file://wsl%24/Ubuntu/home/me/a.rs", "file:///home/me/a.rs"),
             ("file:///home/me/a%3Ab.rs", "file:///home/me/a%3Ab.rs"),
             ("file://server/share/a.rs", "file://server/share/a.rs"),

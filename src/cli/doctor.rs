@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -14,8 +13,8 @@ use crate::session::{ServerCheck, SessionHost, last_client};
 use turnwright_config::{Config, EndpointSettings, ModelProfiles, Provider};
 use turnwright_llm::ModelProfile;
 use turnwright_llm::probe::{self, ProbeOptions};
+use turnwright_terminal::block_on;
 use turnwright_terminal::doctor::{DoctorReport, ReportBundle};
-use turnwright_terminal::runtime;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
@@ -118,11 +117,8 @@ fn examine(
     if args.forget {
         return Ok(report.forget(&profiles, &endpoint));
     }
-    let runtime = runtime().map_err(|error| error.to_string())?;
-    let status = runtime.block_on(check_model(report, config, &endpoint, &profiles));
-    // A blocking call that hangs must not delay the exit.
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    status
+    block_on(check_model(report, config, &endpoint, &profiles))
+        .map_err(|error| error.to_string())?
 }
 
 async fn check_model(
@@ -201,14 +197,12 @@ fn language_servers_line(mode: LspMode, installed: &[String]) -> String {
 fn check_offline_model(report: &mut DoctorReport, config: Config) -> ExitCode {
     report.print_field("model", "offline");
     report.print_line("");
-    if let Ok(runtime) = runtime() {
+    let checking = block_on(async {
         let host = SessionHost::new(config, CancellationToken::new());
-        runtime.block_on(async {
-            report_servers(report, &host).await;
-            host.wait_for_sessions().await;
-        });
-        runtime.shutdown_timeout(Duration::from_millis(50));
-    }
+        report_servers(report, &host).await;
+        host.wait_for_sessions().await;
+    });
+    checking.ok();
     report.print_line(OFFLINE_MODEL);
     report.set("provider", "built in");
     report.set("model", "offline");

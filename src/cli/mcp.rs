@@ -67,15 +67,15 @@ fn login(
 ) -> Result<String, String> {
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
-    let runtime = turnwright_terminal::runtime().map_err(|error| error.to_string())?;
-    runtime.block_on(log_in(&login, client_id, scopes, callback, |address: &str| {
+    let logging_in = log_in(&login, client_id, scopes, callback, |address: &str| {
         super::write_stdout(&format!(
             "Open this URL in your browser:\n\n{address}\n\nIf the browser is on another machine, it ends at an \
              address that it cannot open: run `read -r a; curl -g -- \"$a\"` here, in another terminal, and paste \
              the address.\n"
         ))
         .ok();
-    }))?;
+    });
+    turnwright_terminal::block_on(logging_in).map_err(|error| error.to_string())??;
     Ok(format!("Logged in to {server}."))
 }
 

@@ -15,7 +15,6 @@ mod sandbox;
 mod serve;
 #[cfg(unix)]
 mod signing_client;
-mod stats;
 mod stored;
 
 use std::ffi::OsString;
@@ -241,7 +240,7 @@ enum CliCommand {
     },
     /// Count the work of stored sessions by week and model
     #[command(after_help = "Example: turnwright stats --weeks 12")]
-    Stats(stats::StatsCliArgs),
+    Stats(stored::StatsCliArgs),
     /// List hooks, or try those of an event
     #[command(
         after_help = "Example: turnwright hooks test PreToolUse --tool Bash --input '{\"command\": \"ls\"}'"
@@ -494,7 +493,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         }
         CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Eval { action } => eval::run(action, &config),
-        CliCommand::Stats(args) => stats::run(&args, &config),
+        CliCommand::Stats(args) => stored::stats(&args, &config),
         CliCommand::Hooks { action } => hooks::run(action, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer { root, mode } => mcp::serve(root, mode, config),

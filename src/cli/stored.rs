@@ -1,16 +1,18 @@
-//! The arguments of the commands that work on stored sessions: `turnwright sessions`, `history`, `undo`, `redo` and
-//! `diff`. `turnwright-terminal` does what they say.
+//! The commands that work on stored sessions: `turnwright sessions`, `history`, `undo`, `redo` and `diff`, which
+//! `turnwright-terminal` carries out, and `stats`, which says what the sessions hold, by week and model.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 
-use super::{CliError, exit_code, report, write_stdout};
+use super::{CliError, CliResult, exit_code, report, write_stdout};
 use turnwright_config::Config;
+use turnwright_eval::counts;
 use turnwright_store::export::ExportFormat;
 use turnwright_store::history::HistoryQuery;
+use turnwright_store::stats::count_work;
 use turnwright_store::{CallStatus, Store};
 use turnwright_terminal::undo::{show_diff, undo_or_redo};
 use turnwright_terminal::{history, sessions};
@@ -19,6 +21,8 @@ use turnwright_undo::{ChangeScope, UndoRequest};
 
 /// The exit status when nothing was done.
 const NOTHING_DONE: u8 = 2;
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionsCommand {
@@ -218,4 +222,27 @@ pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {
         None => ChangeScope::Last,
     };
     exit_code("diff", show_diff(args.session, what, args.json, config), NOTHING_DONE)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatsCliArgs {
+    /// Number of weeks to look back
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    weeks: u32,
+}
+
+/// Counts the work of all sessions.
+pub(super) fn stats(args: &StatsCliArgs, config: &Config) -> ExitCode {
+    report("stats", show_stats(args, config))
+}
+
+fn show_stats(args: &StatsCliArgs, config: &Config) -> CliResult<()> {
+    let store = Store::new(&config.paths.state);
+    if !store.exists() {
+        return Ok(write_stdout("No stored sessions.\n")?);
+    }
+    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(args.weeks));
+    let since = begin.unwrap_or(SystemTime::UNIX_EPOCH);
+    let found = store.read_blocking(|connection| count_work(connection, Some(since)))?;
+    Ok(write_stdout(&counts::text(&found))?)
 }

@@ -14,7 +14,7 @@ use super::tool_outcome;
 use super::tool_pins::{PinCheck, ToolPins, server_location};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
-    repair_arguments,
+    marked_names, repair_arguments,
 };
 use turnwright_guard::RemoteCallGuard;
 use turnwright_mcp::{
@@ -104,17 +104,13 @@ impl RemoteTool {
 
     /// Names the tool's arguments, for an error message.
     fn argument_names(&self) -> String {
-        let parameters = self.listed.parameters.parse();
-        let properties = parameters.get("properties").and_then(Value::as_object);
-        let Some(properties) = properties else { return String::new() };
-        let required = parameters.get("required").and_then(Value::as_array);
-        let listed = properties.keys().take(MAX_NAMED_ARGUMENTS).map(|name| {
-            let is_required =
-                required.is_some_and(|names| names.iter().any(|entry| entry == name.as_str()));
-            format!("{name}{}", if is_required { " (required)" } else { "" })
-        });
-        let mut names: Vec<_> = listed.collect();
-        if properties.len() > MAX_NAMED_ARGUMENTS {
+        let schema = Value::Object(self.listed.parameters.parse());
+        if !schema["properties"].is_object() {
+            return String::new();
+        }
+        let mut names = marked_names(&schema);
+        if names.len() > MAX_NAMED_ARGUMENTS {
+            names.truncate(MAX_NAMED_ARGUMENTS);
             names.push("…".to_owned());
         }
         if names.is_empty() {

@@ -154,9 +154,8 @@ impl OutcomeBuilder {
 
     fn finish(self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
         // First, because a key may be written with such characters.
-        let mut seen = without_smuggled_text(&self.text).into_owned();
-        redact::redact_in_place(&mut seen);
-        let whole = terminal_safe(seen);
+        let seen = without_smuggled_text(&self.text);
+        let whole = terminal_safe(redact::text_with_placed_keys(&seen).into_owned());
         let mut text = match whole.trim() {
             "" if is_error => "(no reason given)".to_owned(),
             "" => "(done; the result is empty)".to_owned(),
@@ -179,8 +178,8 @@ fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Va
     let mut raw = Map::from_iter([("content".to_owned(), Value::Array(content))]);
     if let Some(value) = structured {
         let text = value.to_string();
-        let value = match text.len() {
-            ..=MAX_RAW_BYTES => value.clone(),
+        let value: Value = match text.len() {
+            ..=MAX_RAW_BYTES => redact::text_with_placed_keys(&text).parse().unwrap_or_default(),
             bytes => json!({ "omitted": format!("{bytes} bytes") }),
         };
         raw.insert("structuredContent".to_owned(), value);
@@ -216,8 +215,9 @@ fn raw_block(block: &ResultBlock, remaining: &mut usize) -> Value {
 fn take_text(text: &str, remaining: &mut usize) -> String {
     let part = text::prefix(text, *remaining);
     *remaining -= part.len();
+    let clean = redact::text_with_placed_keys(part);
     let rest = text.len() - part.len();
-    if rest == 0 { part.to_owned() } else { format!("{part}[… {rest} more bytes]") }
+    if rest == 0 { clean.into_owned() } else { format!("{clean}[… {rest} more bytes]") }
 }
 
 fn media_summary(kind: &str, mime: &str, data: &str) -> Value {
@@ -283,6 +283,19 @@ mod tests {
         let blocks = vec![ResultBlock::Text("Done\u{e0041}\u{fe01}. ❤\u{fe0f}".to_owned())];
         let result = ToolResult { blocks, structured: None, is_error: false };
         assert_eq!(outcome(result, None, Path::new("unused")).text.trim_end(), "Done. ❤\u{fe0f}");
+    }
+
+    #[test]
+    fn a_password_in_a_url_and_a_key_in_a_header_are_hidden_in_a_result() {
+        for secret in ["postgres://app:Zk39xQ71vvLm@db", "AUTHORIZATION: basic Zk39xQ71vvLm"] {
+            let blocks = vec![ResultBlock::Text(format!("url = {secret}\n"))];
+            let structured = Some(json!({ "said": secret }));
+            let result = ToolResult { blocks, structured, is_error: true };
+            let told = outcome(result, None, Path::new("unused"));
+            for shown in [told.text.clone(), format!("{:?}", told.content), told.raw.to_string()] {
+                assert!(shown.contains("[hidden:") && !shown.contains("Zk39xQ71"), "{shown}");
+            }
+        }
     }
 
     #[test]

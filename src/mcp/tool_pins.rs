@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::mem::replace;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::tools::ToolEnv;
 use turnwright_config::trust::{Pin, PinLookup, PinStore};
-use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
+use turnwright_mcp::{
+    ListedTool, SchemaText, ServerSource, ServerSpec, ServerTransport, Tool, key_places,
+};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::line_diff;
 use turnwright_types::redact;
 use turnwright_types::text;
-use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::memory::find_secret;
 
 /// The bytes of a definition, and of each of its parts, that are kept for comparison.
@@ -239,19 +239,9 @@ fn server_summary(spec: &ServerSpec) -> String {
 
 /// The arguments of a program, one a line, without the values of those that are named like keys.
 fn shown_arguments(arguments: &[String]) -> String {
-    let mut is_value_of_key = false;
-    let shown = arguments.iter().map(|argument| {
-        let mut begin = 0;
-        let mut ends = argument.match_indices(['=', ':']).map(|(end, _)| end);
-        let key_end = ends.find(|end| is_secret_name(&argument[replace(&mut begin, *end)..*end]));
-        let line = match key_end {
-            _ if is_value_of_key => NOT_KEPT.to_owned(),
-            Some(end) => format!("{}{NOT_KEPT}", &argument[..=end]),
-            None => argument.clone(),
-        };
-        is_value_of_key =
-            key_end.is_none() && argument.starts_with('-') && is_secret_name(argument);
-        line
+    let shown = key_places(arguments).map(|(argument, place)| match place {
+        Some(place) => format!("{}{NOT_KEPT}", &argument[..place]),
+        None => argument.to_owned(),
     });
     shown.collect::<Vec<_>>().join("\n")
 }

@@ -360,13 +360,15 @@ fn answer_later(
 
 /// Answers from files. After a cancel the reading goes on in the background.
 fn answer_from_files(
-    session: &SessionActor,
-    message: MessageId,
-    cancel: CancellationToken,
-    read: impl FnOnce() -> String + Send + 'static,
+    session: &mut SessionActor,
+    call: CommandCall,
+    read: impl FnOnce(&str) -> String + Send + 'static,
 ) -> PromptWork {
+    let message = call.begin(session);
+    let CommandCall { arguments, cancel, .. } = call;
     answer_later(session, message, async move {
-        let text = cancel.run_until_cancelled(spawn_blocking(read)).await?;
+        let reading = spawn_blocking(move || read(&arguments));
+        let text = cancel.run_until_cancelled(reading).await?;
         Some(text.unwrap_or_else(|error| format!("The files could not be read: {error}.")))
     })
 }

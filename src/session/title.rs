@@ -12,6 +12,7 @@ use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::Update;
+use turnwright_workspace::memory::find_secret;
 
 /// The most characters of a generated title.
 const MAX_CHARS: usize = 60;
@@ -73,14 +74,15 @@ pub(super) fn from_prompt(prompt: &UserMessage) -> Option<String> {
         .or_else(|| prompt.parts.iter().find_map(file_name).and_then(|name| normalize(&name)))
 }
 
-/// The title that a text of the user suggests.
+/// The title that a text of the user suggests. It is in lists that others may see, so a line with a pasted key is none.
 pub(super) fn from_text(text: &str) -> Option<String> {
     // Redacted before anything is removed or cut off: half a key would not be found.
     let text = redact::text(text::prefix(text, MAX_SCANNED_BYTES));
     let mut lines = text
         .lines()
         .map(str::trim)
-        .filter(|line| !line.starts_with("```") && !line.starts_with("~~~"));
+        .filter(|line| !line.starts_with("```") && !line.starts_with("~~~"))
+        .filter(|line| find_secret(line).is_none());
     lines.find_map(|line| one_line(&without_marks(line))).map(|line| shorten(&line, MAX_CHARS))
 }
 
@@ -212,6 +214,8 @@ mod tests {
             ("a[0] and [b", Some("a[0] and [b")),
             ("```rust\nfn main() {}\n```", Some("fn main() {}")),
             ("---\n***\nreal", Some("real")),
+            ("Set API_KEY=sk-proj-a1B2c3D4e5F6g7H8i9J0k1\nand test", Some("and test")),
+            ("use postgres://app:Zk39xQ71vvLm@db", None),
             ("\u{1b}[31mred\u{202e}\u{200b} text\u{0}", Some("[31mred text")),
             ("看看 src/*.rs 里的 snake_case", Some("看看 src/*.rs 里的 snake_case")),
             ("", None),

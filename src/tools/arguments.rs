@@ -304,15 +304,20 @@ fn quote_value(value: &Value) -> String {
 
 /// The list of all arguments.
 fn argument_names(schema: &Value) -> String {
+    match marked_names(schema).as_slice() {
+        [] => "It takes no arguments".to_owned(),
+        names => format!("It takes: {}", names.join(", ")),
+    }
+}
+
+/// The names of all arguments, with a mark at those that are required.
+pub(crate) fn marked_names(schema: &Value) -> Vec<String> {
     let mut names = Vec::new();
     for (name, _) in schema["properties"].as_object().into_iter().flatten() {
         let mark = if is_required(schema, name) { " (required)" } else { "" };
         names.push(format!("{name}{mark}"));
     }
-    match names.as_slice() {
-        [] => "It takes no arguments".to_owned(),
-        names => format!("It takes: {}", names.join(", ")),
-    }
+    names
 }
 
 /// Our name for an argument that a model calls `name`.

@@ -16,8 +16,10 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::redact;
+use turnwright_types::text::counted;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit, line_changes};
+use turnwright_workspace::edit::line_changes::{self, LineCounts};
+use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit};
 use turnwright_workspace::files::{FileText, Roots};
 
 /// Replace text in a file. old_string must match exactly and occur once, unless replace_all is set.
@@ -235,11 +237,10 @@ fn answer_text(
 }
 
 fn headline(name: &str, applied: &AppliedEdits) -> String {
-    let edits = applied.edits.len();
-    let unit = if edits == 1 { "edit" } else { "edits" };
-    let count = applied.line_counts;
+    let edits = counted(applied.edits.len(), "edit");
+    let LineCounts { added, removed } = applied.line_counts;
     let rungs = edit_common::match_summary(applied);
-    format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
+    format!("Applied {edits} to {name} (+{added} −{removed}). {rungs}")
 }
 
 fn view(target: &ResolvedPath, roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
@@ -247,10 +248,8 @@ fn view(target: &ResolvedPath, roots: &Roots, applied: Option<&AppliedEdits>) ->
     let locations = locations(roots, std::slice::from_ref(target), line);
     let mut title = format!("Edit {}", roots.display_path(target));
     if let Some(applied) = applied {
-        title.push_str(&format!(
-            " (+{} −{})",
-            applied.line_counts.added, applied.line_counts.removed
-        ));
+        let LineCounts { added, removed } = applied.line_counts;
+        title.push_str(&format!(" (+{added} −{removed})"));
     }
     CallView { title, kind: ToolKind::Edit, locations }
 }

@@ -11,7 +11,6 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 const MAX_PLAN_CHARS: usize = 40_000;
 
@@ -59,9 +58,7 @@ impl Tool for ExitPlan {
             return Err("exit_plan needs a `plan`. The user was not asked.".into());
         }
         let shown = CallContent::Text(plan.clone());
-        let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
-        update.content = Some(vec![shown.clone()]);
-        ctx.env.client.update(update.into());
+        ctx.update_card(|update| update.content = Some(vec![shown.clone()]));
         let inquiry = UserQuestion {
             call: ctx.call.clone(),
             question: "Carry out this plan?".to_owned(),

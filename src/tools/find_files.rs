@@ -114,12 +114,8 @@ fn report(
     });
     let mut view = view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&format!(" ({})", names.total));
-    let hits = names.files.iter().take(search_common::MAX_LOCATIONS);
-    let locations: Vec<_> =
-        hits.map(|path| search_common::location(roots, target, path.clone(), None)).collect();
-    if !locations.is_empty() {
-        view.locations = locations;
-    }
+    let hits = names.files.iter().map(|path| (path.clone(), None));
+    search_common::show_places(&mut view, hits, target, roots);
     text.push_str(&total(args, &names));
     text.push_str(&search_common::incomplete_note(
         names.is_incomplete,

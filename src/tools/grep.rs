@@ -201,12 +201,8 @@ fn report(
         (_, Some(true)) => format!(" ({files})"),
         (matches, _) => format!(" ({matches} in {files})"),
     });
-    let places = found.files.iter().flat_map(match_places).take(search_common::MAX_LOCATIONS);
-    let locations: Vec<_> =
-        places.map(|(path, line)| search_common::location(roots, target, path, line)).collect();
-    if !locations.is_empty() {
-        view.locations = locations;
-    }
+    let places = found.files.iter().flat_map(match_places);
+    search_common::show_places(&mut view, places, target, roots);
     let raw = json!({
         "matches": found.matches,
         "files": found.files_with_matches,

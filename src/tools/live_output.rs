@@ -15,7 +15,7 @@ use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::TerminalId;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
+use turnwright_types::update::{TerminalDelta, Update};
 use turnwright_workspace::exec::{
     CommandExit, CommandSpec, EndReason, Job, JobEnd, ProcessGroup, RunningCommand,
 };
@@ -118,17 +118,15 @@ impl<'a> LiveOutput<'a> {
     }
 
     fn show(&self, content: CallContent) {
-        let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
-        update.content = Some(vec![content]);
-        self.ctx.env.client.update(update.into());
+        self.ctx.update_card(|update| update.content = Some(vec![content]));
     }
 
     /// Shows the card as that of the running command again, after a question about the command.
     pub(super) fn show_again(&self, view: CallView) {
-        let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
-        update.view = Some(view);
-        update.content = Some(self.terminal().map(CallContent::Terminal).into_iter().collect());
-        self.ctx.env.client.update(update.into());
+        self.ctx.update_card(|update| {
+            update.view = Some(view);
+            update.content = Some(self.terminal().map(CallContent::Terminal).into_iter().collect());
+        });
     }
 
     /// Shows the output of the command. Never returns.
@@ -292,9 +290,7 @@ impl DrawnTerminal {
     fn send_delta(&mut self, delta: TerminalDelta, ctx: &ToolCtx) {
         // As JSON or in base64, which depends on the version of the protocol.
         self.cost += json_len(&delta.text).max(delta.text.len().div_ceil(3) * 4) + ENVELOPE_BYTES;
-        let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
-        update.terminal = Some(delta);
-        ctx.env.client.update(update.into());
+        ctx.update_card(|update| update.terminal = Some(delta));
     }
 }
 

@@ -60,7 +60,7 @@ use turnwright_workspace::files::{Files, Roots};
 pub(crate) use agent::{AGENT_TOOL, HelperRunner, HelperSet, HelperTask, QuestionTurn, may_edit};
 pub(crate) use apply_patch::patch_call;
 pub(crate) use arguments::{
-    ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, repair_arguments,
+    ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, marked_names, repair_arguments,
 };
 pub(crate) use edit_common::{current_place, edited_path, is_read_freely};
 pub(crate) use exec_output::is_waiting;

@@ -184,14 +184,21 @@ pub(super) fn short_path(roots: &Roots, target: &ResolvedPath, path: PathBuf) ->
     roots.display_path(&ResolvedPath { path, scope: target.scope })
 }
 
-/// A path below the target, for the client.
-pub(super) fn location(
-    roots: &Roots,
+/// Shows the first places that were found, if there are any, instead of the folder that was searched.
+pub(super) fn show_places(
+    view: &mut CallView,
+    places: impl Iterator<Item = (PathBuf, Option<u32>)>,
     target: &ResolvedPath,
-    path: PathBuf,
-    line: Option<u32>,
-) -> Location {
-    Location { path: roots.client_path(&ResolvedPath { path, scope: target.scope }), line }
+    roots: &Roots,
+) {
+    let first = places.take(MAX_LOCATIONS).map(|(path, line)| {
+        let path = roots.client_path(&ResolvedPath { path, scope: target.scope });
+        Location { path, line }
+    });
+    let locations: Vec<_> = first.collect();
+    if !locations.is_empty() {
+        view.locations = locations;
+    }
 }
 
 /// A pattern, shortened for a title.

@@ -26,7 +26,7 @@ use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::Update;
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
@@ -64,6 +64,13 @@ impl ToolCtx {
     ) -> Result<T, ToolRefusal> {
         let done = self.cancel.run_until_cancelled(work).await;
         done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
+    }
+
+    /// Changes the card of the call, which runs.
+    pub(crate) fn update_card(&self, change: impl FnOnce(&mut CallUpdate)) {
+        let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
+        change(&mut update);
+        self.env.client.update(update.into());
     }
 }
 

@@ -104,8 +104,10 @@ impl Turn {
     ) -> StreamedAnswer {
         let mut received = self.receive_answer(selection, request, message.clone()).await;
         let mut suspected = None;
-        while let Some(error) = received.refused_image(selection.model.modalities().files) {
-            let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
+        let takes = selection.model.modalities();
+        while let Some(error) = received.refused_image(takes) {
+            let sets = suspected
+                .get_or_insert_with(|| suspected_images(&request.messages, error, takes));
             let Some(images) = sets.pop() else { break };
             let mut attempt = request.clone();
             leave_out_images(&mut attempt.messages, Some(&images));

@@ -298,13 +298,14 @@ fn last_words(history: &History, may_be_cut: bool) -> String {
     // A note of ours about the end of the turn has no identifier.
     let mut texts = answers
         .filter(|answer| !answer.id.as_str().is_empty())
-        .map(|answer| answer.text.trim())
-        .filter(|text| !text.is_empty());
-    let last = texts.next().unwrap_or_default();
+        .map(|answer| (answer.text.trim(), answer.calls.is_empty()))
+        .filter(|(text, _)| !text.is_empty());
+    let (last, _) = texts.next().unwrap_or_default();
     match texts.next() {
-        Some(report)
+        // One without calls was a report, after which the model was asked for more.
+        Some((report, is_report))
             if last.len() < MAX_POINTER_BYTES
-                && (may_be_cut || report.len() > 4 * MAX_POINTER_BYTES) =>
+                && (may_be_cut || is_report || report.len() > 4 * MAX_POINTER_BYTES) =>
         {
             format!("{report}\n\n{last}")
         }

@@ -25,7 +25,6 @@ mod conversation;
 mod start_state;
 mod steering;
 mod submissions;
-mod suggestions;
 
 #[cfg(test)]
 pub(crate) mod fixture;

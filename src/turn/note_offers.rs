@@ -1,6 +1,7 @@
 //! Notes that a turn suggests, found without the model: a command that worked after another one had failed, and words
 //! with which the user has corrected the same thing before. The user is told of one of them after the turn, and
-//! `/remember` writes it.
+//! `/remember` writes it. It is also among the prompts that the user may want to send next, with what the turn has left
+//! open: a failed check, and steps of the plan that are not done.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::proof::{Proof, Step, is_in};
+use super::room::handoff::stored_facts;
 use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
@@ -15,13 +17,18 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::Message;
 use turnwright_types::redact;
 use turnwright_types::text;
+use turnwright_types::update::PlanStatus;
 use turnwright_workspace::exec::dialect;
 use turnwright_workspace::memory;
 
 /// The name of an offer among recorded answers.
 const NOTE_OFFER: &str = "note offer";
-/// The most characters of a command or a correction that is offered.
+/// The most characters of a command, a correction or a prompt that is offered.
 const MAX_CHARS: usize = 200;
+/// The most prompts that are suggested after a turn.
+const MAX_SUGGESTIONS: usize = 3;
+/// Writes the note that the turn has offered.
+const REMEMBER: &str = "/remember";
 /// The words of a prompt that corrects something.
 const CUES: &str = "always don't instead never not";
 /// The same in Chinese, whose words have no blanks between them. One character alone is a part of other words.
@@ -108,6 +115,27 @@ impl Turn {
             !is_kept && !told.offers.iter().any(|known| known.is_like(offer))
         })
     }
+
+    /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
+    pub(super) async fn suggest_prompts(&self, offers_note: bool) {
+        if !self.conversation.client().shows_suggestions() {
+            return;
+        }
+        let failed = self.checks.ledger.failed_check();
+        let fix = failed.map(|line| format!("Fix what fails: {line}"));
+        let (plan, ..) = stored_facts(&self.conversation).await;
+        let open = plan.iter().filter(|step| step.status != PlanStatus::Completed);
+        let steps = open.map(|step| format!("Continue with: {}", step.content));
+        let note = offers_note.then(|| REMEMBER.to_owned());
+        let all = fix.into_iter().chain(note).chain(steps).take(MAX_SUGGESTIONS);
+        self.conversation.suggest(all.map(|words| suggestion(&words)).collect());
+    }
+}
+
+/// Makes one short line without keys. Keys are removed before it is shortened, because part of a key would not be
+/// found.
+fn suggestion(words: &str) -> String {
+    text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
 }
 
 /// The last command that worked after a similar one had failed, although nothing was changed in between.
@@ -291,5 +319,12 @@ mod tests {
         let expected = ["do not use tabs", "never edit that lock file!"];
         let offers = expected.map(|words| NoteOffer::Corrected(words.to_owned()));
         assert_eq!(repeated_corrections(&earlier, &now), offers);
+    }
+
+    #[test]
+    fn a_suggestion_is_one_short_line_without_hidden_characters() {
+        assert_eq!(suggestion("Fix what fails: a\n\tb\u{202e}c"), "Fix what fails: a b\\u{202e}c");
+        let long = suggestion(&"ä ".repeat(300));
+        assert!(long.chars().count() == MAX_CHARS && long.ends_with('…'), "{long}");
     }
 }

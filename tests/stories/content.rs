@@ -44,6 +44,18 @@ fn r_cont_1_empty_text_is_no_part_of_a_prompt() {
 }
 
 #[test]
+fn a_prompt_of_blanks_is_refused_as_an_empty_one() {
+    let mut agent = TestAgent::builder().model(json!([says("Yes.")])).start();
+    let blank = json!({ "type": "text", "text": " \n" });
+    assert_eq!(send(&mut agent, &json!([blank]))["error"]["code"], -32602);
+    assert_eq!(send(&mut agent, &json!([blank, blank]))["error"]["code"], -32602);
+    let file = json!({ "type": "resource_link", "name": "n", "uri": "file:///n" });
+    let answer = send(&mut agent, &json!([blank, file, blank]));
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    assert_eq!(agent.model().requests().len(), 1);
+}
+
+#[test]
 fn r_cont_2_the_model_can_read_a_linked_file() {
     let mut agent = TestAgent::builder().file("src/lib.rs", "fn main() {}\n").start();
     let path = agent.path("src/lib.rs").display().to_string();
@@ -67,6 +79,7 @@ fn r_cont_2_lines_and_symbols_of_links_are_words_and_not_part_of_the_path() {
     for (uri, expected) in [
         ("file:///p/a%20b.rs?symbol=run#L10:20", "[n](/p/a b.rs) (run, lines 10-20)"),
         ("file:///p/plain.txt#L2-3", "[n](/p/plain.txt) (lines 2-3)"),
+        ("file:///p/plain.txt?column=5#L2:2", "[n](/p/plain.txt) (lines 2)"),
         ("file:///C:/Users/me/a.txt", on_drive.as_str()),
         ("file://server/share/a.txt", "[n](//server/share/a.txt)"),
         ("https://h/a#L2", "[n](https://h/a#L2)"),

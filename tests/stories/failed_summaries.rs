@@ -75,7 +75,8 @@ fn a_server_that_answers_nothing_loses_no_part_of_the_conversation() {
 
 #[test]
 fn a_limit_of_requests_is_waited_for_as_before_an_answer() {
-    let busy = json!([{ "status": 429, "body": { "error": { "message": "Rate limit reached." } } }]);
+    let busy =
+        json!([{ "status": 429, "body": { "error": { "message": "Rate limit reached." } } }]);
     let summary = json!([{ "text": "# Goal\nKeep b.txt." }]);
     let script = json!([[{ "text": "One." }], busy, summary, [{ "text": "Two." }]]);
     let mut agent = TestAgent::builder().model(script).start();

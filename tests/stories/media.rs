@@ -146,6 +146,21 @@ fn an_attached_picture_is_shown_to_a_model_that_takes_pictures() {
 }
 
 #[test]
+fn a_picture_in_svg_is_read_as_text_by_any_model() {
+    let provider = Provider::of(&["eye", "blind"]);
+    for model in ["eye", "blind"] {
+        let mut agent = configured(&settings(&provider, model)).start();
+        let uri = "file:///ws/logo.svg";
+        let data = "PHN2Zz48Y2lyY2xlLz48L3N2Zz4=";
+        let svg = json!({ "type": "image", "mimeType": "image/svg+xml", "data": data, "uri": uri });
+        let answer = send(&mut agent, &[text("Look"), svg]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let read = last_prompt(&provider.chat_requests().pop().unwrap()).to_string();
+        assert!(read.contains("/ws/logo.svg") && read.contains("<svg><circle/></svg>"), "{read}");
+    }
+}
+
+#[test]
 fn r_turn_11_the_currently_chosen_model_decides_which_media_are_accepted() {
     let provider = Provider::of(&["eye", "blind"]);
     let mut agent = configured(&settings(&provider, "blind")).start();
@@ -316,6 +331,35 @@ fn of_several_images_only_the_refused_one_is_left_out() {
 }
 
 #[test]
+fn images_are_left_out_if_a_server_that_gives_no_reason_then_accepts_the_request() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0 => says("I see nothing."),
+        _ => refuses("Invalid request."),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let told = notices(&agent);
+    assert!(told.contains("so it was left out. (Invalid request.)"), "{told}");
+    assert_eq!(agent.turn("And now?"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 3);
+
+    let provider = Provider::answering(|body| {
+        let is_refused = body.to_string().contains("Provoke");
+        if is_refused { refuses("Invalid request.") } else { says("Yes.") }
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    send(&mut agent, &[text("Look"), image("AAAA")]);
+    send(&mut agent, &[text("Provoke"), image("BBBB")]);
+    let sent: Vec<_> = provider.chat_requests().iter().map(pictures).collect();
+    assert_eq!(sent, [1, 2, 1, 0], "the image of this prompt is suspected first");
+    assert!(!notices(&agent).contains("left out"), "{}", notices(&agent));
+    set(&mut agent, "model", "p/blind");
+    send(&mut agent, &[text("Provoke")]);
+    assert_eq!(provider.chat_requests().len(), 5, "images that are not sent are not suspected");
+}
+
+#[test]
 fn of_more_images_than_the_server_takes_the_oldest_are_left_out() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 | 1 => says("Yes."),
@@ -328,6 +372,25 @@ fn of_more_images_than_the_server_takes_the_oldest_are_left_out() {
     let requests = provider.chat_requests();
     assert_eq!(requests.len(), 3);
     assert_eq!(images_in(&requests[2], &["OLDA", "NEWA"]), ["NEWA"]);
+}
+
+#[test]
+fn of_too_many_images_for_large_ones_the_oldest_are_left_out() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0..=20 => says("Yes."),
+        _ => refuses(
+            "messages.1.content.1.image.source.base64.data: At least one of the image dimensions exceed max allowed \
+             size for many-image requests: 2000 pixels",
+        ),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let many: Vec<_> = (0..20).map(|number| image(&format!("MA{number:02}"))).collect();
+    send(&mut agent, &many);
+    let answer = send(&mut agent, &[text("And this?"), image("NEWA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let last = provider.chat_requests().pop().unwrap();
+    assert_eq!(pictures(&last), 20);
+    assert_eq!(images_in(&last, &["MA00", "MA01", "NEWA"]), ["MA01", "NEWA"]);
 }
 
 #[test]

@@ -115,14 +115,6 @@ const LEADING_ELSEWHERE: &str = "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_
                                  GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_NAMESPACE \
                                  GIT_REPLACE_REF_BASE GIT_EXEC_PATH";
 
-/// A variable that a line may set and that leads git elsewhere. A line without ambiguity sets none.
-fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
-    let mut words = line
-        .split(|char: char| !char.is_ascii_alphanumeric() && char != '_')
-        .filter(|_| script.ambiguity.is_some());
-    words.find_map(|word| LEADING_ELSEWHERE.split(' ').find(|name| word.starts_with(name)))
-}
-
 /// Shell builtins that may change the variables which keep git from starting editors and the like.
 const SETTERS: [&str; 12] = [
     "export", "unset", "declare", "typeset", "readonly", "local", "source", ".", "eval", "set",
@@ -194,7 +186,13 @@ fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) ->
     if class.leads_elsewhere {
         return Some("its options lead git to another repository or working tree".to_owned());
     }
-    let name = variable_leading_elsewhere(script, line).filter(|_| class.is_git)?;
+    // A line without ambiguity sets no variable.
+    if script.ambiguity.is_none() || !class.is_git {
+        return None;
+    }
+    let mut words = line.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let name =
+        words.find_map(|word| LEADING_ELSEWHERE.split(' ').find(|name| word.starts_with(name)))?;
     Some(format!("with {name}, git may use another repository or other settings"))
 }
 

@@ -203,11 +203,8 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
             ..CommandConfinement::default()
         });
     };
-    let written = pass.effects().iter().filter_map(|effect| match effect {
-        Effect::Write(target) => Some(target.path.clone()),
-        _ => None,
-    });
-    let redirects: Vec<_> = written.collect();
+    let written = pass.effects().iter().filter_map(Effect::written);
+    let redirects: Vec<_> = written.map(|target| target.path.clone()).collect();
     let asks_for_hosts = pass.effects().iter().any(|effect| matches!(effect, Effect::Fetch { .. }));
     if workspace_writable {
         site.guard.note_caches(&site.settings.private_caches);

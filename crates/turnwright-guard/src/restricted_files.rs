@@ -309,10 +309,7 @@ pub fn restricted_effects(
     policy: &PolicyRules,
 ) -> (Vec<Effect>, bool) {
     let [Effect::Delete(from), rest @ ..] = effects else { return (Vec::new(), false) };
-    let to = rest.iter().find_map(|effect| match effect {
-        Effect::Write(target) => Some(target.path.as_path()),
-        _ => None,
-    });
+    let to = rest.iter().find_map(Effect::written).map(|target| target.path.as_path());
     let mut search = RestrictedSearch::new(roots, policy);
     search.add_below(&from.path, to, true, None);
     (search.found, search.is_incomplete)

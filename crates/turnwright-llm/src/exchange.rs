@@ -190,9 +190,6 @@ impl ReplyContext {
 
     /// The name of the model, as the server gives it, bounded and without secrets.
     pub(super) fn served_model(&self, name: &str) -> String {
-        if name.is_empty() {
-            return String::new();
-        }
         text::cut(self.secrets.redact(name), MAX_SERVED_NAME)
     }
 
@@ -287,10 +284,7 @@ const FIELDS: [&str; 5] = ["cost", "total_cost", "cost_in_usd", "cost_usd", "est
 /// The cost next to the token counts, in US dollars.
 pub(crate) fn cost_in_usage(usage: &Value) -> Option<f64> {
     let named = FIELDS.iter().find_map(|field| amount(usage.get(*field)?));
-    let cost = match named {
-        Some(cost) => cost,
-        None => plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK)?,
-    };
+    let cost = named.or_else(|| plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK))?;
     // If the user has a key for the provider behind OpenRouter, OpenRouter's own share is only a small part. Else it
     // has the provider's. Gateways may leave out whose key it was.
     let is_own_key = usage.get("is_byok") != Some(&Value::Bool(false));

@@ -47,6 +47,7 @@ pub use schema::model_schema::bounded_text;
 pub use server::pool::{ServerEnv, ServerPool, described_server, server_json};
 pub use server::spec::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
+    key_places,
 };
 pub use server::{Server, ServerPhase, ServerState};
 pub use transport::http::login::{LoginStore, ServerLogin, log_in};

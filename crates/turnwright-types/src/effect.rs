@@ -70,6 +70,14 @@ impl Effect {
             _ => None,
         }
     }
+
+    /// The file that it creates or changes.
+    pub fn written(&self) -> Option<&ResolvedPath> {
+        match self {
+            Effect::Write(target) => Some(target),
+            _ => None,
+        }
+    }
 }
 
 /// A call of an MCP server's tool. Two calls are equal if they are for the same tool with the same

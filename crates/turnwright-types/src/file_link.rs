@@ -28,6 +28,8 @@ impl FileLink {
                 let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
                 match host {
                     "" | "localhost" => decode(path),
+                    // The third slash is missing.
+                    drive if drive.as_bytes().get(1) == Some(&b':') => decode(rest),
                     host => format!("//{host}{}", decode(path)),
                 }
             }
@@ -75,16 +77,19 @@ fn split_numbers(text: &str) -> Option<(usize, (u32, u32))> {
     Some((path.len(), parse_lines(&format!("L{}", lines.trim_start_matches('L')))?))
 }
 
-/// Splits `?symbol=…` and `#L10:20` off. Anything else is a part of the path: not every client
+/// Splits `?symbol=…`, `?column=5` and `#L10:20` off. Anything else is a part of the path: not every client
 /// encodes the characters of a file's name.
 fn split_suffix(text: &str) -> (&str, Option<String>, Option<(u32, u32)>) {
     let found = text.rsplit_once('#').and_then(|(rest, end)| Some((rest, parse_lines(end)?)));
     let (rest, lines) = found.map_or((text, None), |(rest, lines)| (rest, Some(lines)));
+    let column = rest.rsplit_once("?column=").filter(|(_, column)| column.parse::<u32>().is_ok());
     match rest.rsplit_once("?symbol=") {
         Some((path, symbol)) => {
-            (path, Some(decode(symbol)).filter(|symbol| !symbol.is_empty()), lines)
+            // Zed writes blanks as a form does.
+            let name = decode(&symbol.replace('+', " "));
+            (path, Some(name).filter(|name| !name.is_empty()), lines)
         }
-        None => (rest, None, lines),
+        None => (column.map_or(rest, |(path, _)| path), None, lines),
     }
 }
 
@@ -123,10 +128,15 @@ mod tests {
             ("file:///ws/a.rs#L7", "/ws/a.rs", None, Some((7, 7))),
             ("file:///ws/a.rs#L7C2-L9C4", "/ws/a.rs", None, Some((7, 9))),
             ("file:///ws/a.rs?symbol=f%3Cu8%3E#L1:2", "/ws/a.rs", Some("f<u8>"), Some((1, 2))),
+            ("file:///ws/a.rs?symbol=impl+Add#L1", "/ws/a.rs", Some("impl Add"), Some((1, 1))),
+            ("file:///ws/a.rs?symbol=operator%2B#L1", "/ws/a.rs", Some("operator+"), Some((1, 1))),
+            ("file:///ws/a.rs?column=5#L10:10", "/ws/a.rs", None, Some((10, 10))),
             ("file:///ws/a%23L7", "/ws/a#L7", None, None),
             ("file:///ws/C#/a#b.cs", "/ws/C#/a#b.cs", None, None),
             ("file:///ws/a.rs#L0", "/ws/a.rs#L0", None, None),
             ("file:///C:/Users/x%20y/a.txt", "C:/Users/x y/a.txt", None, None),
+            ("file://C:/Users/x%20y/a.txt", "C:/Users/x y/a.txt", None, None),
+            (r"file://C:\Users\a.txt#L2", r"C:\Users\a.txt", None, Some((2, 2))),
             ("file://server/share/a.txt", "//server/share/a.txt", None, None),
             ("file://localhost/ws/a.txt", "/ws/a.txt", None, None),
             ("FILE:/ws/a.txt", "/ws/a.txt", None, None),
@@ -173,7 +183,7 @@ mod tests {
         assert_eq!((link.path.as_str(), link.line_range().as_deref()), ("plain.txt", Some("2-3")));
         let link = FileLink::from_argument("src/a%20b.rs?symbol=run").unwrap();
         assert_eq!((link.path.as_str(), link.symbol.as_deref()), ("src/a%20b.rs", Some("run")));
-        for path in ["a.txt", "C#/a.cs", "a#b", "#L1", "what?.txt", "a#Lx"] {
+        for path in ["a.txt", "C#/a.cs", "a#b", "#L1", "what?.txt", "what?column=x", "a#Lx"] {
             assert_eq!(FileLink::from_argument(path), None, "{path}");
         }
     }

@@ -98,4 +98,9 @@ impl SimpleCommand {
     pub fn argv(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(|word| word.text.as_str())
     }
+
+    /// Returns true if the shell opens a file for it to write.
+    pub fn writes_file(&self) -> bool {
+        self.redirects.iter().any(|redirect| redirect.is_write)
+    }
 }

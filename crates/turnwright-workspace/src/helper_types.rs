@@ -150,6 +150,7 @@ mod tests {
             ("max_turns: 5", Some(5)),
             ("steps: 5 # enough", Some(5)),
             ("maxTurns: many", None),
+            ("maxTurns: 0", None),
         ] {
             let text = format!("---\ndescription: x\n{line}\n---\nBe strict.\n");
             assert_eq!(HelperType::parse("a", &text).unwrap().max_turns, most, "{line}");

@@ -236,16 +236,14 @@ impl Client for RemoteClient {
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let mut state = self.state.subscribe();
-            loop {
-                let client = state.borrow_and_update().client.clone();
-                match client {
-                    Some(CurrentClient { client, .. }) => return client.wait_for_capacity().await,
-                    None if !self.state.borrow().journal.is_full() => return,
-                    // It fails only without a sender, which `self` is.
-                    None => {
-                        state.changed().await.ok();
-                    }
-                }
+            let current = state
+                .wait_for(|state| state.client.is_some() || !state.journal.is_full())
+                .await
+                // It fails only without a sender, which `self` is.
+                .ok()
+                .and_then(|state| state.client.clone());
+            if let Some(CurrentClient { client, .. }) = current {
+                client.wait_for_capacity().await;
             }
         })
     }

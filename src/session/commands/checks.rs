@@ -10,10 +10,8 @@ const USAGE: &str = "`/checks forget` asks about refused ones again and measures
                      your own belong in `[checks]` of the settings.";
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session);
-    let CommandCall { arguments, cancel, .. } = call;
     let conversation = session.conversation.clone();
-    answer_from_files(session, message, cancel, move || match arguments.as_str() {
+    answer_from_files(session, call, move |arguments| match arguments {
         "" => show(&conversation),
         "forget" => forget(&conversation),
         _ => format!("Nothing was done. {USAGE}"),

@@ -18,17 +18,15 @@ const MAX_LISTED: usize = 200;
 const MAX_LINE_CHARS: usize = 160;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session);
-    let CommandCall { arguments: words, cancel, .. } = call;
     let servers = session.servers.as_ref();
-    let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
+    let restarted = call.arguments.strip_prefix("restart ").map(str::trim).map(|name| {
         let is_there = servers.is_some_and(|servers| servers.restart(name));
         (name.to_owned(), is_there)
     });
     let states = servers.map(SessionServers::states).unwrap_or_default();
     let prompts = servers.map(SessionServers::commands).unwrap_or_default();
     let host = Arc::clone(&session.host);
-    answer_from_files(session, message, cancel, move || match restarted {
+    answer_from_files(session, call, move |words| match restarted {
         Some((name, true)) => format!("Restarting {}.", short_line(&name)),
         Some((name, false)) => unknown_server(&name),
         None if words.is_empty() => overview(&states, &host.config().snapshot().mcp_settings()),
@@ -39,7 +37,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
                 let ours: Vec<_> = prompts.filter(|name| name.starts_with(&begin)).collect();
                 details(spec, state, &ours)
             }
-            None => unknown_server(&words),
+            None => unknown_server(words),
         },
     })
 }

@@ -53,9 +53,9 @@ fn execute(conversation: &Conversation, arguments: &str) -> Result<String, Error
         ("", _) => show(conversation),
         ("keep", "") => keep(conversation)?,
         ("forget", "") => "The answers of this session were cleared.".to_owned(),
-        ("allow", rule) if !rule.is_empty() => add(conversation, RuleAction::Allow, rule),
-        ("deny", rule) if !rule.is_empty() => add(conversation, RuleAction::Deny, rule),
-        ("revoke", ids) if !ids.is_empty() => revoke(conversation, ids),
+        ("allow", rule) if !rule.is_empty() => add(conversation, RuleAction::Allow, rule)?,
+        ("deny", rule) if !rule.is_empty() => add(conversation, RuleAction::Deny, rule)?,
+        ("revoke", ids) if !ids.is_empty() => revoke(conversation, ids)?,
         _ => USAGE.to_owned(),
     })
 }
@@ -82,21 +82,16 @@ fn add_rules(
     added.map_err(|error| not_changed(&error))
 }
 
-fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
+fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> Result<String, Error> {
     let pattern = match Pattern::parse(rule.trim_matches('`'), action) {
         Ok(pattern) => pattern,
-        Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
+        Err(why) => return Ok(format!("{} is no rule: {why}.", escape_hidden_line(rule))),
     };
-    match add_rules(conversation, &[(action, pattern.clone())], "/permissions") {
-        Ok(added) => {
-            let mut rules = vec![Rule { action, pattern, scope: Scope::Local, why: None }];
-            follow_links(conversation, &mut rules);
-            conversation.rules().update(|policy| policy.rules.extend(rules));
-            let added = added.iter().map(row).collect::<String>();
-            format!("Added for this project:\n{}", fenced(&added))
-        }
-        Err(error) => error.to_string(),
-    }
+    let added = add_rules(conversation, &[(action, pattern.clone())], "/permissions")?;
+    let mut rules = vec![Rule { action, pattern, scope: Scope::Local, why: None }];
+    follow_links(conversation, &mut rules);
+    conversation.rules().update(|policy| policy.rules.extend(rules));
+    Ok(format!("Added for this project:\n{}", fenced(&added.iter().map(row).collect::<String>())))
 }
 
 /// Makes what was allowed for this session last for the project.
@@ -118,19 +113,16 @@ fn keep(conversation: &Conversation) -> Result<String, Error> {
     Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
 }
 
-fn revoke(conversation: &Conversation, ids: &str) -> String {
+fn revoke(conversation: &Conversation, ids: &str) -> Result<String, Error> {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
-    let revoked = rule_store(conversation).and_then(|book| {
-        let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
-        reload(conversation, &book);
-        Ok(gone)
-    });
-    match revoked {
-        Ok(gone) if gone.is_empty() => "There is no such rule.".to_owned(),
-        Ok(gone) => format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>())),
-        Err(error) => error.to_string(),
-    }
+    let book = rule_store(conversation)?;
+    let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
+    reload(conversation, &book);
+    Ok(match gone.as_slice() {
+        [] => "There is no such rule.".to_owned(),
+        gone => format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>())),
+    })
 }
 
 /// Replaces the rules for this project in the current policy by those of the store.

@@ -118,14 +118,11 @@ fn list(found: &[SessionRow]) -> String {
     if found.is_empty() {
         return "There are no other sessions of this folder.".to_owned();
     }
-    let lines: String = (1..)
-        .zip(found)
-        .map(|(number, session)| {
-            let time = local_time(session.updated_at);
-            format!("{number}. {} – {time} – `{}`\n", title(session), session.id)
-        })
-        .collect::<Vec<_>>()
-        .concat();
+    let rows = (1..).zip(found).map(|(number, session)| {
+        let time = local_time(session.updated_at);
+        format!("{number}. {} – {time} – `{}`\n", title(session), session.id)
+    });
+    let lines: String = rows.collect();
     format!(
         "Sessions of this folder, the newest first:\n\n{lines}\n`/resume 1` continues a copy of the first."
     )

@@ -105,7 +105,6 @@ fn show_files(
     call: CommandCall,
     describe: impl FnOnce(&ToolEnv) -> String + Send + 'static,
 ) -> PromptWork {
-    let message = call.begin(session);
     let env = Arc::clone(&session.conversation.env);
-    answer_from_files(session, message, call.cancel, move || describe(&env))
+    answer_from_files(session, call, move |_| describe(&env))
 }

@@ -26,14 +26,12 @@ pub(in crate::session) type ShownPrints = SharedValue<Vec<Fingerprint>>;
 
 /// Shows or trusts files. After a cancel the work continues in the background.
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session);
-    let CommandCall { arguments, cancel, .. } = call;
     let command = TrustCommand {
         host: Arc::clone(&session.host),
         conversation: session.conversation.clone(),
         shown: session.shown_prints.clone(),
     };
-    answer_from_files(session, message, cancel, move || match arguments.as_str() {
+    answer_from_files(session, call, move |arguments| match arguments {
         "" => command.show(),
         "forget" => command.forget(),
         code => command.trust(code),

@@ -94,13 +94,15 @@ impl StreamedAnswer {
         }
     }
 
-    /// The error of a server that has refused one image and takes others, or may have refused PDF files, if it gets
-    /// any.
-    pub(super) fn refused_image(&self, takes_files: bool) -> Option<&LlmError> {
+    /// The error of a server that has refused one image and takes others, or may have refused an image or a PDF file
+    /// without saying so. Only media that the model takes are sent.
+    pub(super) fn refused_image(&self, takes: Modalities) -> Option<&LlmError> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         let is_first = self.shown() == ShownSoFar::Nothing && !self.omits_media;
-        let may_be_file = error.kind() == ErrorKind::BadRequest || error.is_about_files();
-        let is_suspect = error.is_about_one_image() || takes_files && may_be_file;
+        let may_be_any = error.kind() == ErrorKind::BadRequest;
+        let is_suspect = error.is_about_one_image()
+            || takes.images && may_be_any && !error.is_about_images()
+            || takes.files && (may_be_any || error.is_about_files());
         (is_first && is_suspect).then_some(error)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::turn::Turn;
-use turnwright_llm::LlmError;
+use turnwright_llm::{LlmError, Modalities};
 use turnwright_store::Entry;
 use turnwright_types::message::{Media, Message, PromptPart};
 
@@ -13,9 +13,13 @@ const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
-/// request that was answered. Of a request that was refused in other words, only the PDF files are suspected: few
-/// servers accept them.
-pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
+/// request that was answered. If the words are about none in particular, the PDF files precede the images: few servers
+/// accept them.
+pub(super) fn suspected_images(
+    messages: &[Arc<Message>],
+    error: &LlmError,
+    takes: Modalities,
+) -> Vec<Vec<usize>> {
     let answered =
         messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
     let old: usize =
@@ -23,19 +27,29 @@ pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> V
     let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
     let all = images.len();
     let is_about_one = error.is_about_one_image();
-    if is_about_one && let Some(most) = error.most_images() {
-        return vec![(0..all.saturating_sub(most)).collect()];
-    }
     let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
-    if is_about_one {
+    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < all) {
+        sets.push((0..all - most).collect());
+    } else if is_about_one {
         sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
     } else {
+        let are_images_suspected =
+            takes.images && !error.is_about_images() && !error.is_about_files();
+        // Media that the model does not take were not sent.
         for set in &mut sets {
+            set.retain(|place| {
+                if images[*place].is_pdf() { takes.files } else { are_images_suspected }
+            });
+        }
+        let mut files = sets.clone();
+        for set in &mut files {
             set.retain(|place| images[*place].is_pdf());
         }
+        sets.retain(|set| !files.contains(set));
+        sets.extend(files);
     }
-    sets.dedup();
     sets.retain(|set| !set.is_empty());
+    sets.dedup();
     sets
 }
 

@@ -44,7 +44,6 @@ use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, ToolCallStatus};
 use turnwright_workspace::checkpoint::CallChanges;
 
 /// The result of a call that did not run because the user cancelled.
@@ -545,8 +544,7 @@ impl PendingCall {
             (prepared, recorder) = begun.ok_or(CRASHED)?;
         }
         if view.is_some() {
-            let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
-            ctx.env.client.update(update.into());
+            ctx.update_card(|_| ());
         }
         let runs_calls = prepared.runs_calls();
         let started = Instant::now();

@@ -15,7 +15,7 @@ use crate::turn::room::handoff::stored_facts;
 use turnwright_store::{GoalRequirement, GoalState, GoalStatus};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, fenced};
 use turnwright_types::text;
-use turnwright_types::update::{COMMAND_TOOL, CallUpdate, ToolCallStatus};
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The tools of the judge.
@@ -92,7 +92,7 @@ impl Turn {
         let id = self.open_own_call(AGENT_TOOL, &arguments, &view);
         let ctx = self.runner.ctx(id.clone(), self.cancel.child_token(), self.cancel.clone());
         let task = HelperTask { kind, title, view: view.clone(), prompt, in_background: false };
-        ctx.env.client.update(CallUpdate::new(id.clone(), ToolCallStatus::InProgress).into());
+        ctx.update_card(|_| ());
         let began = Instant::now();
         let mut outcome = HelperRunner::run(&self.conversation, task, &ctx).await.settle();
         outcome.duration = Some(began.elapsed());

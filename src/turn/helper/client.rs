@@ -181,8 +181,7 @@ fn nobody_to_ask() -> PermissionAnswer {
 
 /// The tool calls and tokens of a helper in words.
 pub(super) fn work_done(calls: u32, tokens: u64) -> String {
-    let calls = if calls == 1 { "1 tool call".to_owned() } else { format!("{calls} tool calls") };
-    format!("{calls}, {tokens} tokens")
+    format!("{}, {tokens} tokens", text::counted(calls as usize, "tool call"))
 }
 
 /// The card of a question, which gets its final state however the question ends.

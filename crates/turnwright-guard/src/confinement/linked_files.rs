@@ -512,8 +512,7 @@ pub(super) fn separate(path: &Path) -> io::Result<()> {
 /// A note for the user and the model about the other names of the files that a call writes; `None` if there are
 /// none. Blocks: not for the runtime's thread.
 pub fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Option<String> {
-    let texts = effects.iter().filter_map(|effect| {
-        let Effect::Write(target) = effect else { return None };
+    let texts = effects.iter().filter_map(Effect::written).filter_map(|target| {
         let others = file_id(&target.path)?.1 - 1;
         let name = roots.display_path(target);
         match others {

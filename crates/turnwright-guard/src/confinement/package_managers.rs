@@ -345,7 +345,7 @@ fn use_of_line(line: &str, script: &Script, dialect: ShellDialect) -> Environmen
         if environment_use == EnvironmentUse::None && !writes_nothing(command) {
             return EnvironmentUse::None;
         }
-        runs_packages |= writes_file(command)
+        runs_packages |= command.writes_file()
             || matches!(environment_use, EnvironmentUse::CreatesMissing | EnvironmentUse::Installs);
         found = found.max(environment_use);
     }
@@ -378,11 +378,7 @@ fn writes_nothing(command: &SimpleCommand) -> bool {
         }
         _ => shell::classify(command).is_read_only,
     };
-    is_harmless && !writes_file(command)
-}
-
-fn writes_file(command: &SimpleCommand) -> bool {
-    command.redirects.iter().any(|redirect| redirect.is_write)
+    is_harmless && !command.writes_file()
 }
 
 fn use_of_command(command: &SimpleCommand) -> EnvironmentUse {

@@ -239,21 +239,14 @@ impl UserPrograms {
     /// Fails if commands may write one of the files that the settings of git are from. It is enough to look at them
     /// afterwards: the first step of a way that commands can change is reached by steps that they cannot. Blocks.
     pub(super) fn check_settings(&self, settings: &SigningSettings) -> io::Result<()> {
-        match settings.files().find(|file| !self.places.is_fixed(Path::new(file))) {
-            Some(file) => Err(io::Error::other(format!("git obeys {file}, which {WHILE_OPENED}"))),
-            None => Ok(()),
-        }
+        let changeable = settings.files().map(Path::new).find(|file| !self.places.is_fixed(file));
+        changeable.map_or(Ok(()), |file| Err(obeys_changeable("git", file)))
     }
 
     /// Fails if commands may write a settings file of gpg, make one, or write a program that one of them names. Blocks.
     pub(super) fn check_gpg_settings(&self) -> io::Result<()> {
-        match self.changeable_gpg_setting() {
-            Some(path) => {
-                let path = path.display();
-                Err(io::Error::other(format!("gpg obeys {path}, which {WHILE_OPENED}")))
-            }
-            None => Ok(()),
-        }
+        let changeable = self.changeable_gpg_setting();
+        changeable.map_or(Ok(()), |path| Err(obeys_changeable("gpg", &path)))
     }
 
     fn changeable_gpg_setting(&self) -> Option<PathBuf> {
@@ -320,6 +313,11 @@ impl UserPrograms {
             messages: String::from_utf8_lossy(&messages).into_owned(),
         })
     }
+}
+
+/// Says that a program obeys what is at a path that commands may write.
+fn obeys_changeable(program: &str, path: &Path) -> io::Error {
+    io::Error::other(format!("{program} obeys {}, which {WHILE_OPENED}", path.display()))
 }
 
 fn not_found(program: &str) -> io::Error {

@@ -41,14 +41,17 @@ pub struct ReachedLimit {
 }
 
 impl ReachedLimit {
+    /// Says what the limit is, and to the model what it can do about that.
+    fn new(what: &str, advice: &str) -> ReachedLimit {
+        ReachedLimit { for_model: format!("[{what}. {advice}]"), for_user: format!("[{what}]") }
+    }
+
     /// Says what was denied, and to the model the escalation that would allow it.
     fn denied(what: &str, escalate: &str) -> ReachedLimit {
-        ReachedLimit {
-            for_model: format!(
-                "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
-            ),
-            for_user: format!("[sandbox: {what}]"),
-        }
+        let advice = format!(
+            "If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked."
+        );
+        ReachedLimit::new(&format!("sandbox: {what}"), &advice)
     }
 
     /// Says that this path, which the output names, is kept read-only.
@@ -89,10 +92,7 @@ impl CommandWatch {
         let is_denial_likely =
             !is_success && is_likely(output) && self.refused_hidden_file(output).is_none();
         let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
-        Some(ReachedLimit {
-            for_model: format!("[{limits}. {HOW_TO_ESCALATE}]"),
-            for_user: format!("[{limits}]"),
-        })
+        Some(ReachedLimit::new(limits, HOW_TO_ESCALATE))
     }
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
@@ -373,14 +373,10 @@ fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
         return None;
     }
     if ["/var/folders", "/private/var/folders"].iter().any(|folder| path.starts_with(folder)) {
-        let what = "of the folders for temporary files, only $TMPDIR is writable";
-        return Some(ReachedLimit {
-            for_model: format!(
-                "[sandbox: {what}. Where a program takes another, name a place, as in \
-                 `mktemp -d \"$TMPDIR/x.XXXXXX\"`.]"
-            ),
-            for_user: format!("[sandbox: {what}]"),
-        });
+        let what = "sandbox: of the folders for temporary files, only $TMPDIR is writable";
+        let advice = "Where a program takes another, name a place, as in \
+                      `mktemp -d \"$TMPDIR/x.XXXXXX\"`.";
+        return Some(ReachedLimit::new(what, advice));
     }
     let text = path.to_string_lossy();
     if ["/lib/", "/share/"]

@@ -38,6 +38,12 @@ const NO_FILES_PHRASES: &str = include_str!("phrases/no_files.txt");
 const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
     &["at most 0 image", "not support", "not a multimodal"];
 
+/// Phrases about the number of images in a request, and those that precede the most that the server accepts.
+const MANY_IMAGES_PHRASES: &[&str] =
+    &["image(s)", "images, exceeding", "image count", "too many images", "too much media"];
+const MOST_IMAGES_PHRASES: &[&str] =
+    &["at most", "maximum of", "max is", "exceeds limit", "up to", " > "];
+
 /// The advice for a gateway that reports a failure of its own because it got no key.
 pub(crate) const NO_KEY_ADVICE: &str = "No key is sent, and gateways such as LiteLLM answer so without one: \
                                         run `turnwright login`, or set the key. If it needs none, look \
@@ -49,38 +55,8 @@ const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 /// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
-/// Phrases that precede the size of the window. The first match counts. They are no text file, because an editor may
-/// strip the spaces at the ends of its lines.
-const LIMIT_PHRASES: &[&str] = &[
-    "context length is",
-    "context length is only",
-    "context length of only",
-    "context length of",
-    "context length:",
-    "context length (",
-    "context window of",
-    "window limit (",
-    "max context",
-    "max_seq_len",
-    "input length of",
-    "prompt length is",
-    "model length of",
-    "context size (",
-    "input length should be [1,",
-    "number of tokens allowed (",
-    "token limit:",
-    "exceeds the limit of",
-    "configured limit of",
-    "max size:",
-    "n_ctx:",
-    "n_ctx (",
-    "max of",
-    "must be <=",
-    "tokens > ",
-    " > ",
-    "): limit",
-    "too large for model with",
-];
+/// Phrases that precede the size of the window. The first match counts. Spaces may follow them.
+const LIMIT_PHRASES: &str = include_str!("phrases/window_limit.txt");
 
 /// Phrases that precede the size of the request.
 const USED_PHRASES: &str = include_str!("phrases/used_tokens.txt");
@@ -109,11 +85,18 @@ impl LlmError {
         self.refusal().is_some_and(|message| has_listed(&message, NO_FILES_PHRASES))
     }
 
-    /// The most images that the server accepts in one request, if it says so.
+    /// The most images that the server accepts in one request, if it says so. In a request with more than 20, Anthropic
+    /// takes no large one, not even one that it took before.
     pub fn most_images(&self) -> Option<usize> {
         let message = self.message()?.to_ascii_lowercase();
-        let (count, rest) = message.split_once("at most ")?.1.split_once(' ')?;
-        count.parse().ok().filter(|_| rest.starts_with("image"))
+        if message.contains("many-image requests") {
+            return Some(20);
+        }
+        if !has_any(&message, MANY_IMAGES_PHRASES) {
+            return None;
+        }
+        let most = MOST_IMAGES_PHRASES.iter().find_map(|phrase| number_after(&message, phrase))?;
+        usize::try_from(most).ok()
     }
 
     /// Returns the message of a refusal in lower case if it mentions an image or a PDF file.
@@ -175,7 +158,7 @@ pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
     let limit = if is_minute_limit(text) {
         None
     } else {
-        find_tokens(body, text, "n_ctx", LIMIT_PHRASES.iter().copied())
+        find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES))
     };
     let used = find_tokens(body, text, "n_prompt_tokens", text::list_entries(USED_PHRASES));
     ErrorKind::ContextOverflow { limit, used }
@@ -273,6 +256,27 @@ mod tests {
             let is_about_images =
                 message != "the prompt is too large" && !message.contains("tools.0");
             assert_eq!(error.is_about_images(), is_about_images, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_most_images_of_a_request_are_found_in_the_words_of_many_servers() {
+        for (message, expected) in [
+            ("At most 1 image(s) may be provided in one request.", Some(1)),
+            ("Too much media: 0 document pages + 103 images > 100", Some(100)),
+            ("too many images and documents: 120 + 0 > 100", Some(100)),
+            ("request contains 52 images, exceeding the maximum of 50 allowed per request", Some(50)),
+            ("too many images; at most 16 are allowed", Some(16)),
+            ("Too many images in request. Max is 10.", Some(10)),
+            ("too many images: 11 images were provided, but the model supports a maximum of 10", Some(10)),
+            ("Image count 5 exceeds limit 4 per request.", Some(4)),
+            ("image dimensions exceed max allowed size for many-image requests: 2000 pixels", Some(20)),
+            ("image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes", None),
+            ("At least one of the image dimensions exceed max allowed size: 8000 pixels", None),
+        ] {
+            let error = LlmError::in_stream("h".into(), message.into(), ErrorKind::BadRequest);
+            assert_eq!(error.most_images(), expected, "{message}");
+            assert!(error.is_about_one_image(), "{message}");
         }
     }
 

@@ -237,10 +237,8 @@ impl ListedTool {
 
     /// The title, safe to show, if it differs from the name.
     pub fn title(&self) -> Option<String> {
-        let declared = match &self.tool.title {
-            Some(title) => title,
-            None => self.tool.annotations.as_ref()?.title.as_ref()?,
-        };
+        let hints = self.tool.annotations.as_ref();
+        let declared = self.tool.title.as_ref().or_else(|| hints?.title.as_ref())?;
         let title = bounded_text(&escape_hidden_line(declared), MAX_TITLE_CHARS);
         (!title.is_empty() && title != self.tool.name).then_some(title)
     }

@@ -429,10 +429,8 @@ impl ServerTask {
             Ok(Err(why)) | Err(why) => why,
         };
         // If the server has ended, that explains more than that it did not answer.
-        let why = match timeout(EXIT_WAIT, connection.ended()).await {
-            Ok(end) => end,
-            Err(_) => connection.with_stderr(why),
-        };
+        let ended = timeout(EXIT_WAIT, connection.ended()).await;
+        let why = ended.unwrap_or_else(|_| connection.with_stderr(why));
         connection.close().await;
         // A server within the client is not started anew, so it would not answer better.
         Err(match self.spec.transport {

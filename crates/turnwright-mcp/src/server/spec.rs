@@ -1,5 +1,6 @@
 //! A server as configured by the editor for one session, or in the settings.
 
+use std::mem::replace;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const DOWNLOADERS: [&str; 15] = [
     "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
     "uv", "uvx", "yarn",
 ];
+/// A shorter argument of a program is not taken for a key.
+const MIN_ARGUMENT_BYTES: usize = 16;
 /// How long a server may take until it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for one that runs already, and only has to answer.
@@ -80,20 +83,20 @@ impl ServerSpec {
 
     /// The values that are keys, judging by their names. They must be redacted wherever they appear.
     pub(crate) fn secrets(&self) -> Vec<String> {
-        let (named, is_header) = match &self.transport {
-            ServerTransport::Stdio { environment, .. } => (environment, false),
-            ServerTransport::Http { headers, .. } => (headers, true),
+        let (named, is_header, mut secrets) = match &self.transport {
+            ServerTransport::Stdio { arguments, environment, .. } => {
+                (environment, false, keys_in_arguments(arguments))
+            }
+            ServerTransport::Http { url, headers } => (headers, true, keys_in_url(url)),
             ServerTransport::Linked(_) => return Vec::new(),
         };
-        let mut secrets = Vec::new();
         for (name, value) in named {
             let value = value.expose();
             if is_secret_name(name) {
                 let key = redact::header_key(value).filter(|_| is_header);
                 secrets.push(key.unwrap_or(value).to_owned());
             }
-            let url = Url::parse(value).ok();
-            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
+            secrets.extend(Url::parse(value).iter().flat_map(keys_in_url));
         }
         secrets
     }
@@ -120,6 +123,45 @@ impl ServerSpec {
              `Authorization` header"
         )
     }
+}
+
+/// Returns each argument of a program with the byte at which the value of a key begins in it, as in `--api-key KEY`,
+/// `TOKEN=KEY` and `Authorization: Bearer KEY`; `None` for an argument without one.
+pub fn key_places(arguments: &[String]) -> impl Iterator<Item = (&str, Option<usize>)> {
+    let mut is_value_of_key = false;
+    arguments.iter().map(move |argument| {
+        let mut begin = 0;
+        let mut ends = argument.match_indices(['=', ':']).map(|(end, _)| end);
+        let key_end = ends.find(|end| is_secret_name(&argument[replace(&mut begin, *end)..*end]));
+        let is_name = key_end.is_none() && argument.starts_with('-') && is_secret_name(argument);
+        let is_value = replace(&mut is_value_of_key, is_name);
+        let place = if is_value { Some(0) } else { key_end.map(|end| end + 1) };
+        (argument.as_str(), place)
+    })
+}
+
+fn keys_in_arguments(arguments: &[String]) -> Vec<String> {
+    let urls = arguments.iter().filter_map(|argument| Url::parse(argument).ok());
+    let in_urls = urls.flat_map(|url| keys_in_url(&url));
+    let named = key_places(arguments).filter(|(argument, _)| !argument.contains("://"));
+    let values = named.filter_map(|(argument, place)| redact::header_key(&argument[place?..]));
+    in_urls.chain(values.filter(|value| may_be_key(value)).map(str::to_owned)).collect()
+}
+
+/// The password in a URL, and the values in its query that are named like keys.
+fn keys_in_url(url: &Url) -> Vec<String> {
+    let named = url.query_pairs().filter(|(name, _)| is_secret_name(name));
+    let values = named.map(|(_, value)| value.into_owned());
+    values.chain(url.password().map(str::to_owned)).collect()
+}
+
+/// Returns true for what is rather a key than a path or a word such as `oauth2`, which would be hidden everywhere.
+fn may_be_key(value: &str) -> bool {
+    value.len() >= MIN_ARGUMENT_BYTES
+        && value.contains(|letter: char| letter.is_ascii_digit())
+        && !value.starts_with(['/', '~', '.', '$'])
+        && !value.contains('\\')
+        && !(value.contains('/') && value.contains('.'))
 }
 
 /// Selects tools of a server by name. `*` in a pattern matches any text.
@@ -260,5 +302,34 @@ mod tests {
         assert_eq!(http.secrets(), ["abc"]);
         let shown = format!("{program:?} {http:?}");
         assert!(!shown.contains("secret@") && !shown.contains("abc"), "{shown}");
+    }
+
+    #[test]
+    fn keys_in_the_arguments_and_the_address_of_a_server_are_secrets() {
+        let key = "Zk39xQ71vvLm2026";
+        for (arguments, expected) in [
+            (vec!["--access-token", key, "--read-only"], vec![key]),
+            (vec!["-y", "figma-developer-mcp", "--figma-api-key=Zk39xQ71vvLm2026"], vec![key]),
+            (vec!["--header", "Authorization: Bearer Zk39xQ71vvLm2026"], vec![key]),
+            (vec!["https://a.example/mcp?exaApiKey=k39&a=b"], vec!["k39"]),
+            (vec!["postgresql://me:word@a.example/db"], vec!["word"]),
+            (vec!["--key-file", "/home/me/keys/service-2026.json"], vec![]),
+            (vec!["--key-file", "keys/service-2026.json"], vec![]),
+            (vec!["--key-file", r"C:\Users\me\keys\2026.json"], vec![]),
+            (vec!["--auth-provider", "GoogleOAuth2", "--max-tokens", "100000"], vec![]),
+            (vec!["--header", "Authorization: Bearer ${API_TOKEN_OF_2026}"], vec![]),
+            (vec!["--auth-url=https://a.example/oauth2/token"], vec![]),
+        ] {
+            let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+            let shown = arguments.join(" ");
+            let environment = Vec::new();
+            let program = ServerTransport::Stdio { command: "x".into(), arguments, environment };
+            let spec = ServerSpec::new("s", ServerSource::User, program);
+            assert_eq!(spec.secrets(), expected, "{shown}");
+        }
+        let url = Url::parse("https://me:word@a.example/mcp?token=k39&a=b").unwrap();
+        let address = ServerTransport::Http { url, headers: Vec::new() };
+        let spec = ServerSpec::new("s", ServerSource::User, address);
+        assert_eq!(spec.secrets(), ["k39", "word"]);
     }
 }

@@ -73,8 +73,10 @@ impl ApprovalRequest {
     pub fn choices(&self) -> Vec<PermissionChoice> {
         let choice = |kind, name: String| PermissionChoice { kind, name };
         let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
+        let space = MAX_BUTTON_CHARS - "Allow  in this session".len();
         for (kind, lasting) in &self.lasting {
-            choices.push(choice(*kind, session_button(&lasting.describe(button_label))));
+            let what = text::clip_within(lasting.describe(button_label), space);
+            choices.push(choice(*kind, format!("Allow {what} in this session")));
         }
         choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
         if self.decision.verdict() != Verdict::Ask {
@@ -204,12 +206,6 @@ impl ApprovalRequest {
             grants.note_project_rules(lasting.rules(), &lasting.exact, &origin);
         }
     }
-}
-
-/// The button of a lasting approval.
-fn session_button(what: &str) -> String {
-    let space = MAX_BUTTON_CHARS - "Allow  in this session".len();
-    format!("Allow {} in this session", text::clip_within(what.to_owned(), space))
 }
 
 fn plain_path(pattern: &str) -> String {

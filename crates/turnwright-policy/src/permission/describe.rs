@@ -277,11 +277,9 @@ impl JudgedCall<'_> {
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
             _ if finding.verdict == Verdict::Allow => return None,
             _ => {
-                let path = finding.path.as_ref();
-                let subject = path
-                    .map(|path| markdown_code(&display_path(path, &self.policy.bases)))
-                    .map(|path| format!("{path} – "))
-                    .unwrap_or_default();
+                let subject = finding.path.as_ref().map_or_else(String::new, |path| {
+                    format!("{} – ", markdown_code(&display_path(path, &self.policy.bases)))
+                });
                 format!("{} {subject}{}", sign(finding), why())
             }
         })

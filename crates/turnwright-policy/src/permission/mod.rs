@@ -316,16 +316,13 @@ impl Confinement {
 /// Returns true if the shell makes a file of the project only while the line runs, or perhaps not at all, and the mode
 /// allows editing all files there. The sandbox could allow that file alone only if it was made before the line runs.
 fn edits_by_redirects(policy: &PolicyRules, mode: Mode, effects: &[Effect]) -> bool {
-    let mut written = effects.iter().filter_map(|effect| match effect {
-        Effect::Write(target) => Some(target.scope),
-        _ => None,
-    });
+    let mut written = effects.iter().filter_map(Effect::written);
     let lines = effects.iter().filter_map(Effect::command);
     let mut late =
         lines.flat_map(|line| &line.script.commands).filter(|command| command.opens_later);
     matches!(mode, Mode::AutoEdit | Mode::Auto)
-        && written.any(|scope| scope == PathScope::Workspace)
-        && late.any(|command| command.redirects.iter().any(|redirect| redirect.is_write))
+        && written.any(|target| target.scope == PathScope::Workspace)
+        && late.any(crate::shell::SimpleCommand::writes_file)
         && policy.bounds_commands()
 }
 

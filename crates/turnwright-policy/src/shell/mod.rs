@@ -185,14 +185,9 @@ pub fn effects_with_files(
     mut command: ShellCommand,
     files: impl IntoIterator<Item = (ResolvedPath, bool)>,
 ) -> Vec<Effect> {
-    let mut writes = Vec::new();
-    for (target, is_write) in files {
-        if is_write {
-            writes.push(Effect::Write(target));
-        } else {
-            command.reads.push(target);
-        }
-    }
+    let (written, read): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, is_write)| *is_write);
+    command.reads.extend(read.into_iter().map(|(target, _)| target));
+    let writes = written.into_iter().map(|(target, _)| Effect::Write(target));
     std::iter::once(Effect::Exec(Box::new(command))).chain(writes).collect()
 }
 

@@ -192,7 +192,8 @@ pub(crate) fn exceeds_prefix(command: &SimpleCommand) -> bool {
     command.has_unknown_args
         || glob_may_be_option(command)
         || has_exceeding_option(command)
-        || destroys(command)
+        || harm::danger(command).is_some()
+        || ruin::ruin_of_command(command, Path::new(""), None).is_some()
 }
 
 /// Options of task runners that may be followed by a number.
@@ -232,10 +233,6 @@ fn words_before_dashes(words: &[Word]) -> usize {
     .unwrap_or(words.len())
 }
 
-fn destroys(command: &SimpleCommand) -> bool {
-    harm::danger(command).is_some() || ruin::ruin_of_command(command, Path::new(""), None).is_some()
-}
-
 fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let program = programs::find(&program.text);
@@ -255,12 +252,9 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
 
 /// True for `CC=…` and `SHELL=…`, which act like options of `make`.
 fn sets_variable(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| is_name(name))
-}
-
-fn is_name(text: &str) -> bool {
-    let text = text.trim_end_matches([':', '+', '?', '!']);
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    let before = word.split_once('=').map_or("", |(before, _)| before);
+    let name = before.trim_end_matches([':', '+', '?', '!']);
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// True if a word is a path outside of the command's folder, has one as its value, or names a file with further

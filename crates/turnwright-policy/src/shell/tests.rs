@@ -114,10 +114,8 @@ fn is_allowed(line: &str) -> bool {
         let words: Vec<&str> = command.argv().collect();
         rules.iter().chain(&extra).any(|rule| words.starts_with(rule))
     };
-    let writes =
-        |command: &SimpleCommand| command.redirects.iter().any(|redirect| redirect.is_write);
     script.ambiguity.is_none()
-        && script.commands.iter().all(|command| is_ruled(command) && !writes(command))
+        && script.commands.iter().all(|command| is_ruled(command) && !command.writes_file())
 }
 
 #[test]

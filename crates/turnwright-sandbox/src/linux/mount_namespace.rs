@@ -203,9 +203,7 @@ impl MountNamespace {
             network.join_user_namespace()?;
         }
         syscalls::unshare(self.clone_flags)?;
-        if let Some((users, groups)) = &self.id_maps {
-            map_ids(users, groups)?;
-        }
+        map_ids(self.id_maps.as_ref())?;
         // Mounts made here are not seen outside; mounts made outside later are seen here.
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         Ok(rustix::mount::mount_change(c"/", propagation)?)
@@ -388,12 +386,13 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps the user and group to themselves in the user namespace, and no others. A process that is
-/// not dumpable does not own its files in `/proc`, so it is made dumpable for these three writes.
-/// Until then another process could read its memory, but only one that runs as the user outside of
-/// any sandbox. `exec` resets the flag.
-pub(super) fn map_ids(users: &str, groups: &str) -> io::Result<()> {
+/// Maps the user and group to themselves in a new user namespace, if there are such lines, and no others.
+/// A process that is not dumpable does not own its files in `/proc`, so it is made dumpable for these
+/// three writes. Until then another process could read its memory, but only one that runs as the user
+/// outside of any sandbox. `exec` resets the flag.
+pub(super) fn map_ids(maps: Option<&(String, String)>) -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    let Some((users, groups)) = maps else { return Ok(()) };
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     write_file(c"/proc/self/setgroups", b"deny")?;
     write_file(c"/proc/self/gid_map", groups.as_bytes())?;

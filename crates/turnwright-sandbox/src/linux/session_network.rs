@@ -62,9 +62,7 @@ impl SessionNetwork {
         let is_made = succeeds_in_child(move || {
             let user_flag = if id_maps.is_some() { libc::CLONE_NEWUSER } else { 0 };
             syscalls::unshare(libc::CLONE_NEWNET | user_flag)?;
-            if let Some((users, groups)) = &id_maps {
-                map_ids(users, groups)?;
-            }
+            map_ids(id_maps.as_ref())?;
             syscalls::bring_up_loopback()?;
             syscalls::add_addresses(PRIVATE_IPV4, PRIVATE_IPV6)?;
             send_namespace(&sender, NETWORK_NAMESPACE)?;

@@ -127,12 +127,15 @@ fn key_in_authority(text: &str) -> Option<Range<usize>> {
     (is_key(value) && !is_name && !is_hidden && !value.starts_with('$')).then_some(key)
 }
 
-/// The last word of `basic KEY`.
+/// The last word of `basic KEY`, but not code and examples in its place: `authHeader,`, `Bearer ${apiKey}` and words
+/// without a digit, which only Base64 of a short login lacks.
 fn key_in_header(text: &str) -> Option<Range<usize>> {
-    let end = text.trim_end().len();
+    let end = text.trim_end().trim_end_matches([',', ';', ')', ']', '}']).len();
     let start = text[..end].rfind(' ').map_or(0, |space| space + 1);
     let value = &text[start..end];
-    (is_key(value) && !is_placeholder(value)).then_some(start..end)
+    let is_basic = text[..start].trim().eq_ignore_ascii_case("basic");
+    let is_random = is_basic || value.contains(|char: char| char.is_ascii_digit());
+    (is_random && is_key(value) && !value.contains(['$', '(', '[', '{'])).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -172,6 +175,28 @@ mod tests {
             ("Bearer ", Some("Bearer")),
         ] {
             assert_eq!(header_key(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn code_and_examples_in_the_place_of_a_key_are_shown() {
+        for (text, expected) in [
+            ("Authorization: authHeader,", None),
+            ("authorization: this.headers.forUser(id1),", None),
+            ("authorization: config.authorizationToken", None),
+            ("Authorization: Bearer ${apiKey}", None),
+            ("Authorization: Bearer $API_TOKEN_2", None),
+            ("Authorization: Bearer {{accessToken1}}", None),
+            ("Authorization: Bearer {self.settings.api_key_2}", None),
+            ("Authorization: Bearer YOUR_ACCESS_TOKEN_HERE", None),
+            ("Authorization: Bearer [hidden:03fb]", None),
+            ("Authorization: lin_api_a1b2c3d4", Some("lin_api_a1b2c3d4")),
+            ("authorization: Bearer a1b2c3d4,", Some("a1b2c3d4")),
+            ("authorization: basic dXNlcjpwYXNz", Some("dXNlcjpwYXNz")),
+        ] {
+            let (keys, _) = placed_keys(text.as_bytes(), true);
+            let found: Vec<_> = keys.into_iter().map(|key| &text[key]).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{text}");
         }
     }
 }

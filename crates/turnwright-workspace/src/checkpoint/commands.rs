@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::{find_newly_ignored, find_repositories};
+use super::live_folders;
 use super::observe::{ObservedState, observe};
 use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
@@ -202,17 +203,14 @@ impl super::ChangeTracker {
     /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
     /// whether there may be more, because not all folders can be listed. Blocks.
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
-        let Some(watched) = self.watched() else { return (Vec::new(), false) };
+        let Some(mut watched) = self.watched() else { return (Vec::new(), false) };
         let inner = self.inner.lock();
         let last = inner.last_baseline.as_ref().map(|last| Arc::clone(&last.snapshot));
         if inner.is_unsearched {
             return (Vec::new(), true);
         }
         drop(inner);
-        let taken = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()).or_else(|_| {
-            StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, &Arc::default())
-        });
-        let Ok(now) = taken else { return (Vec::new(), true) };
+        let Some(now) = live_folders::take(&mut watched) else { return (Vec::new(), true) };
         let (hidden, may_be_more) = self.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)

@@ -324,15 +324,12 @@ impl<'a> LinkedFolders<'a> {
 
 /// The repositories in a `.git` folder, except those of submodules and linked working trees.
 fn repositories_in_git(git: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(git).into_iter().flatten().flatten() {
+    let entries = std::fs::read_dir(git).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| {
         let is_known = FOLDERS_WITH_REPOSITORIES.iter().any(|name| entry.file_name() == *name);
-        if is_known || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        found.extend(repository_in(&entry.path()));
-    }
-    found
+        !is_known && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    });
+    folders.filter_map(|entry| repository_in(&entry.path())).collect()
 }
 
 /// The most entries that are looked at for files that an ignore rule of the command hides.

@@ -34,7 +34,7 @@ pub struct LiveFolders {
 }
 
 /// Takes a snapshot, without files if there are too many. Blocks.
-fn take(watched: &mut WatchedFolders) -> Option<StatSnapshot> {
+pub(super) fn take(watched: &mut WatchedFolders) -> Option<StatSnapshot> {
     let snapshot = StatSnapshot::take(watched, LIMIT, &Arc::default());
     if snapshot.is_err() && !watched.omits_files {
         *watched = watched.without_files();

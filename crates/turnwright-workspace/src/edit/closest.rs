@@ -60,29 +60,18 @@ pub(crate) fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
 /// The start lines of the windows that share most words with `old`, weighted by how rare a word is.
 /// Takes one pass over the text.
 fn candidate_windows(text: &[&str], old: &[&str], size: usize) -> Vec<usize> {
-    let mut counts: HashMap<u64, u32> = HashMap::new();
-    for line in old {
-        for_each_word(line, |word| {
-            counts.insert(word, 0);
-        });
+    let mut counts: HashMap<u64, u32> =
+        old.iter().flat_map(|line| words(line)).map(|word| (word, 0)).collect();
+    for word in text.iter().flat_map(|line| words(line)) {
+        if let Some(count) = counts.get_mut(&word) {
+            *count = count.saturating_add(1);
+        }
     }
-    for line in text {
-        for_each_word(line, |word| {
-            if let Some(count) = counts.get_mut(&word) {
-                *count = count.saturating_add(1);
-            }
-        });
-    }
-    let mut scores = vec![0.0; text.len()];
-    for (score, line) in scores.iter_mut().zip(text) {
-        for_each_word(line, |word| {
-            let count = counts.get(&word).copied().unwrap_or(0);
-            if count > 0 {
-                *score += 1.0 / f64::from(count).sqrt();
-            }
-        });
-    }
-    best_windows(&scores, size)
+    let scores = text.iter().map(|line| {
+        let shared = words(line).filter_map(|word| counts.get(&word));
+        shared.map(|count| 1.0 / f64::from(*count).sqrt()).sum::<f64>()
+    });
+    best_windows(&scores.collect::<Vec<_>>(), size)
 }
 
 fn best_windows(scores: &[f64], size: usize) -> Vec<usize> {
@@ -110,19 +99,13 @@ fn best_windows(scores: &[f64], size: usize) -> Vec<usize> {
     best.into_iter().filter(|(sum, _)| *sum > 1e-6).map(|(_, start)| start).collect()
 }
 
-/// Calls `visit` with the hash of each word of a line, and of the trimmed line itself, so that
-/// lines of only punctuation count, too.
-fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
+/// The hashes of the words of a line, and of the trimmed line itself, so that lines of only
+/// punctuation count, too.
+fn words(line: &str) -> impl Iterator<Item = u64> {
     let line = text::prefix(line, MAX_LINE_BYTES).trim();
-    if line.is_empty() {
-        return;
-    }
-    visit(std_hash(line));
-    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
-        if !word.is_empty() && word.len() < line.len() {
-            visit(std_hash(word));
-        }
-    }
+    let parts = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let words = parts.filter(move |part| part.len() < line.len());
+    std::iter::once(line).chain(words).filter(|word| !word.is_empty()).map(std_hash)
 }
 
 /// The similarity of two ranges of lines, in percent.

@@ -225,6 +225,9 @@ fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
     {
         assert_eq!(unescaped_lines(kept), None, "{kept}");
     }
+    for kept in [r"format = %{code}\n", r"KEY=-----BEGIN A KEY-----\nMI\n-----END A KEY-----\n"] {
+        assert_eq!(unescaped_lines(kept), None, "{kept}");
+    }
     for kept in ["a\\n\nb\\n", r"\newpage", r"C:\new", r"s/\n/ /", "f('a\\n')\\n"] {
         assert_eq!(unescaped_lines(kept), None, "{kept}");
     }

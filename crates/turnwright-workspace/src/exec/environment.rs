@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::program_search::find_in_path;
+use crate::memory::find_secret;
 use turnwright_types::text;
 
-/// Parts of variable names that indicate a secret.
-const SECRET_WORDS: &[&str] =
-    &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
+/// Parts of variable names that indicate a secret. The last three unlock a vault, or let anybody write to a chat.
+const SECRET_WORDS: &str = "KEY SECRET TOKEN PASS _PWD CREDENTIAL PRIVATE COOKIE AUTH \
+                            BW_SESSION SLACK_WEBHOOK DISCORD_WEBHOOK";
 
 /// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, who writes a commit, which
 /// modules are private, and how programs work that would otherwise wait for a keyring or warn all the time.
@@ -158,11 +159,19 @@ fn holds_password(value: &str) -> bool {
     })
 }
 
+/// True if the value is one word with a key in a known format.
+fn is_key(value: &str) -> bool {
+    let is_word = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    is_word && find_secret(value).is_some()
+}
+
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
+    // GNOME has a `GNOME_DESKTOP_SESSION_ID`.
+    let is_token = name.starts_with("OP_SESSION_") || name.rsplit(['_', '-']).next() == Some("PAT");
     !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
-        && SECRET_WORDS.iter().any(|word| name.contains(word))
+        && (is_token || SECRET_WORDS.split_whitespace().any(|word| name.contains(word)))
 }
 
 /// Returns true for a variable that can hold no secret and does not change the meaning of commands.
@@ -175,7 +184,8 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         // Below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
-    let is_secret = is_secret_name(&name) || is_ours || holds_secret || holds_password(&value);
+    let has_secret = holds_secret || holds_password(&value) || is_key(&value);
+    let is_secret = is_secret_name(&name) || is_ours || has_secret;
     !is_secret && !changes_meaning
 }
 
@@ -203,8 +213,8 @@ pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
     /// Takes the process's own variables without those that may hold a secret or change the meaning
-    /// of commands. A variable whose value contains one of `secrets`, or a URL with a password, is left
-    /// out whatever its name.
+    /// of commands. A variable whose value contains one of `secrets`, or a URL with a password, or is a key in
+    /// a known format, is left out whatever its name.
     pub fn scrubbed(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
@@ -503,6 +513,32 @@ mod tests {
         for environment in [all.for_silent_command(|_| true), all] {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
+        }
+    }
+
+    #[test]
+    fn tokens_are_no_variables_of_commands_and_connection_strings_are() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        let in_path = format!("/opt/{token}/bin:/bin");
+        let storage = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=Zk39xQ71vvLm==";
+        for (name, value, is_kept) in [
+            ("GITHUB_MCP_PAT", "x", false),
+            ("BW_SESSION", "x", false),
+            ("OP_SESSION_me", "x", false),
+            ("SLACK_WEBHOOK_URL", "https://hooks.example/x", false),
+            ("MINE", token.as_str(), false),
+            ("MY_PATH", in_path.as_str(), true),
+            ("NATS_CREDS", "/home/me/nats.creds", true),
+            ("WEBHOOK_URL", "http://localhost:5678", true),
+            ("STORAGE", storage, true),
+            ("DB", "Server=h;User=sa;Password=hunter22hunter", true),
+            ("DSN", "host=h password=word", true),
+            ("DATABASE_URL", "postgres://me@localhost/app", true),
+            ("FEATURE_SET", "sk-learn-experiments-of-this-year", true),
+            ("GNOME_DESKTOP_SESSION_ID", "this-is-deprecated", true),
+        ] {
+            let all = Environment::scrubbed([(name.into(), value.into())], &[]);
+            assert_eq!(all.get(name).is_some(), is_kept, "{name}={value}");
         }
     }
 

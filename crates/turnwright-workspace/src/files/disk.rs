@@ -176,10 +176,8 @@ pub(super) async fn run_at<T: Send + 'static>(
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    match spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(FileError::System(error.to_string())),
-    }
+    let result = spawn_blocking(work).await;
+    result.unwrap_or_else(|error| Err(FileError::System(error.to_string())))
 }
 
 /// The beginning of a file.

@@ -145,33 +145,27 @@ impl SessionTmp {
                 shown.remove_mount_point_of(place, folder);
             }
         }
-        for path in paths {
-            if shown.lasting.len() < MAX_SHOWN && self.can_show(&path, &shown.lasting) {
-                shown.lasting.push(path);
-            }
-        }
+        self.add_shown(&mut shown.lasting, paths);
         shown.lasting.clone()
     }
 
     /// Lets one command see these paths in the machine's `/tmp`. Blocks.
     pub fn show_once(&self, paths: impl IntoIterator<Item = PathBuf>) -> ShownOnce {
         let mut places = Vec::new();
-        for path in paths {
-            if places.len() < MAX_SHOWN && self.can_show(&path, &places) {
-                places.push(path);
-            }
-        }
+        self.add_shown(&mut places, paths);
         self.shown.write().passing.extend(places.iter().cloned());
         let folder = self.known_folder().map(Path::to_path_buf);
         ShownOnce { places, shown: Arc::clone(&self.shown), folder }
     }
 
-    /// Returns true if commands can see a path of the machine that lies in none of these.
-    fn can_show(&self, path: &Path, others: &[PathBuf]) -> bool {
-        in_tmp(path).is_some()
-            && !others.iter().any(|outer| path.starts_with(outer))
-            && !self.holds(path)
-            && path.exists()
+    /// Adds the paths of the machine that commands can see, and that lie in none of the places so far.
+    fn add_shown(&self, places: &mut Vec<PathBuf>, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            let is_new = places.len() < MAX_SHOWN && !places.iter().any(|at| path.starts_with(at));
+            if is_new && in_tmp(&path).is_some() && !self.holds(&path) && path.exists() {
+                places.push(path);
+            }
+        }
     }
 
     /// Where commands find an absolute path in `/tmp`; `None` if it is the same on the machine. `is_seen` returns

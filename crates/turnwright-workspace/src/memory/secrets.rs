@@ -1,42 +1,27 @@
 //! Detects what looks like a key or password, so that none is written to a note. This is a
 //! heuristic: unknown formats pass.
 
-/// A key format: prefixes, which characters follow, how many at least, and what the key is called.
+/// A key format: prefixes, which characters follow, how many at least, and what the key is called. Not all of the
+/// characters are in lower case, as in `sk-circle-fade-dot-before` and `npm_config_…`.
 type KeyFormat = (&'static [&'static str], fn(char) -> bool, usize, &'static str);
 
 const KEY_FORMATS: &[KeyFormat] = &[
-    (&["sk-"], is_word, 20, "an API key"),
-    (&["sk_live_", "rk_live_"], is_word, 16, "an API key"),
-    (&["gsk_", "hf_", "AIza"], is_word, 30, "an API key"),
-    (&["ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
-    (&["github_pat_"], is_word, 20, "a GitHub token"),
-    (&["glpat-"], is_word, 20, "a GitLab token"),
-    (&["npm_"], is_word, 30, "an npm token"),
-    (&["pypi-"], is_word, 30, "a PyPI token"),
+    (&["sk-", "dckr_pat_", "glsa_", "hvs.", "nvapi-", "SG.", "xapp-"], is_word, 20, "an API key"),
+    (&["sk_live_", "rk_live_", "sk_test_", "sb_secret_", "tvly-"], is_word, 16, "an API key"),
+    (&["AGE-SECRET-KEY-1", "dapi", "dop_v1_", "lin_api_", "xai-"], is_plain, 30, "an API key"),
+    (&["llx-", "ntn_", "pplx-", "r8_", "sbp_", "shpat_", "whsec_"], is_plain, 30, "an API key"),
+    (&["gsk_", "hf_", "AIza", "GOCSPX-"], is_word, 28, "an API key"),
+    (&["github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
+    (&["glpat-", "glptt-", "glrt-", "gldt-"], is_word, 20, "a GitLab token"),
+    (&["npm_", "pypi-"], is_word, 30, "a token for packages"),
     (&["AKIA", "ASIA"], is_upper, 16, "an AWS key"),
-    (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xapp-"], is_word, 10, "a Slack token"),
+    (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-"], is_word, 10, "a Slack token"),
     (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
 /// Names of secret values. Latin letters are in lower case.
-const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "pwd",
-    "secret",
-    "token",
-    "api_key",
-    "api-key",
-    "apikey",
-    "api key",
-    "passwort",
-    "пароль",
-    "Пароль",
-    "密码",
-    "密钥",
-    "口令",
-    "bearer",
-];
+const SECRET_NAMES: &str = "password,passwd,pwd,secret,token,api_key,api-key,apikey,api key,access_key,access key,\
+                            accesskey,accountkey,secret_key,passwort,пароль,Пароль,密码,密钥,口令,bearer";
 
 /// A shorter value may be an ordinary word.
 const MIN_VALUE_CHARS: usize = 12;
@@ -62,20 +47,21 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
     text.match_indices(prefix).any(|(at, _)| {
         let begins = !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
         let rest = &text[at + prefix.len()..];
-        begins && rest.chars().take_while(|c| fits(*c)).count() >= least
+        let key = rest.split(|c: char| !fits(c)).next().unwrap_or_default();
+        begins && key.len() >= least && key.contains(is_upper)
     })
 }
 
 /// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `the token is …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|name| {
+    SECRET_NAMES.split(',').any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let assigned = rest.strip_prefix([':', '=', '：']);
             let said = ["是", "is ", "is:"].into_iter().find_map(|word| rest.strip_prefix(word));
             // A header has nothing between this and the token.
-            let header = (*name == "bearer").then_some(rest);
+            let header = (name == "bearer").then_some(rest);
             let Some(value) = assigned.or(said).or(header) else { return false };
             let value = value.trim_start_matches([':', '：', '=', ' ', '"', '\'', '`', '*']);
             // Chinese and Japanese have no blanks between words.
@@ -114,8 +100,12 @@ fn has_password(word: &str) -> bool {
     })
 }
 
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric()
+}
+
 fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+    is_plain(c) || c == '_' || c == '-'
 }
 
 fn is_dotted(c: char) -> bool {
@@ -139,7 +129,15 @@ mod tests {
             format!("ghp_{long}"),
             format!("github_pat_{long}"),
             "AKIAABCDEFGHIJ123456".to_owned(),
+            "AKIAABCDEFGHIJKLMNOP".to_owned(),
             format!("xoxb-{long}"),
+            format!("dapi{long}, sbp_"),
+            format!("SG.{long}.{long}"),
+            format!("sb_secret_{long}"),
+            format!("AGE-SECRET-KEY-1{}", long.to_uppercase()),
+            "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCY".to_owned(),
+            "DefaultEndpointsProtocol=https;AccountKey=Zk39xQ71vvLm==".to_owned(),
+            "SECRET_KEY = 'k3x9v8b2m4n7'".to_owned(),
             format!("eyJ{long}.{long}.x"),
             "-----BEGIN OPENSSH PRIVATE KEY-----".to_owned(),
             "password=correct-horse-1".to_owned(),
@@ -173,6 +171,10 @@ mod tests {
             "ssh://git@example.com/x",
             "the tokenizer: cl100k",
             "AKIA is a prefix",
+            "sk-circle-fade-dot-before-after",
+            "npm_config_cache_of_the_second_package",
+            "the model xai-grok-4-1-fast-non-reasoning-latest",
+            "the access key is in the vault",
         ];
         for text in secret {
             assert!(find_secret(&text).is_some(), "{text}");

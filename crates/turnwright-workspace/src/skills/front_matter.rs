@@ -60,7 +60,7 @@ impl FrontMatter {
             "readonly" => self.is_read_only |= is_yes(value.as_deref()),
             "permissionmode" => self.is_read_only |= value.as_deref() == Some("plan"),
             "maxturns" | "maxsteps" | "steps" => {
-                self.max_turns = value.and_then(|most| most.parse().ok());
+                self.max_turns = value.and_then(|most| most.parse().ok()).filter(|most| *most > 0);
             }
             "isolation" => self.is_isolated = value.is_some(),
             // Other fields are for other agents.

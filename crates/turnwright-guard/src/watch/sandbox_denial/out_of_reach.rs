@@ -47,14 +47,11 @@ impl CommandWatch {
             .chain(self.newly_hidden.iter().map(PathBuf::as_path))
             .map(|path| escape_hidden_line(&path.to_string_lossy()))
             .collect();
-        let what = format!("hidden from this command: {}", text::join_first(&names, MAX_NAMED));
-        (!names.is_empty()).then(|| ReachedLimit {
-            for_model: format!(
-                "[sandbox: {what}. Such files may look empty or missing to a command: do not create or replace them \
-                 because of that. To read one, name it in a call; the user is asked.]"
-            ),
-            for_user: format!("[sandbox: {what}]"),
-        })
+        let files = text::join_first(&names, MAX_NAMED);
+        let what = format!("sandbox: hidden from this command: {files}");
+        let advice = "Such files may look empty or missing to a command: do not create or replace them \
+                      because of that. To read one, name it in a call; the user is asked.";
+        (!names.is_empty()).then(|| ReachedLimit::new(&what, advice))
     }
 
     /// The hidden file that the command complains about.
@@ -116,13 +113,10 @@ fn runs(script: &Script, program: &str) -> bool {
 /// confined already; `None` if the output does not say so.
 pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES);
-    end.contains("sandbox_apply: Operation not permitted").then(|| ReachedLimit {
-        for_model: "[sandbox: macOS allows none within another. Call again with the program's own sandbox off, as in \
-                    `swift build --disable-sandbox` and `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; \
-                    the command stays confined.]"
-            .to_owned(),
-        for_user: "[sandbox: macOS allows none within another]".to_owned(),
-    })
+    let advice = "Call again with the program's own sandbox off, as in `swift build --disable-sandbox` and \
+                  `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; the command stays confined.";
+    end.contains("sandbox_apply: Operation not permitted")
+        .then(|| ReachedLimit::new("sandbox: macOS allows none within another", advice))
 }
 
 /// The messages of package managers about a variable in their settings that is not set, up to its name.
@@ -141,12 +135,10 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
     is_hidden.then(|| {
         let what = format!("commands get no variables that may hold secrets, such as {name}");
-        ReachedLimit {
-            for_model: format!(
-                "[{what}. If its value is not needed, begin the line with `export {name}=none;`.]"
-            ),
-            for_user: format!("[{what}]"),
-        }
+        let advice = format!(
+            "If its value is not needed, begin the line with `export {name}=none;`."
+        );
+        ReachedLimit::new(&what, &advice)
     })
 }
 

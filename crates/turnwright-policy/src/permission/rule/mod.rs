@@ -366,9 +366,8 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
         let all = loaded.rules.len();
         loaded.rules.retain(|rule| rule.action != RuleAction::Allow);
         let dropped = all - loaded.rules.len();
-        if let Some(left) =
-            loaded.problems.len().checked_sub(MAX_PROBLEMS).filter(|count| *count > 0)
-        {
+        let left = loaded.problems.len().saturating_sub(MAX_PROBLEMS);
+        if left > 0 {
             loaded.problems.truncate(MAX_PROBLEMS);
             loaded.problems.push(format!("and {left} more problems"));
         }
@@ -483,11 +482,7 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
                 .is_none_or(|hidden| hidden.iter().any(|command| rule.matches_hidden(command)));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
-    let writes = script
-        .commands
-        .iter()
-        .flat_map(|command| &command.redirects)
-        .any(|redirect| redirect.is_write);
+    let writes = script.commands.iter().any(SimpleCommand::writes_file);
     is_understood && !writes && commands.all(|command| rule.matches_command(command))
 }
 

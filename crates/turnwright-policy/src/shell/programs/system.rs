@@ -323,20 +323,16 @@ fn command(words: &[Word]) -> FilesRead {
 
 /// `ps` without options that show environments.
 fn ps(words: &[Word]) -> FilesRead {
-    for argument in arguments(
-        &["-aAdeflFjHxwM -p: -u: -U: -C: -o: --pid: --user: --sort: --no-headers --forest"],
-        words,
-    ) {
-        match argument? {
-            Argument::Operand(word) if word.is_glob => return None,
-            Argument::Operand(word)
-                if word.text.bytes().all(|byte| b"aufxwjl0123456789,".contains(&byte)) => {}
-            Argument::Operand(_) => return None,
-            _ => {}
+    const OPTIONS: &[&str] =
+        &["-aAdeflFjHxwM -p: -u: -U: -C: -o: --pid: --user: --sort: --no-headers --forest"];
+    let are_known = arguments(OPTIONS, words).all(|argument| match argument {
+        Some(Argument::Operand(word)) => {
+            !word.is_glob && word.text.bytes().all(|byte| b"aufxwjl0123456789,".contains(&byte))
         }
-    }
+        known => known.is_some(),
+    });
     let shows_environment = words.iter().any(|word| word.text.contains("env"));
-    (!shows_environment).then(Vec::new)
+    (are_known && !shows_environment).then(Vec::new)
 }
 
 /// `shutdown`, `reboot` and the like.

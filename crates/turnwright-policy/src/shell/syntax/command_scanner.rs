@@ -554,18 +554,13 @@ impl<'a> TextReader<'a> {
     /// Skips the here-documents that begin here. A shell runs them, another program may run them, and those
     /// that only take data do not; the shell that runs the line expands them.
     fn here_documents(&mut self, scan: &mut CommandScanner) {
-        for (delimiter, is_quoted) in std::mem::take(&mut self.here_delimiters) {
+        for (name, is_quoted) in std::mem::take(&mut self.here_delimiters) {
             let rest = self.rest.as_str();
-            let mut length = 0;
-            let mut after = rest.len();
-            for line in rest.split_inclusive('\n') {
-                if line.trim_start_matches('\t').trim_end_matches('\n') == delimiter {
-                    after = length + line.len();
-                    break;
-                }
-                length += line.len();
-            }
-            let text = &rest[..length];
+            let lines = rest
+                .split_inclusive('\n')
+                .take_while(|line| line.trim_start_matches('\t').trim_end_matches('\n') != name);
+            let length: usize = lines.map(str::len).sum();
+            let (text, end) = rest.split_at(length);
             let readers = scan.found.get(self.line_start..).unwrap_or_default();
             let outer_frames = self.frames.split_last().map_or(&[][..], |split| split.1);
             let around =
@@ -580,7 +575,7 @@ impl<'a> TextReader<'a> {
                 let quoted = format!(": \"{}\"", text.replace('"', " "));
                 scan.scan_later(quoted, self.depth);
             }
-            self.rest = rest[after..].chars();
+            self.rest = end.split_once('\n').map_or("", |split| split.1).chars();
         }
     }
 }

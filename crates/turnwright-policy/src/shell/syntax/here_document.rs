@@ -89,12 +89,11 @@ pub(super) fn takes_text(command: &SimpleCommand) -> bool {
 fn reader_of(command: &SimpleCommand) -> Reader {
     let name = args::name(command.program());
     let starts = programs::find(name).starts;
+    // The program that it starts has been found, too.
+    let is_starter = starts == Starts::Program && !is_in("xargs parallel", name);
     if is_shell_with_input(command) || starts == Starts::Line {
         Reader::Shell
-    } else if starts == Starts::Program && !is_in("xargs parallel", name) {
-        // The program that it starts has been found, too.
-        Reader::Data
-    } else if is_in(TAKE_DATA, name) || args::only_reads(command) {
+    } else if is_starter || is_in(TAKE_DATA, name) || args::only_reads(command) {
         Reader::Data
     } else {
         Reader::Unknown

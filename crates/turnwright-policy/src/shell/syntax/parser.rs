@@ -67,9 +67,7 @@ pub(in crate::shell) fn parse(
 /// substitutions: no words that these produce change what it does.
 fn all_only_read(commands: &[SimpleCommand]) -> bool {
     !commands.is_empty()
-        && commands.iter().all(|command| {
-            only_reads(command) && !command.redirects.iter().any(|redirect| redirect.is_write)
-        })
+        && commands.iter().all(|command| only_reads(command) && !command.writes_file())
 }
 
 /// The commands of a substitution, whose opening bracket has been read.
@@ -312,9 +310,7 @@ impl PartialCommand {
         }
         self.stdout_is_file |= is_stdout;
         let only_appends = kind == RedirectKind::Append;
-        if let Some(redirect) = redirect(&raw.text, kind != RedirectKind::Read, only_appends)? {
-            self.redirects.push(redirect);
-        }
+        self.redirects.extend(redirect(&raw.text, kind != RedirectKind::Read, only_appends)?);
         Ok(())
     }
 

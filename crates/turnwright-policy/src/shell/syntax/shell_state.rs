@@ -452,16 +452,9 @@ fn replace(text: &str, name: &str, value: &str) -> String {
     let mut parts = text.split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match after_name(part, name) {
-            Some(rest) => {
-                whole.push_str(value);
-                whole.push_str(rest);
-            }
-            None => {
-                whole.push('$');
-                whole.push_str(part);
-            }
-        }
+        let (start, rest) = after_name(part, name).map_or(("$", part), |rest| (value, rest));
+        whole.push_str(start);
+        whole.push_str(rest);
     }
     whole
 }

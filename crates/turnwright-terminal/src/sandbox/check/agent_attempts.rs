@@ -89,7 +89,8 @@ fn attempts(place: &Path) -> [AgentAttempt; 4] {
         AgentAttempt {
             name: "environment",
             what: "replace a program of a Python environment beside an installer",
-            command: "pip install --help > /dev/null 2>&1; sh attempt",
+            // The installer need not run: it opens the environment by standing in the line.
+            command: "false && pip install ruff; sh attempt",
             script: "cp evil .venv/bin/activate".to_owned(),
             succeeded: |place, _| {
                 let text = fs::read_to_string(place.join("project/.venv/bin/activate"));

@@ -120,25 +120,9 @@ pub(super) fn match_ignoring_trailing_space<'a>(
     query: &MatchQuery<'a>,
 ) -> MatchAttempt<'a> {
     let wanted: Vec<_> = lines_of(query.old).into_iter().map(str::trim_end).collect();
-    let within = rows.within(&query.within);
-    let area = rows.lines.get(within.start..).unwrap_or_default();
-    let mut hits = Vec::new();
-    let mut count = 0;
-    for_each_window(
-        area,
-        &wanted,
-        |line| line.trim_end(),
-        |at| {
-            let row = within.start + at;
-            if row < within.end {
-                count += 1;
-                if hits.len() < MAX_NAMED {
-                    hits.push(row);
-                }
-            }
-            row < within.end
-        },
-    );
+    let mut found = matching_rows(rows, query, &wanted, str::trim_end);
+    let hits: Vec<_> = found.by_ref().take(MAX_NAMED).collect();
+    let count = hits.len() + found.count();
     unique_match(rows, hits, count, MatchKind::TrailingSpace, |row, match_kind| {
         rows.match_at(row, query, match_kind, |line| Some(line.to_owned()))
     })
@@ -160,17 +144,14 @@ fn unique_match<'a>(
     Some(Err(MatchError::Ambiguous { match_kind, starts, count }))
 }
 
-/// Calls `hit` with each line where the wanted lines begin, until it returns `false`. Takes linear
-/// time whatever is searched for (Knuth-Morris-Pratt).
-fn for_each_window<'t>(
-    text: &[&'t str],
-    wanted: &[&'t str],
-    view: impl Fn(&'t str) -> &'t str,
-    mut hit: impl FnMut(usize) -> bool,
-) {
-    if wanted.is_empty() || wanted.len() > text.len() {
-        return;
-    }
+/// The rows of the query's part of the text at which the wanted lines begin, if `view` is what counts of a line. Takes
+/// linear time whatever is searched for (Knuth-Morris-Pratt).
+fn matching_rows(
+    text: &TextLines<'_>,
+    query: &MatchQuery<'_>,
+    wanted: &[&str],
+    view: fn(&str) -> &str,
+) -> impl Iterator<Item = usize> {
     let mut failure = vec![0; wanted.len()];
     let mut same = 0;
     for at in 1..wanted.len() {
@@ -181,19 +162,21 @@ fn for_each_window<'t>(
         failure[at] = same;
     }
     same = 0;
-    for (at, line) in text.iter().enumerate() {
+    let within = text.within(&query.within);
+    let area = text.lines.get(within.start..).filter(|_| !wanted.is_empty());
+    let rows = (within.start..).zip(area.unwrap_or_default()).filter_map(move |(row, line)| {
         let line = view(line);
         while same > 0 && line != wanted[same] {
             same = failure[same - 1];
         }
         same += usize::from(line == wanted[same]);
-        if same == wanted.len() {
-            if !hit(at + 1 - same) {
-                return;
-            }
-            same = failure[same - 1];
+        if same < wanted.len() {
+            return None;
         }
-    }
+        same = failure[same - 1];
+        Some(row + 1 - wanted.len())
+    });
+    rows.take_while(move |row| *row < within.end)
 }
 
 /// The most line comparisons for one match.
@@ -218,17 +201,11 @@ pub(super) fn match_ignoring_indentation<'a>(
 ) -> MatchAttempt<'a> {
     let old = lines_of(query.old);
     let wanted: Vec<_> = old.iter().map(|line| line.trim()).collect();
-    let within = text.within(&query.within);
-    let area = text.lines.get(within.start..).unwrap_or_default();
     let mut hits = Vec::new();
     let mut shifts = Vec::new();
     let mut count = 0;
     let mut comparisons = 0;
-    for_each_window(area, &wanted, str::trim, |at| {
-        let row = within.start + at;
-        if row >= within.end || comparisons > MAX_COMPARISONS {
-            return false;
-        }
+    for row in matching_rows(text, query, &wanted, str::trim) {
         let file = &text.lines[row..row + old.len()];
         if let Some(shift) = IndentShift::measure(file, &old, &mut comparisons) {
             count += 1;
@@ -237,11 +214,10 @@ pub(super) fn match_ignoring_indentation<'a>(
                 shifts.push(shift);
             }
         }
-        true
-    });
-    // Not all of the text was examined, so a match may not be the only one.
-    if comparisons > MAX_COMPARISONS {
-        return None;
+        // The rest of the text is not examined, so a match may not be the only one.
+        if comparisons > MAX_COMPARISONS {
+            return None;
+        }
     }
     let shift = shifts.into_iter().next()?;
     let match_kind = MatchKind::Indentation(shift.to_string());
@@ -314,17 +290,13 @@ impl IndentShift {
                     || (put.contains(' ') && rest.contains('\t'));
                 return (!mixes).then(|| format!("{put}{rest}{body}"));
             }
+            IndentShift::ToTabs { .. } if own.contains('\t') => return None,
+            IndentShift::ToSpaces { .. } if own.contains(' ') => return None,
             IndentShift::ToTabs { width, offset } => {
-                if own.contains('\t') {
-                    return None;
-                }
                 let rest = own.len().checked_add_signed(-offset)?;
                 (rest / width, rest % width)
             }
             IndentShift::ToSpaces { width, offset } => {
-                if own.contains(' ') {
-                    return None;
-                }
                 (0, (own.len() * width).checked_add_signed(*offset)?)
             }
         };

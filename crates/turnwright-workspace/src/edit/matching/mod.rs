@@ -176,7 +176,10 @@ pub fn unescaped_lines(text: &str) -> Option<String> {
         || first.ends_with(['/', '(', '^', '|', '\\'])
         || text.contains("\\r");
     let has_ends = ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
-    let is_meant = (has_ends || text.ends_with("\\n")) && !is_inside && !text.contains('\n');
+    // One alone may be meant, and a key in one line is.
+    let is_line = text.matches("\\n").count() < 2 || text.contains("-----BEGIN ");
+    let has_ends = has_ends || text.ends_with("\\n");
+    let is_meant = has_ends && !is_inside && !is_line && !text.contains('\n');
     if is_meant { unescape(text) } else { None }
 }
 

@@ -56,8 +56,7 @@ pub(super) fn name(path: &str) -> &str {
 
 /// The name of a package without its source and version: of `nixpkgs#terraform` and `prisma@latest`.
 fn package(name: &str) -> &str {
-    let sourceless = name.rsplit('#').next().unwrap_or(name);
-    sourceless.split_once('@').map_or(sourceless, |parts| parts.0)
+    name.rsplit('#').next().and_then(|rest| rest.split('@').next()).unwrap_or(name)
 }
 
 /// True if a word may be this option: the letter, also in a group, or an abbreviation of the name.

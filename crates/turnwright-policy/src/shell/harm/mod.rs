@@ -18,7 +18,7 @@ use super::args::{
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
-use super::{Script, SimpleCommand, Word, classify, hidden_commands};
+use super::{Script, SimpleCommand, Word, hidden_commands};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";
@@ -49,19 +49,25 @@ pub(in crate::shell) enum Danger {
     Check(fn(Args<'_>) -> Option<&'static str>),
 }
 
-/// Says what a command, or one that it starts, destroys or publishes, if anything.
-pub(in crate::shell) fn danger(command: &SimpleCommand) -> Option<&'static str> {
-    let started = hidden_commands::started_by(command);
-    std::iter::once(command).chain(&started).find_map(own_danger)
+/// Says what a command, or one that it starts, destroys or publishes irrecoverably, which every mode that asks at all
+/// asks about. The text completes a sentence that begins with "it".
+pub fn danger(command: &SimpleCommand) -> Option<&'static str> {
+    hidden_commands::with_started(command).iter().find_map(own_danger)
 }
 
 fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
     let of_words = args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
-            .filter(|_| !programs::only_tells(program, words))
+            .filter(|danger| !matches!(*danger, PUBLISHES | INFRASTRUCTURE) || !only_tells(words))
     });
     let of_file = command.drops_changes.then_some(CHANGES);
     of_words.or(of_file).or(command.drops_data.then_some(DATA))
+}
+
+/// Returns true if a program only tells what it would do, or how it is used.
+fn only_tells(words: Args<'_>) -> bool {
+    const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
+    split_at_dashes(words).0.iter().any(|word| is_in(TELLING, &word.text))
 }
 
 /// The first of these dangers that there is.
@@ -121,7 +127,7 @@ pub fn stakes(script: &Script) -> Vec<&'static str> {
     for command in &script.commands {
         let runs_download = (downloads && reads_program(command)).then_some(RUNS_DOWNLOAD);
         downloads |= is_in(DOWNLOADERS, name(command.program()));
-        for stake in classify(command).danger.into_iter().chain(runs_download) {
+        for stake in danger(command).into_iter().chain(runs_download) {
             if !stakes.contains(&stake) {
                 stakes.push(stake);
             }

@@ -28,7 +28,7 @@ pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
 pub use proxied::is_ssh_address;
 pub(super) use proxied::uses_proxy;
-pub(super) use services::{has_deleting_statement, names_client, only_tells};
+pub(super) use services::{has_deleting_statement, names_client};
 
 /// Words that are separated by blanks.
 pub(crate) type WordList = &'static str;

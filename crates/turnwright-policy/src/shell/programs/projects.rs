@@ -9,20 +9,12 @@ use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
 use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order};
 
 /// Tasks of web frameworks.
-pub(super) const DATABASE_TASKS: &[Danger] = &[DATABASE_TASK];
-const DATABASE_TASK: Danger = Danger::Word(
-    "db:drop db:drop:_unsafe db:drop:all db:fixtures:load db:migrate:reset db:migrate:undo:all db:purge db:reset \
-     db:schema:load db:seed:replant db:truncate_all db:wipe doctrine:database:drop doctrine:fixtures:load doctrine:schema:drop ecto.drop \
-     ecto.reset flyway:clean flywayclean liquibase:dropall migrate:fresh migrate:refresh migrate:reset migration:fresh \
-     schema:drop schema:fresh",
+pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
+    "db:drop db:migrate:reset db:purge db:reset db:schema:load db:wipe doctrine:database:drop doctrine:fixtures:load \
+     ecto.drop ecto.reset migrate:fresh migrate:refresh migrate:reset",
     DATA,
-);
-
-const JVM_TASKS: &[Danger] = &[
-    DATABASE_TASK,
-    Danger::Prefix("publish", PUBLISHES),
-    Danger::Word("deploy release:perform", PUBLISHES),
-];
+)];
+const JVM: &[Danger] = &[Danger::Prefix("publish", PUBLISHES), Danger::Word("deploy", PUBLISHES)];
 
 const TOOL: Program = program("").grant(Grant::GuessedTool).runs_files();
 /// Its name alone says enough.
@@ -56,7 +48,7 @@ const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-pa
 
 /// A package manager for Node.js.
 const NODE: Program = program("")
-    .dangers(&[DATABASE_TASK, Danger::Check(publishes_package)])
+    .dangers(&[Danger::Check(publishes_package)])
     .offline_words("--offline exec init")
     .options_outside_grant(
         // The scripts of another package are other scripts.
@@ -88,7 +80,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .task_options_with_value("-k -d -w"),
     program("gradle")
         .runs_tasks()
-        .dangers(JVM_TASKS)
+        .dangers(JVM)
         .options_outside_grant(
             "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
              -b< -c< -p< --build-file< --settings-file< --project-dir<",
@@ -98,10 +90,10 @@ pub(super) const PROGRAMS: &[Program] = &[
             "test build check assemble clean lint classes compileJava compileKotlin",
             2,
         )]),
-    program("gradlew mvnw").dangers(JVM_TASKS),
+    program("gradlew mvnw").dangers(JVM),
     program("mvn")
         .runs_tasks()
-        .dangers(JVM_TASKS)
+        .dangers(JVM)
         .options_outside_grant("D --settings --global-settings --toolchains -f< --file<")
         .task_options_with_value("-pl --projects -T --threads")
         .grantable_prefixes(&[form("test compile package verify clean validate", 2)]),
@@ -109,20 +101,16 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("--version")
         .options_outside_grant("PEC --toolchain --install --open -B< -S<")
         .grantable_prefixes(&[]),
-    program("rails artisan ace console mikro-orm sail sequelize sequelize-cli symfony typeorm")
-        .dangers(DATABASE_TASKS),
-    program("prisma drizzle-kit").dangers(&[
+    program("rails artisan").dangers(DATABASE_TASKS),
+    program("console sail sequelize sequelize-cli").grant(Grant::Exact).dangers(DATABASE_TASKS),
+    program("prisma").dangers(&[
         Danger::InOrder("migrate reset", DATA),
-        Danger::Word("--force --force-reset --accept-data-loss drop", DATA),
+        Danger::Word("--force-reset --accept-data-loss", DATA),
     ]),
-    program("django-admin manage.py").dangers(&[Danger::Word("flush reset_db", DATA)]),
-    program(
-        "alembic atlas dbmate diesel drush flask flyway goose knex liquibase migrate sea-orm-cli sqlx wp",
-    )
-    .dangers(&[Danger::Word(
-        "clean delete down-to downgrade drop drop-all dropall empty fresh migrate:rollback reset rollback sql-drop sql:drop",
-        DATA,
-    )]),
+    program("drizzle-kit").grant(Grant::Exact).dangers(&[Danger::Word("--force", DATA)]),
+    program("alembic dbmate diesel django-admin flask flyway goose manage.py migrate sqlx wp")
+        .grant(Grant::Exact)
+        .dangers(&[Danger::Word("clean downgrade drop flush reset reset_db rollback", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \
@@ -211,7 +199,6 @@ pub(super) const PROGRAMS: &[Program] = &[
     RUNNER.with_names("bunx uvx").runs_installed_after(&[""]),
     RUNNER.with_names("pnpx"),
     installer("deno", "install add cache")
-        .dangers(PUBLISHER.dangers)
         .version("--version")
         .options_outside_grant(
             "Ac --allow-all --allow-run --allow-write --allow-ffi --config --import-map --preload --require",
@@ -236,13 +223,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
     PUBLISHER.with_names("flit vsce ovsx"),
-    program(
-        "cabal crane dart eas elm expo fastlane goreleaser hf huggingface-cli jsr luarocks maturin nuget nx opam oras \
-         pub skopeo stack",
-    )
-    .grant(Grant::Exact)
-    .dangers(&[Danger::Word("deliver delete publish push release submit upload", PUBLISHES)]),
-    program("np release-it semantic-release").dangers(&[Danger::Always(PUBLISHES)]),
+    program("cabal crane eas expo fastlane hf jsr maturin nuget nx stack")
+        .grant(Grant::Exact)
+        .dangers(&[Danger::Subcommand("publish push release submit upload", PUBLISHES)]),
     PUBLISHER.with_names("changeset lerna").grant(Grant::Exact),
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
@@ -308,7 +291,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     installer("mix", "deps.get hex.info")
         .runs_files()
         .options_outside_grant("r --require --formatter --plugin")
-        .dangers(&[DATABASE_TASK, Danger::Word("hex.publish hex.retire", PUBLISHES)])
+        .dangers(DATABASE_TASKS)
         .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade").dangers(&[Danger::InOrder("pub publish", PUBLISHES)]),
     installer("swift", "package")

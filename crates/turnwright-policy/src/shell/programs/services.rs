@@ -1,7 +1,7 @@
 //! Programs that talk to other machines, containers and databases.
 
 use crate::shell::OperandUse;
-use crate::shell::args::{self, Args, attached_value, first_operand, operands, split_at_dashes};
+use crate::shell::args::{self, Args, attached_value, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 
 use super::{NetworkUse, Program, SimpleCommand, Starts, WordList, is_in, is_remote, program};
@@ -24,9 +24,8 @@ const CONTAINER: Program = program("").options_outside_grant(
     "vfHc --volume --mount --privileged --host --context --file --config --device --cap-add \
      --security-opt --network --pid --env-file --project-directory",
 );
-const BUCKETS: Danger =
-    Danger::Subcommand("bisync delete deletefile move purge rb rm rmdirs sync", DATA);
-const CLUSTER: Danger = Danger::Subcommand("delete drain replace", INFRASTRUCTURE);
+const BUCKETS: Danger = Danger::Subcommand("delete move purge rb rm sync", DATA);
+const CLUSTER: Danger = Danger::Subcommand("delete drain", INFRASTRUCTURE);
 const SQL: Program = program("").statements().dangers(&[Danger::Check(deletes_data)]);
 
 pub(super) const PROGRAMS: &[Program] = &[
@@ -47,7 +46,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .grantable_prefixes(&[]),
     ONLINE.with_names("gh glab").dangers(&[
-        Danger::Word("archive remove --clobber --delete-branch", ON_SERVER),
+        Danger::InOrder("repo archive", ON_SERVER),
         Danger::Check(requests_deletion),
         Danger::InOrder("release create", PUBLISHES),
         Danger::Word("merge accept --public", PUBLISHES),
@@ -57,8 +56,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Subcommand("clean purge revert strip", CHANGES),
         Danger::Check(overwrites),
     ]),
-    CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
-    CLOUD.with_names("bq hcloud ibmcloud linode-cli oci railway scw vultr-cli"),
+    CLOUD.with_names("aws az bq doctl flyctl gcloud hcloud heroku railway"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
     ONLINE.with_names("gsutil rclone").dangers(&[BUCKETS]),
     ONLINE
@@ -70,19 +68,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     ONLINE
         .with_names("helm")
         .offline_words("template lint create package")
-        .dangers(&[Danger::Check(takes_down), Danger::Word("push", PUBLISHES)]),
+        .dangers(&[Danger::Subcommand("del delete rollback un uninstall", INFRASTRUCTURE)]),
     program("terraform")
         .network(NetworkUse::Subcommand("init apply plan destroy"))
         .dangers(STACK),
-    program("aws-cdk cdk cdktf helmfile pulumi sst terragrunt tofu").dangers(STACK),
-    program(
-        "amplify appwrite argocd azcopy b2 borg cf colima consul convex copilot ddev dokku eb eksctl etcdctl \
-         firebase firebase-tools flux incus istioctl k3d kafka-topics kafka-topics.sh kamal kind kopia kops lando \
-         limactl lxc mc multipass nats neon neonctl netlify nomad openstack pct pscale qm rabbitmqadmin rabbitmqctl restic \
-         rpk s3cmd s5cmd sam serverless sls supabase turso vault vc vercel virsh wrangler",
-    )
-    .grant(Grant::Exact)
-    .dangers(REMOTE),
+    program("tofu pulumi cdk").dangers(STACK),
+    program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
+    program("firebase kamal neonctl netlify sam serverless supabase vault vercel wrangler")
+        .grant(Grant::Exact)
+        .dangers(REMOTE),
     program("ansible ansible-playbook").grantable_prefixes(&[]),
     CONTAINER
         .with_names("docker")
@@ -100,39 +94,34 @@ pub(super) const PROGRAMS: &[Program] = &[
         .dangers(&[Danger::Check(docker)])
         .grantable_prefixes(&[]),
     CONTAINER
-        .with_names("docker-compose podman-compose")
+        .with_names("docker-compose")
         .dangers(&[Danger::Check(compose)])
         .grantable_prefixes(&[form("up down ps logs build start stop restart", 2)]),
     SQL.with_names("psql sqlite3").version("--version").grantable_prefixes(&[]),
-    SQL.with_names(
-        "clickhouse clickhouse-client cockroach cqlsh duckdb keydb-cli mariadb mongo mongosh mycli mysql mysqladmin \
-         redis-cli sqlcmd usql valkey-cli",
-    )
-    .grantable_prefixes(&[]),
-    program("dropdb dropuser pg_dropcluster").dangers(&[Danger::Always(DATA)]),
-    program("mongorestore pg_restore").dangers(&[Danger::Word("-c --clean --drop", DATA)]),
+    SQL.with_names("duckdb mariadb mongo mongosh mysql mysqladmin redis-cli sqlcmd valkey-cli")
+        .grantable_prefixes(&[]),
+    program("dropdb dropuser").dangers(&[Danger::Always(DATA)]),
     program("openssl").version("version"),
 ];
 
 fn docker(words: Args<'_>) -> Option<&'static str> {
-    let is_named = |any| operands(words).take(3).any(|word| is_in(any, &word.text));
-    if is_named("compose") {
-        return compose(words);
-    }
+    let is_named = |name: &str| operands(words).take(3).any(|word| word.text == name);
     if is_named("push") || has_word(words, "--push") {
         return Some(PUBLISHES);
+    }
+    if is_named("compose") {
+        return compose(words);
     }
     let deletes = ["volume rm", "volume remove", "stack rm", "service rm", "system reset"];
     let is_found = deletes.into_iter().any(|in_order| has_operands_in_order(words, in_order))
         || has_word(words, "prune")
-        || is_named("rm") && has_option(words, "v --volumes");
+        || super::names_subcommand(words, "rm") && has_option(words, "v --volumes");
     is_found.then_some(CONTAINERS)
 }
 
 fn compose(words: Args<'_>) -> Option<&'static str> {
     let with_volumes = has_option(words, "v --volumes") && has_word(words, "down rm");
-    let of_push = has_word(words, "push").then_some(PUBLISHES);
-    with_volumes.then_some(CONTAINERS).or(of_push)
+    with_volumes.then_some(CONTAINERS)
 }
 
 /// Statements that delete data.
@@ -145,9 +134,8 @@ pub(in crate::shell) fn has_deleting_statement(word: &str) -> bool {
     let text = format!("{word} {value}").to_ascii_lowercase();
     let parts = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
     let names: Vec<&str> = parts.filter(|name| !name.is_empty()).collect();
-    names
-        .iter()
-        .any(|name| is_in("deletemany drop dropdatabase flushall flushdb truncate", name))
+    let deleting = "deletemany drop dropdatabase flushall flushdb truncate";
+    names.iter().any(|name| is_in(deleting, name))
         || names.windows(2).any(|pair| pair == ["delete", "from"])
 }
 
@@ -157,10 +145,9 @@ pub(in crate::shell) fn names_client(command: &SimpleCommand) -> bool {
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    const VERBS: WordList = "bulk-delete del delete deploy destroy down drop force-unlock forget promote prune \
-        publish purge rb remove reset restore rm rollback taint terminate un undefine uninstall --prod";
-    const BEGINNINGS: WordList = "--delete close-account delete- delete_ deregister- purge- remove- \
-        schedule-key-deletion terminate-";
+    const VERBS: WordList = "bulk-delete delete deploy destroy down drop promote prune purge rb remove reset \
+        restore rm rollback terminate undefine --prod";
+    const BEGINNINGS: WordList = "--delete delete- deregister- purge- schedule-key-deletion terminate-";
     let is_found = words.iter().any(|word| {
         let verb = word.text.rsplit(':').next().unwrap_or_default();
         is_in(VERBS, verb) || BEGINNINGS.split(' ').any(|start| word.text.starts_with(start))
@@ -176,19 +163,6 @@ fn requests_deletion(words: Args<'_>) -> Option<&'static str> {
             text.contains("mutation") && text.contains("delete")
         });
     (deletes && !super::names_only_this_machine(super::find("curl"), words)).then_some(ON_SERVER)
-}
-
-/// Programs that do nothing with one of the options below.
-const TELLERS: WordList = "aws cargo cdk docker gcloud gh goreleaser helm kubectl npm nx pnpm poetry rclone release-it \
-    rsync semantic-release terraform twine uv vercel";
-const TELLING: WordList =
-    "-help --help --dry-run --dry-run=client --dry-run=server --dryrun --snapshot";
-
-/// Returns true if a program only tells what it would do, or how it is used.
-pub(in crate::shell) fn only_tells(program: &Program, words: Args<'_>) -> bool {
-    let (options, _) = split_at_dashes(words);
-    program.names.split(' ').any(|name| is_in(TELLERS, name))
-        && options.iter().any(|word| is_in(TELLING, &word.text))
 }
 
 /// Options of Mercurial, Sapling and Subversion that throw changes away. `-C` of `hg status` shows copies.
@@ -290,7 +264,19 @@ mod tests {
             "docker exec x rm -rf /var/cache/x",
             "docker compose exec app npm test",
             "docker run --rm -v a:b node npm test",
+            "docker exec c ls",
+            "docker exec c rm -v x",
+            "docker run -v./:/w alpine rm -r /w/x",
+            "docker compose exec web pytest",
+            "docker compose exec web python manage.py migrate",
             "kubectl exec p -- ls",
+            "kubectl get np",
+            "kubectl -n argocd get deploy",
+            "kubectl rollout restart deploy vault",
+            "tmux send-keys 'npm run dev' Enter",
+            "npx prettier --write .",
+            "pnpm dlx create-vite",
+            "ssh host uptime",
             "ssh host 'git pull && sudo systemctl restart app'",
         ];
         assert_stakes(&harmless, false);
@@ -343,28 +329,23 @@ mod tests {
             "docker buildx build --push .",
             "podman system reset -f",
             "nerdctl volume rm x",
-            "restic forget x",
             "rclone move a b:",
+            "railway run npx prisma migrate reset",
+            "fly ssh console -C 'dropdb x'",
             "duckdb x.db 'drop table y'",
-            "pg_restore --clean -d x y",
             "flask db downgrade",
             "npx drizzle-kit push --force",
             "npx sequelize-cli db:drop",
-            "./gradlew flywayClean",
             "wp db reset --yes",
             "rails db:migrate:reset",
-            "npm run db:reset",
             "gh repo archive o/r",
             "gh gist create x --public",
             "curl -X DELETE https://api.example/x",
             r#"curl https://api.example -d '{"query":"mutation { volumeDelete(id: 1) }"}'"#,
             "yarn npm publish",
             "./mvnw deploy",
-            "mix hex.publish",
-            "deno publish",
             "pdm publish",
             "hf upload o/r x",
-            "npx release-it",
         ];
         assert_stakes(&dangerous, true);
     }
@@ -378,11 +359,8 @@ mod tests {
             "kubectl delete pod x --dry-run=client",
             "helm uninstall x --dry-run",
             "aws s3 rm s3://x --dryrun",
-            "rclone sync a b --dry-run",
-            "rsync -a --delete --dry-run a b",
             "cargo publish --dry-run",
             "npm publish --dry-run",
-            "goreleaser release --snapshot --clean",
             "gh pr merge --help",
             "cargo test publish",
             "cargo run -- publish",
@@ -391,6 +369,10 @@ mod tests {
             "curl -X DELETE http://localhost:3000/x",
             "curl -X POST https://api.example/x",
             "alembic upgrade head",
+            "terraform plan",
+            "gh pr create --fill",
+            "helm repo remove x",
+            "npx expo run:android --variant release",
             "npx supabase start",
             "docker rm x",
         ];

@@ -114,10 +114,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
-    program("loginctl").catastrophe(stops_system).ruins(&[Danger::Subcommand(
-        "kill-session kill-user terminate-seat terminate-session terminate-user",
-        OF_USER,
-    )]),
+    program("loginctl").catastrophe(stops_system).ruins(&[Danger::Prefix("terminate-", OF_USER)]),
 ];
 
 const OF_USER: &str = "kills every process of a user";

@@ -7,10 +7,10 @@
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, or needs the network. [`danger`] says
 //! what it destroys, and [`ruin()`] whether that could be more than the project. [`effects_of`] finds the effects of a
-//! line, as far as its words say: it runs, it reads files, and the shell opens files for its redirects. [`file_use`] finds out
-//! what a command does with the files and folders that its operands name, and with everything below them: rules about
-//! files are applied to them, and a folder that is moved takes what a rule denies along. Everything here is pure: no file
-//! is read and nothing is run.
+//! line, as far as its words say: it runs, it reads files, and the shell opens files for its redirects. [`file_use`]
+//! finds out what a command does with the files and folders that its operands name, and with everything below them:
+//! rules about files are applied to them, and a folder that is moved takes what a rule denies along. Everything here is
+//! pure: no file is read and nothing is run.
 
 mod args;
 mod hidden_commands;

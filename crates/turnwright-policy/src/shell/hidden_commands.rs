@@ -61,8 +61,8 @@ const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 /// Programs that run a script or installed program which their first operand names. Rules that deny or ask look no
 /// further, because many of its names are also subcommands.
 const LAUNCHERS: WordList = "bun node nodejs php pnpm python python3 ruby yarn";
-/// Programs that run commands on another machine or in a container. Any word behind one of the words below, which may be
-/// the program itself, may begin one. Rules that deny or ask are about this machine.
+/// Programs that run commands on another machine or in a container. Any word behind one of the words below, which may
+/// be the program itself, may begin one. Rules that deny or ask are about this machine.
 const ELSEWHERE: WordList = "docker docker-compose fly flyctl heroku kubectl oc podman railway ssh";
 const BEFORE: WordList = "-- exec run ssh";
 /// The number of words of a command that are searched for those that it starts, and of such commands beyond which no

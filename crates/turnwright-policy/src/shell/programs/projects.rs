@@ -223,9 +223,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
     PUBLISHER.with_names("flit vsce ovsx"),
-    program("cabal crane eas expo fastlane hf jsr maturin nuget nx stack")
-        .grant(Grant::Exact)
-        .dangers(&[Danger::Subcommand("publish push release submit upload", PUBLISHES)]),
     PUBLISHER.with_names("changeset lerna").grant(Grant::Exact),
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),

@@ -345,7 +345,6 @@ mod tests {
             "yarn npm publish",
             "./mvnw deploy",
             "pdm publish",
-            "hf upload o/r x",
         ];
         assert_stakes(&dangerous, true);
     }

@@ -49,7 +49,7 @@ pub(super) struct Connection {
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
     /// True once the client has left a request for a file unanswered: no session requests another one before the
-    /// next prompt, at which a busy editor may answer again.
+    /// next prompt, when a busy editor may answer again.
     pub(super) has_silent_reads: Arc<AtomicBool>,
     /// The offer of `initialize`, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.

@@ -60,7 +60,7 @@ fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
 fn file_uri(uri: String) -> String {
     let Some(place) = uri.strip_prefix("file://") else { return uri };
     let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
-    // Some write two slashes before a drive, or four before a server.
+    // Some clients write two slashes before a drive, or four before a server.
     let is_path = plain.as_bytes().get(1) == Some(&b':') || plain.starts_with("//");
     let named = match plain.strip_prefix('/') {
         _ if is_path => plain.clone(),
@@ -91,7 +91,7 @@ pub(super) fn prompt(
             None => add_block(&mut parts, block)?,
         }
     }
-    // Some servers refuse blanks, with each later request.
+    // Some servers refuse a message of blanks, and so each later request, which repeats it.
     if parts.iter().all(|part| matches!(part, PromptPart::Text(text) if text.trim().is_empty())) {
         return Err(Error::InvalidParams("`prompt` is empty".to_owned()));
     }
@@ -112,7 +112,7 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
         },
-        // No model takes such a picture, but each can read it.
+        // No model takes such a picture, but every model can read its text.
         ContentBlock::Image(it) if it.mime_type.starts_with("image/svg") => {
             let uri = it.uri.unwrap_or_else(|| "picture.svg".to_owned());
             add_blob(parts, BlobResourceContents::new(it.data, uri).mime_type(it.mime_type));

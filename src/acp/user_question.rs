@@ -28,7 +28,7 @@ use turnwright_types::ids;
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The name of the form's field.
 const ANSWER_FIELD: &str = "answer";
-/// The name of the field below options for words of the user's own.
+/// The name of the field, below the options, for the user's own words.
 const TEXT_FIELD: &str = "answer_custom";
 /// Follows the address of a page in a form. A client with the mode `url` opens the page itself.
 const OPEN_YOURSELF: &str = "It is not opened for you: accept when you have opened it yourself.";
@@ -178,7 +178,7 @@ fn form_request(session: SessionId, question: &UserQuestion) -> CreateElicitatio
         schema.property(ANSWER_FIELD, text.enum_values(options), is_required)
     };
     if question.allows_text {
-        let hint = "An answer of your own, or a note to your choice (optional)".to_owned();
+        let hint = "An answer of your own, or a note on your choice (optional)".to_owned();
         let text = StringPropertySchema::new().title("Other".to_owned()).description(hint);
         schema = schema.property(TEXT_FIELD, text, false);
     }

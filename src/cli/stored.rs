@@ -1,5 +1,5 @@
 //! The commands that work on stored sessions: `turnwright sessions`, `history`, `undo`, `redo` and `diff`, which
-//! `turnwright-terminal` carries out, and `stats`, which says what the sessions hold, by week and model.
+//! `turnwright-terminal` carries out, and `stats`, which counts their work by week and model.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

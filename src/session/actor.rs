@@ -495,7 +495,7 @@ impl SessionActor {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
         }
-        // Of those without an answer the next owner says that they ended with the session.
+        // The next owner tells the model that helpers without an answer ended with the session.
         helpers_end.await;
         let (news, _) = env.helpers.take_news();
         // The first message of a conversation is a prompt, and only the last is seen to be cut off.

@@ -354,7 +354,7 @@ impl HelperSet {
         found.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// Tells all helpers in the background to end. The future waits until they have.
+    /// Tells all helpers in the background to end, at once. The future waits until they have ended.
     pub fn close(&self) -> impl Future<Output = ()> {
         self.stop.cancel();
         self.tracker.close();
@@ -387,7 +387,8 @@ impl HelperSet {
         Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
     }
 
-    /// Records how a helper in the background has ended, for the model. At the end of the session only answers count.
+    /// Records how a helper in the background has ended, for the model. Once the session
+    /// ends, only answers are recorded.
     pub(crate) fn add_news(&self, news: String, is_answer: bool) {
         if is_answer || !self.stop.is_cancelled() {
             self.state.lock().news.push(news);

@@ -58,10 +58,8 @@ enum PatchAction {
 
 /// The new path of a file that is renamed.
 fn renamed_to(file: &FilePatch) -> Option<&str> {
-    match &file.change {
-        PatchOp::Update { to, .. } => to.as_deref(),
-        PatchOp::Add { .. } | PatchOp::Delete => None,
-    }
+    let PatchOp::Update { to, .. } = &file.change else { return None };
+    to.as_deref()
 }
 
 fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -245,12 +243,7 @@ impl PatchStep {
 
     /// Where the file is after the step.
     fn place(&self) -> &ResolvedPath {
-        match &self.action {
-            PatchAction::Update { to: Some(to), .. } => to,
-            PatchAction::Add(_) | PatchAction::Update { .. } | PatchAction::Delete { .. } => {
-                &self.target
-            }
-        }
+        if let PatchAction::Update { to: Some(to), .. } = &self.action { to } else { &self.target }
     }
 }
 
@@ -303,7 +296,7 @@ async fn plan_step(
         }
         (PatchOp::Delete, Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
-                return Err(edit_common::stale_message(&name, &before, &lines).into());
+                return Err(edit_common::stale_message(&name, &before, &lines, None).into());
             }
             PatchAction::Delete { before: Some(before), aside: None }
         }
@@ -345,12 +338,14 @@ async fn plan_update(
         (Ok(applied), changed) if changed.is_none() || edit_common::is_exact(&applied) => {
             return Ok(PatchAction::Update { before, applied, to: to.cloned(), is_moved: false });
         }
-        (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
-        (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(refusal), None) if may_quote => redact::text_with_placed_keys(&refusal).into_owned(),
-        (Err(_), None) => edit_common::not_quotable(name),
+        (result, Some(lines)) => {
+            let why = result.err().filter(|_| may_quote);
+            edit_common::stale_message(name, &before, &lines, why.as_deref())
+        }
+        (Err(refusal), None) if may_quote => refusal,
+        (_, None) => edit_common::not_quotable(name),
     };
-    Err(refusal.into())
+    Err(redact::text_with_placed_keys(&refusal).into_owned().into())
 }
 
 /// Executes one step and updates it with the text that was really written. Returns false if the editor has taken that
@@ -463,13 +458,10 @@ fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
         PatchAction::Update { before, applied, .. } => {
             edit_common::diff(path, Some(&before.text), &applied.text, &applied.changes, room)
         }
-        PatchAction::Delete { before: Some(before), .. } => edit_common::diff(
-            path,
-            Some(&before.text),
-            "",
-            &line_changes::diff_texts(&before.text, ""),
-            room,
-        ),
+        PatchAction::Delete { before: Some(before), .. } => {
+            let spots = line_changes::diff_texts(&before.text, "");
+            edit_common::diff(path, Some(&before.text), "", &spots, room)
+        }
         PatchAction::Delete { before: None, .. } => {
             CallContent::Text(format!("Delete {}", roots.display_path(&step.target)))
         }

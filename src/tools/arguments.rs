@@ -59,7 +59,7 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("entries", &["todos", "plan"]),
 ];
 
-/// The names of an argument that has all others in it, and that of the tool beside it.
+/// The names that models give to an argument with all others in it, and `name`, which holds the tool's name beside it.
 const WRAPPERS: [&str; 6] = ["arguments", "parameters", "args", "params", "input", "name"];
 
 /// An argument that the card shows before the call is complete.
@@ -336,7 +336,7 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
         ("object" | "array", Value::String(text)) => match serde_json::from_str(&text) {
             Ok(inner @ (Value::Object(_) | Value::Array(_))) => repair_arguments(inner, schema),
             _ if wanted == "array" && schema["items"]["type"] == "string" => vec![text].into(),
-            // Of a step of a plan, models write only the words.
+            // Models write a step of a plan as bare text.
             _ if schema["required"] == json!(["content"]) => json!({ "content": text }),
             _ => Value::String(text),
         },

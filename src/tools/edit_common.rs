@@ -209,14 +209,20 @@ pub(super) fn not_quotable(name: &str) -> String {
     )
 }
 
-/// The error for the model if a file has changed since it was read.
-pub(super) fn stale_message(name: &str, now: &FileText, lines: &[(usize, usize)]) -> String {
+/// The error for the model if a file has changed since it was read, with the reason `why` if it may be told.
+pub(super) fn stale_message(
+    name: &str,
+    now: &FileText,
+    lines: &[(usize, usize)],
+    why: Option<&str>,
+) -> String {
     let place = if now.source == TextSource::Editor { "in the editor" } else { "on disk" };
     let lines = match line_ranges(lines) {
         lines if lines.is_empty() => lines,
         lines => format!(" (changed lines: {lines})"),
     };
-    format!("{name} changed {place} since you read it{lines}. Nothing was written. Read it again.")
+    let why = why.unwrap_or("Nothing was written. Read it again.");
+    format!("{name} changed {place} since you read it{lines}. {why}")
 }
 
 pub(super) fn line_ranges(lines: &[(usize, usize)]) -> String {

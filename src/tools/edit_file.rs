@@ -136,7 +136,9 @@ impl Tool for EditFile {
             Err(error) => matches!(error.kind, EditErrorKind::NotFound { .. }),
         };
         if let Some(lines) = changed.as_ref().filter(|_| is_stale) {
-            return Err(edit_common::stale_message(&self.path, &before, lines).into());
+            let why = result.err().filter(|_| may_quote).map(|error| error.explain(&self.path, of));
+            let told = edit_common::stale_message(&self.path, &before, lines, why.as_deref());
+            return Err(redact::text_with_placed_keys(&told).into_owned().into());
         }
         let (diff, applied) = result.map_err(|error| match error.kind {
             EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. } if !may_quote => {

@@ -59,11 +59,13 @@ impl Tool for ExitPlan {
         }
         let shown = CallContent::Text(plan.clone());
         ctx.update_card(|update| update.content = Some(vec![shown.clone()]));
+        // Some clients choose the first option automatically, so it is the harmless one.
+        let mut options = [KEEP, ASK, EDIT].map(str::to_owned).to_vec();
+        options.extend(as_before(ctx));
         let inquiry = UserQuestion {
             call: ctx.call.clone(),
             question: "Carry out this plan?".to_owned(),
-            // Some clients choose the first option automatically, so it is the harmless one.
-            options: [KEEP, ASK, EDIT].map(str::to_owned).to_vec(),
+            options,
             allows_multiple: false,
             allows_text: false,
         };
@@ -78,11 +80,20 @@ impl Tool for ExitPlan {
     }
 }
 
+/// The answer that brings back the mode before plan mode; `None` if one of the others is as free.
+fn as_before(ctx: &ToolCtx) -> Option<String> {
+    let mode = ctx.env.shared.mode.before_plan();
+    (mode > Mode::AutoEdit).then(|| format!("Go on as before, in mode {}", mode.id()))
+}
+
 fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolAnswer {
     let mode = match reply {
         UserReply::Answered(words) => match words.first().map(String::as_str) {
             Some(ASK) => Ok(Mode::Ask),
             Some(EDIT) => Ok(Mode::AutoEdit),
+            Some(word) if as_before(ctx).as_deref() == Some(word) => {
+                Ok(ctx.env.shared.mode.before_plan())
+            }
             _ => Err(ToolRefusal::new(
                 "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
                  your turn.",

@@ -18,10 +18,11 @@ use turnwright_workspace::search::{
 
 /// The most files that are named because they could not be decoded, or are links.
 const MAX_NAMED: usize = 3;
-/// The most lines that another search has found.
+/// The most lines that are shown of a second search.
 const MAX_OTHER_LINES: usize = 10;
-/// Characters of code with which a pattern may not find itself.
-const NOT_PLAIN: [char; 8] = ['^', '$', '*', '+', '?', '(', '[', '{'];
+/// Characters that are common in code and special in a regular expression. A pattern with one of them may not match the
+/// text that it consists of.
+const SPECIAL_CHARS: [char; 8] = ['^', '$', '*', '+', '?', '(', '[', '{'];
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -118,8 +119,8 @@ impl Tool for Grep {
     }
 }
 
-/// Searches for the pattern as plain text, or else without the glob, because there was no match. Describes the kinds of
-/// files if there is a glob, and the first matches.
+/// Searches again because there was no match: for the pattern as plain text, and if that has none, without the glob.
+/// Returns the first matches, preceded by the kinds of files that are there if there is a glob.
 fn search_otherwise(
     scope: &SearchScope,
     query: GrepQuery,
@@ -129,7 +130,7 @@ fn search_otherwise(
     let query = GrepQuery { context: 0, files_only: false, offset: 0, ..query };
     let plain = GrepQuery { literal: true, ..query.clone() };
     let all = SearchScope { glob: None, ..scope.clone() };
-    let may_be_code = !query.literal && query.pattern.contains(NOT_PLAIN);
+    let may_be_code = !query.literal && query.pattern.contains(SPECIAL_CHARS);
     let as_text = may_be_code.then_some((scope, &plain, "As plain text", "set literal=true"));
     let mut others: Vec<_> = as_text.into_iter().collect();
     let mut text = String::new();

@@ -30,7 +30,7 @@ use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::edit::line_changes;
 use turnwright_workspace::exec::Environment;
-use turnwright_workspace::files::{FileText, Roots};
+use turnwright_workspace::files::{FileText, Freshness, Roots};
 use turnwright_workspace::real_path;
 
 /// The name under which a recording stores the verdicts.
@@ -332,8 +332,8 @@ impl ToolEnv {
         texts
     }
 
-    /// Shows the user and the model the changes that hooks have made since `before`. The new texts count as seen by the
-    /// model.
+    /// Shows the user and the model the changes that hooks have made since `before`. A new text counts as seen by the
+    /// model if the old one did.
     pub(crate) async fn note_changed_by_hooks(
         &self,
         before: Vec<(ResolvedPath, FileText)>,
@@ -352,15 +352,18 @@ impl ToolEnv {
             }
             let files = self.files.clone();
             let path = files.roots().client_path(&target);
+            let is_known = files.freshness(&target, &old).await == Freshness::Same;
             let comparing = spawn_blocking(move || {
-                files.mark_seen_blocking(&target, &new);
+                if is_known {
+                    files.mark_seen_blocking(&target, &new);
+                }
                 let name = files.roots().display_path(&target);
                 let spots = line_changes::diff_texts(&old.text, &new.text);
                 let diff = line_changes::render_diff(&old.text, &new.text, &spots);
                 let diff = fenced(&text::clip(diff, MAX_DIFF_CHARS));
+                let known = if is_known { ", and you know the file now" } else { "" };
                 let told = format!(
-                    "A hook has changed {name} after your edit; this is its change, and you know the \
-                     file now:\n{diff}"
+                    "A hook has changed {name} after your edit; this is its change{known}:\n{diff}"
                 );
                 (whole_file_diff(path, Some(&old.text), &new.text), told)
             });

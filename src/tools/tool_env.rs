@@ -66,7 +66,7 @@ impl ToolCtx {
         done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
     }
 
-    /// Changes the card of the call, which runs.
+    /// Sends an update of the card of the call, which is in progress. `change` sets what is new.
     pub(crate) fn update_card(&self, change: impl FnOnce(&mut CallUpdate)) {
         let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
         change(&mut update);

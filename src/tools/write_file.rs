@@ -28,8 +28,8 @@ use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOu
 /// Why a file that may hold secrets, or that has much more text than the new one, is not replaced.
 const UNREAD: &str = "has text that you have not read and that would be lost. Nothing was written. Add lines with \
                       `mode` append, change some with edit_file, or call read_file first.";
-/// A text of more than twice so many bytes is much.
-const MUCH_TEXT: usize = 2048;
+/// A text of at most this many bytes may be replaced unread, whatever the length of the new text.
+const MAX_UNREAD_BYTES: usize = 4096;
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
@@ -119,10 +119,10 @@ impl Tool for WriteFile {
         };
         if let (Some(text), WriteMode::Overwrite) = (&before, self.mode) {
             if let Some(regions) = edit_common::changed_since_read(ctx, target, text).await {
-                return Err(edit_common::stale_message(&self.path, text, &regions).into());
+                return Err(edit_common::stale_message(&self.path, text, &regions, None).into());
             }
-            let much = self.content.len().max(MUCH_TEXT) * 2;
-            let limit = if is_secret_path(&target.path) { 0 } else { much };
+            let most = (self.content.len() * 2).max(MAX_UNREAD_BYTES);
+            let limit = if is_secret_path(&target.path) { 0 } else { most };
             // The existence of a file elsewhere is not told before the user is asked.
             let loses_text = target.scope == PathScope::Workspace && text.text.len() > limit;
             if loses_text && ctx.env.files.freshness(target, text).await == Freshness::Unseen {
@@ -162,6 +162,7 @@ impl Tool for WriteFile {
             Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
             None => false,
         };
+        let is_anew = before.is_none() && ctx.env.files.forget_seen(target);
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
@@ -177,6 +178,7 @@ impl Tool for WriteFile {
                 "Appended to the last line, which had no line break, of"
             }
             Some(_) => "Appended to",
+            None if is_anew => "This file was removed or moved since you knew it. Created anew:",
             None => before.map_or("Created", |_| "Replaced"),
         };
         let bytes = now.text.len();

@@ -106,8 +106,8 @@ impl Turn {
         let mut suspected = None;
         let takes = selection.model.modalities();
         while let Some(error) = received.refused_image(takes) {
-            let sets = suspected
-                .get_or_insert_with(|| suspected_images(&request.messages, error, takes));
+            let sets =
+                suspected.get_or_insert_with(|| suspected_images(&request.messages, error, takes));
             let Some(images) = sets.pop() else { break };
             let mut attempt = request.clone();
             leave_out_images(&mut attempt.messages, Some(&images));
@@ -175,7 +175,7 @@ impl Turn {
         };
         let mut answer = StreamedAnswer { outcome, omits_media, ..listener.finish() };
         answer.separate_thought(selection.model.as_ref());
-        // It was paid for, although it is no answer.
+        // The request was paid for, although it has no complete answer.
         if !matches!(answer.outcome, Some(Ok(_))) && answer.reported != (None, None) {
             let model = selection.model.as_ref();
             conversation.add_request(&mut self.history, model, "", answer.reported, None);

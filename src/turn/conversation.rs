@@ -301,7 +301,7 @@ pub(super) enum OnceNotice {
     AssumedWindow,
     /// The base URL lacks its version.
     BaseUrl,
-    /// An answer whose cost is limited and not known.
+    /// The cost of an answer is not known, although a limit is set.
     UnknownCost,
     /// The same for its tokens.
     UnknownTokens,

@@ -302,7 +302,7 @@ fn last_words(history: &History, may_be_cut: bool) -> String {
         .filter(|(text, _)| !text.is_empty());
     let (last, _) = texts.next().unwrap_or_default();
     match texts.next() {
-        // One without calls was a report, after which the model was asked for more.
+        // A text without calls was a report, after which the model was asked for more.
         Some((report, is_report))
             if last.len() < MAX_POINTER_BYTES
                 && (may_be_cut || is_report || report.len() > 4 * MAX_POINTER_BYTES) =>

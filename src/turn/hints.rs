@@ -30,8 +30,8 @@ const NO_MODULE: [&str; 2] = ["No module named ", "Cannot find module "];
 
 const SAME_FAILURE: &str =
     "[This failed in the same way before. Change the approach, not the details.]";
-const HIDDEN_FAILURE: &str = "[This status is that of the last command: a check before it may have failed. If the \
-                              output does not tell, run it alone: long output is cut anyway.]";
+const HIDDEN_FAILURE: &str = "[This is the status of the last command; a check before it may have failed. If the \
+                              output does not tell, run the check alone: long output is cut anyway.]";
 const LONG_WAIT: &str =
     "[Commands take long here: start the next one with background=true, and go on meanwhile.]";
 
@@ -71,7 +71,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Adds the result of a call, of a command with its line, and returns the hints that it is worth.
+    /// Adds the result of a call and returns the hints that it deserves. `line` is that of a command.
     fn add(&mut self, line: Option<&str>, ok: bool, text: &str) -> Vec<String> {
         let mut hints = Vec::new();
         let is_command = line.is_some();

@@ -264,8 +264,8 @@ pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option
 
 impl Conversation {
     /// Adds a request, with its answer, to what the conversation has used. Its cost is the one that the server reports,
-    /// or else comes from the price of the model. Tells the user, once per session, that it does not count towards a
-    /// limit. `window` is the size of the window if it is one that the client's gauge shows.
+    /// or else comes from the price of the model. Tells the user, once per session, if a limit cannot count it.
+    /// `window` is the size of the window if the client's gauge is to show this request.
     pub(super) fn add_request(
         &self,
         history: &mut History,
@@ -284,15 +284,15 @@ impl Conversation {
         self.env.helpers.count_tokens(usage);
         self.log().record_usage(model.name(), served, usage, window, cost);
         for (is_known, resource, notice, words) in [
-            (cost.is_some(), Resource::Cost, OnceNotice::UnknownCost, "cost is"),
-            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "tokens are"),
+            (cost.is_some(), Resource::Cost, OnceNotice::UnknownCost, "cost"),
+            (has_tokens, Resource::Tokens, OnceNotice::UnknownTokens, "number of tokens"),
         ] {
             let at = resource as usize;
             let limit = self.limits.turn[at].min(self.limits.session[at]);
             if !is_known && limit.is_finite() && self.told.first_time(notice) {
                 let name = model.name();
                 self.notify(format!(
-                    "For {name} the {words} not known, so a limit does not count its answers."
+                    "The {words} of {name}'s answers is not known, so a limit does not count them."
                 ));
             }
         }

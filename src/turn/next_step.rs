@@ -25,7 +25,7 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
 /// How often a model that reaches its output limit within a call is told to send less, until it has made a call.
 const MAX_CUT_CALLS: u32 = 2;
-/// The same for a model whose call came as text.
+/// How often a model that announces a call or writes it as text is asked for it, until it has made a call.
 const MAX_NUDGES: u32 = 1;
 /// How often the model is asked to continue one answer that the user has seen a part of.
 const MAX_RESUMPTIONS: u32 = 3;
@@ -218,7 +218,7 @@ fn after_last_request(
     }
 }
 
-/// Decides what to do after a request that failed when so much of its answer was shown.
+/// Decides what to do after a request has failed. `shown` is how much of its answer the user has seen.
 pub(super) fn after_failure(
     error: LlmError,
     shown: ShownSoFar,

@@ -1,6 +1,6 @@
 //! Notes that a turn suggests, found without the model: a command that worked after another one had failed, and words
 //! with which the user has corrected the same thing before. The user is told of one of them after the turn, and
-//! `/remember` writes it. It is also among the prompts that the user may want to send next, with what the turn has left
+//! `/remember` writes it. This is also among the prompts that are suggested to the user, with what the turn has left
 //! open: a failed check, and steps of the plan that are not done.
 
 use std::collections::HashSet;

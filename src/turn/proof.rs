@@ -304,8 +304,8 @@ fn checks(command: &SimpleCommand) -> bool {
         && !shell::classify(command).is_read_only
 }
 
-/// Returns true if a line hides the failure of a check, as `cargo test | tail` does. One that shows the status of the
-/// check, or asks for it or for words of the output, hides nothing.
+/// Returns true if a line hides the failure of a check, as `cargo test | tail` does. A line that shows or handles the
+/// status of the check, or looks for words in its output, hides nothing.
 pub(super) fn hides_failure(line: &str) -> bool {
     let shows_status = line.split_once("$?").is_some_and(|(before, _)| !before.contains('|'))
         || line.contains("PIPESTATUS");

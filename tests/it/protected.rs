@@ -48,7 +48,7 @@ fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     let result = agent.model_request(1)["messages"].to_string();
-    assert!(result.contains("[protected: the command created"), "{result}");
+    assert!(result.contains("or another program while it ran, created"), "{result}");
     assert!(!agent.path("sub/.git/config").exists());
     assert!(!agent.path("sub/.git/hooks/pre-commit").exists());
     assert!(agent.path("plain/.git/config").exists());

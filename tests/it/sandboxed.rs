@@ -369,7 +369,7 @@ fn changes_of_protected_files_by_a_job_are_reported_when_it_ends() {
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
     let messages = agent.model_request(3)["messages"].to_string();
-    assert!(messages.contains("[protected: the command created"), "{messages}");
+    assert!(messages.contains("or another program while it ran, created"), "{messages}");
     assert!(!agent.path(".envrc").exists());
 }
 
@@ -599,7 +599,7 @@ fn a_hook_cannot_be_changed_through_a_hard_link() {
     std::fs::hard_link(agent.path(".git/hooks/pre-commit"), agent.path("name")).unwrap();
     let result = cards::turn(&mut agent);
     let has_mounts = turnwright_sandbox::namespace_support().mounts;
-    let told = if has_mounts { "Read-only file system" } else { "[protected: the command changed" };
+    let told = if has_mounts { "Read-only file system" } else { "while it ran, changed" };
     assert!(result.contains(told), "{result}");
     assert_eq!(agent.read(".git/hooks/pre-commit"), "old\n");
 }

@@ -127,7 +127,7 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
     fs::write(agent.path("a"), "zero\none\n2\nthree\n").unwrap();
     let result = again(&mut agent, "edit_file", &edit("a", "two", "x"));
     assert!(result.starts_with("a changed on disk since you read it"), "{result}");
-    assert!(result.contains("Nothing was written. Read it again."), "{result}");
+    assert!(result.contains("old_string not found in a."), "{result}");
     // After a change by somebody else, an approximate match is not accepted.
     let result = again(&mut agent, "edit_file", &edit("a", "three  \n", "3\n"));
     assert!(result.starts_with("a changed on disk since you read it"), "{result}");
@@ -137,9 +137,34 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
         "{result}"
     );
     assert_eq!(agent.read("a"), "zero\none\n2\n3\n");
-    // After the edit, the agent knows the content of the file again.
+    // The edit has not shown all of the other change.
+    let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
+    assert!(
+        result.contains("(changed lines: 1–4). Nothing was written. Read it again"),
+        "{result}"
+    );
+    again(&mut agent, "read_file", &json!({ "path": "a" }));
     let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
     assert!(result.contains("Match: but for white space at line ends."), "{result}");
+}
+
+#[test]
+fn an_edit_that_fails_after_a_formatter_shows_what_is_there() {
+    let builder = TestAgent::builder().file("a.js", "first = call(1, 2)\nlast = call(3, 4)\n");
+    let mut agent = builder.permission("allow_once").start();
+    again(&mut agent, "read_file", &json!({ "path": "a.js" }));
+    fs::write(agent.path("a.js"), "first = call( 1, 2 );\nlast = call( 3, 4 );\n").unwrap();
+    let body = "*** Begin Patch\n*** Update File: a.js\n-last = call(3, 4)\n+x\n*** End Patch\n";
+    for (tool, arguments) in [
+        ("edit_file", edit("a.js", "last = call(3, 4)", "x")),
+        ("apply_patch", json!({ "patch": body })),
+    ] {
+        let result = again(&mut agent, tool, &arguments);
+        assert!(result.starts_with("a.js changed on disk since you read it"), "{tool}: {result}");
+        assert!(result.contains("call( 3, 4 )"), "{tool}: {result}");
+    }
+    let result = again(&mut agent, "edit_file", &edit("a.js", "last = call( 3, 4 );", "x"));
+    assert!(result.starts_with("Applied 1 edit to a.js"), "{result}");
 }
 
 #[test]

@@ -107,6 +107,30 @@ fn a_formatter_changes_the_file_and_the_next_edit_fits() {
 
 #[test]
 #[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_formatter_does_not_make_changes_of_the_user_known() {
+    if !has("python3") {
+        return;
+    }
+    let hooks = json!({ "PostToolUse": group("Edit|Write", "python3 HOOKS/format.py") });
+    let edit = json!({ "path": "a.py", "old_string": "x = 1", "new_string": "x = 2   " });
+    let replies = json!([
+        calls("read_file", &json!({ "path": "a.py" })),
+        says("Read."),
+        calls("edit_file", &edit),
+        writes("a.py", "x = 3\n"),
+        says("Done."),
+    ]);
+    let mut agent = start(AUTO_EDIT, &hooks, &[("format.py", FORMAT)], &replies);
+    for before in ["x = 1\n", "x = 1\ny = 1\n"] {
+        std::fs::write(agent.path("a.py"), before).unwrap();
+        assert_eq!(agent.turn("go"), "end_turn");
+    }
+    assert!(told(&agent, 3).contains("A hook has changed a.py"), "{}", told(&agent, 3));
+    assert_eq!(agent.read("a.py"), "x = 2\ny = 1\n");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
 fn the_model_is_told_that_a_hook_has_removed_its_file() {
     let hooks = json!({ "PostToolUse": group("Write", "rm *.tmp") });
     let replies = json!([writes("a.tmp", "x"), says("So.")]);

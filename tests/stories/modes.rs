@@ -147,6 +147,50 @@ fn exit_plan_is_offered_only_in_plan_mode_and_the_user_decides() {
 }
 
 #[test]
+fn after_planning_the_work_may_go_on_in_the_mode_from_before() {
+    for (before, is_offered) in [("auto", true), ("full", true), ("auto-edit", false)] {
+        let mut agent = TestAgent::builder()
+            .variable("TURNWRIGHT_MODE", before)
+            .model(json!([calls("exit_plan", &json!({ "plan": "Write b.txt" })), says("Done.")]))
+            .capabilities(json!({ "elicitation": { "form": {} } }))
+            .start();
+        let plan = json!({ "sessionId": agent.session, "modeId": "plan" });
+        agent.call("session/set_mode", &plan);
+        let id = agent.prompt("go");
+        let request = agent.wait_for_request("elicitation/create");
+        let answer = format!("Go on as before, in mode {before}");
+        assert_eq!(request.to_string().contains(&answer), is_offered, "{request}");
+        agent.respond(&request, &json!({ "action": "accept", "content": { "answer": answer } }));
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        let mode = if is_offered { before } else { "plan" };
+        assert_eq!(known_mode(&agent), (mode.to_owned(), mode.to_owned()));
+    }
+}
+
+#[test]
+fn a_session_that_is_reopened_in_plan_mode_is_offered_no_mode_from_before() {
+    let exit = calls("exit_plan", &json!({ "plan": "Write b.txt" }));
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .model(json!([says("Hello."), exit, says("Fine.")]))
+        .capabilities(json!({ "elicitation": { "form": {} } }))
+        .start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let session = agent.session.clone();
+    for mode in ["ask", "plan"] {
+        agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": mode }));
+    }
+    agent.restart();
+    agent.load(&session);
+    let id = agent.prompt("go");
+    let request = agent.wait_for_request("elicitation/create");
+    let options = request.to_string();
+    assert!(options.contains("edit freely") && !options.contains("as before"), "{options}");
+    agent.respond(&request, &json!({ "action": "decline" }));
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+}
+
+#[test]
 fn an_answer_that_is_not_an_offered_choice_keeps_plan_mode() {
     let exit = || calls("exit_plan", &json!({ "plan": "Write b.txt" }));
     let write = || calls("write_file", &json!({ "path": "b.txt", "content": "x" }));

@@ -118,6 +118,46 @@ fn a_long_file_is_not_replaced_unread_by_a_much_shorter_text() {
 }
 
 #[test]
+fn what_the_user_has_changed_is_not_replaced_after_an_edit_of_another_place() {
+    let patch = "*** Begin Patch\n*** Update File: a\n@@\n-three\n+3\n*** End Patch\n";
+    for (tool, arguments) in [
+        ("edit_file", json!({ "path": "a", "old_string": "three", "new_string": "3" })),
+        ("write_file", json!({ "path": "a", "content": "four\n", "mode": "append" })),
+        ("apply_patch", json!({ "patch": patch })),
+    ] {
+        let builder = TestAgent::builder().file("a", "one\ntwo\nthree\n");
+        let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+        attempt(&mut agent, "read_file", &json!({ "path": "a" }));
+        fs::write(agent.path("a"), "one\nof the user\ntwo\nthree\n").unwrap();
+        attempt(&mut agent, tool, &arguments);
+        let edited = agent.read("a");
+        let whole = write("a", "one\ntwo\n3\nfour\n");
+        let (_, result) = attempt(&mut agent, "write_file", &whole);
+        assert!(
+            result.contains("a changed on disk since you read it (changed lines:"),
+            "{tool}: {result}"
+        );
+        assert!(edited.contains("of the user") && agent.read("a") == edited, "{tool}: {edited}");
+        attempt(&mut agent, "read_file", &json!({ "path": "a" }));
+        let (_, result) = attempt(&mut agent, "write_file", &whole);
+        assert!(result.contains("Replaced a: 4 lines"), "{tool}: {result}");
+    }
+}
+
+#[test]
+fn the_model_is_told_that_a_file_that_it_knows_was_gone() {
+    let mut agent = TestAgent::builder().file("src/a", "old\n").permission("allow_once").start();
+    attempt(&mut agent, "read_file", &json!({ "path": "src/a" }));
+    fs::rename(agent.path("src"), agent.path("lib")).unwrap();
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/a", "new\n"));
+    assert!(result.contains("moved since you knew it. Created anew: src/a: 1 lines"), "{result}");
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/a", "newer\n"));
+    assert!(result.starts_with("Replaced src/a"), "{result}");
+    let (_, result) = attempt(&mut agent, "write_file", &write("src/b", "new\n"));
+    assert!(result.starts_with("Created src/b"), "{result}");
+}
+
+#[test]
 fn a_text_that_was_escaped_twice_is_written_in_lines() {
     let escaped = "class A:\\n\\tdef add(self, x):\\n\\t\\treturn x\\n";
     let (agent, result) = cards::run(TestAgent::builder(), "write_file", &write("a.py", escaped));

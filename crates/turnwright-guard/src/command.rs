@@ -65,7 +65,7 @@ fn checks_out_file(command: &SimpleCommand, workdir: &Path, roots: &Roots) -> bo
     let class = shell::classify(command);
     let Some(folder) = command.folder.as_ref().filter(|_| class.is_git) else { return false };
     let folder = workdir.join(folder).join(&class.git_folder);
-    // Others than those that make a branch of this name.
+    // Options other than those that make a branch of this name.
     options.iter().all(|option| match option.text.strip_prefix("--") {
         Some(long) => !"orphan".starts_with(long),
         None => option.text.starts_with('-') && !option.text.contains(['b', 'B']),

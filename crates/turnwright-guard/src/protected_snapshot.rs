@@ -572,7 +572,7 @@ impl ProtectedChanges {
             "Other programs run what is there. If the change is wanted, make it with the file tools, or call \
              again with the path as \"escalate\"; the user is asked."
         };
-        self.message_about("the command", hint)
+        self.message_about("the command, or another program while it ran,", hint)
     }
 
     /// The same report about something other than a command.

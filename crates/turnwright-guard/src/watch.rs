@@ -56,8 +56,8 @@ pub use server_watch::{RemoteCallGuard, run_guarded};
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// The longest time for looking at the paths that an output names: a disk may never answer.
 const LOOK_TIME: Duration = Duration::from_secs(10);
-/// The use of caches is noted with a session's first command, and after as many more: it may last longer than unused
-/// caches are kept.
+/// The use of the private caches is noted with a session's first command and then once in so many, because a session
+/// may last longer than unused caches are kept.
 const COMMANDS_PER_NOTE: usize = 16;
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
@@ -81,7 +81,7 @@ pub struct ConfinementGuard {
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
-    /// The commands so far that use the private caches.
+    /// The number of commands so far that use the private caches.
     cache_uses: AtomicUsize,
     /// Set when the missing caches of this session's commands were made.
     pub(crate) has_made_caches: AtomicBool,
@@ -253,7 +253,8 @@ impl ConfinementGuard {
         found
     }
 
-    /// Notes now and then that commands use the private caches of this project. Old ones are removed meanwhile.
+    /// Notes, once in [`COMMANDS_PER_NOTE`] calls, that commands use the private caches of this project, and removes
+    /// old caches.
     pub(crate) fn note_caches(&self, folder: &Path) {
         if self.cache_uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMANDS_PER_NOTE) {
             let folder = folder.to_path_buf();

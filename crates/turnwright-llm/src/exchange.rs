@@ -154,8 +154,9 @@ pub(super) struct ReplyContext {
     /// The origin that the reply is marked with.
     pub(super) origin: Arc<str>,
     pub(super) quirks: Quirks,
-    /// The limit of the reply, and the size of the window, in tokens.
+    /// The most tokens of the reply, if there is a limit.
     pub(super) max_output: Option<u64>,
+    /// The size of the window in tokens, if it is known.
     pub(super) window: Option<u64>,
     /// The tools offered to the model; `None` if there were none.
     pub(super) tools: Option<Arc<RenderedTools>>,
@@ -285,8 +286,9 @@ const FIELDS: [&str; 5] = ["cost", "total_cost", "cost_in_usd", "cost_usd", "est
 pub(crate) fn cost_in_usage(usage: &Value) -> Option<f64> {
     let named = FIELDS.iter().find_map(|field| amount(usage.get(*field)?));
     let cost = named.or_else(|| plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK))?;
-    // If the user has a key for the provider behind OpenRouter, OpenRouter's own share is only a small part. Else it
-    // has the provider's. Gateways may leave out whose key it was.
+    // If the user has a key of their own for the provider behind OpenRouter, `cost` is only OpenRouter's small share,
+    // and the provider's cost is added. Otherwise `cost` includes it. Gateways may leave out `is_byok`: then the two
+    // amounts tell.
     let is_own_key = usage.get("is_byok") != Some(&Value::Bool(false));
     let upstream = usage.pointer("/cost_details/upstream_inference_cost").and_then(amount);
     let apart = upstream.filter(|upstream| is_own_key && *upstream > cost);

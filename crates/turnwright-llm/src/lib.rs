@@ -189,8 +189,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Asks a local server for the size of the window, which it may only know now that it has loaded the model. It may
-    /// also have been started anew with another one.
+    /// Asks a local server for the size of the window, which it may know only now that it has loaded the model. The
+    /// server may also have been restarted with another size.
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -208,8 +208,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         ModelProfile::default()
     }
 
-    /// Records quirks that were found out by a probe or an answer. Returns true if the model has them now: the
-    /// user's settings may say otherwise.
+    /// Records quirks that were found out by a probe or an answer. Returns true if they apply now, and false if the
+    /// user's settings override them.
     fn record_quirks(&self, _patch: QuirkPatch) -> bool {
         false
     }
@@ -341,7 +341,7 @@ pub enum Delta {
 #[derive(Debug, Default)]
 pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
-    /// The latest counts, which are all that is known of the price of a reply that fails.
+    /// The server's latest counts. For a reply that fails, nothing else tells what it has cost.
     pub reported: ReportedUsage,
     /// True once content has arrived, even if it is held back and no delta shows it yet.
     has_content: bool,

@@ -13,7 +13,7 @@ use turnwright_types::effect::is_hidden_char;
 const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
-/// No token costs this many US dollars: it is the price of a million.
+/// A listed price of this many US dollars or more is that of a million tokens, not of one.
 const MIN_MILLION_PRICE: f64 = 0.001;
 /// A prefix of model names, in lower case and with dashes for dots, and the size in tokens on each line. The first
 /// match counts, so longer prefixes come first. For GPT-5 it is the most that a request may have, as the rest of the
@@ -93,8 +93,8 @@ fn ctx_size(model: &Value) -> Option<u64> {
     number(arguments.next()?)
 }
 
-/// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number. In the same place
-/// Chutes has the price of a million.
+/// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number. Chutes
+/// lists the price of a million tokens in the same place.
 fn price(model: &Value) -> Option<Price> {
     let input = price_of_million(model, "prompt", "input_cost_per_token")?;
     let output = price_of_million(model, "completion", "output_cost_per_token")?;

@@ -384,7 +384,7 @@ impl LanguageServers {
 }
 
 impl Started {
-    /// The number of its next restart after a failure; `None` if it is not started again yet.
+    /// The number in a row of the next restart after a failure; `None` if the server is not to be restarted yet.
     fn next_restart(&self, has_worked: bool) -> Option<u32> {
         if self.since.elapsed() > FAILURES_COUNT_FOR {
             return Some(1);

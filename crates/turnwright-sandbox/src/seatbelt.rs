@@ -15,27 +15,28 @@ pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 /// files by name, the names in `/`, new terminals, and the services for user names, time zones, certificates, changed
 /// files and network settings, without which many programs crash though they use no network. Java reads the kind of
 /// processor with a call that counts as writing. The arguments and variables of other processes are denied by name, as
-/// `deny default` does not cover them. Some versions of the system hand them out without asking the sandbox.
+/// `deny default` does not cover them. Some versions of macOS reveal them without asking the sandbox.
 const BASE_RULES: &str = include_str!("seatbelt/base.sb");
 
 /// Other programs' terminals may receive passwords. A program may use its own terminal, and
 /// the ones that it makes, which the system marks. They come after the rule that allows reading everything. A rule for
-/// one kind of access wins over one for all kinds, so what denies it is taken back by name.
+/// one kind of access wins over one for all kinds, so an exception must name the kind that was denied.
 const TERMINAL_RULES: &str = include_str!("seatbelt/terminals.sb");
 
-/// The network, with the services that resolve host names and check certificates. The only socket of another program
-/// is the one that resolves names.
+/// The network, with the services that resolve host names and check certificates. Of other programs' sockets, only
+/// the one that resolves names is open.
 const NETWORK_RULES: &str = include_str!("seatbelt/network.sb");
 
 /// Connections within this machine. macOS has no private loopback interface. Most servers bind all addresses, which
 /// `localhost` does not match.
 const LOOPBACK_RULES: &str = include_str!("seatbelt/loopback.sb");
 
-/// Programs and libraries of the system, which stay readable if the profile lists what may be read, but not the other
-/// name of the volume with all data. Resolving a path looks at every folder above it.
+/// Programs and libraries of the system, which stay readable if the profile lists what may be read, except through
+/// `/System/Volumes/Data`, a second path to all of the user's files. Metadata can be read everywhere, because resolving
+/// a path looks at every folder above it.
 const SYSTEM_RULES: &str = include_str!("seatbelt/system.sb");
 
-/// The most paths in a rule, which the system refuses beyond 64 KiB.
+/// The most paths in one rule: the system refuses rules of more than 64 KiB.
 const MAX_PATHS: usize = 64;
 
 /// Folders that are symlinks on every Mac.
@@ -153,7 +154,7 @@ fn rule(action: &str, operations: &str, paths: &[String]) -> String {
     rules(&format!("{action} {operations}"), "subpath", paths)
 }
 
-/// Rules about some paths, of which none is too long for the system. Without a path there is no rule: a rule without a
+/// Rules about some paths, none of them too long for the system. Without a path there is no rule: a rule without a
 /// filter would apply to every path.
 fn rules(start: &str, filter: &str, paths: &[String]) -> String {
     let between = format!(")\n  ({filter} ");

@@ -71,7 +71,7 @@ impl Effect {
         }
     }
 
-    /// The file that it creates or changes.
+    /// The file that the effect creates or changes, if it is one of writing.
     pub fn written(&self) -> Option<&ResolvedPath> {
         match self {
             Effect::Write(target) => Some(target),

@@ -28,7 +28,7 @@ impl FileLink {
                 let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
                 match host {
                     "" | "localhost" => decode(path),
-                    // The third slash is missing.
+                    // `file://C:/…`: the third slash is missing.
                     drive if drive.as_bytes().get(1) == Some(&b':') => decode(rest),
                     host => format!("//{host}{}", decode(path)),
                 }
@@ -85,7 +85,7 @@ fn split_suffix(text: &str) -> (&str, Option<String>, Option<(u32, u32)>) {
     let column = rest.rsplit_once("?column=").filter(|(_, column)| column.parse::<u32>().is_ok());
     match rest.rsplit_once("?symbol=") {
         Some((path, symbol)) => {
-            // Zed writes blanks as a form does.
+            // Zed writes a blank as `+`, as forms do.
             let name = decode(&symbol.replace('+', " "));
             (path, Some(name).filter(|name| !name.is_empty()), lines)
         }

@@ -94,7 +94,7 @@ impl RealPaths {
 fn real_entry(path: PathBuf) -> Option<PathBuf> {
     match fs::read_link(&path) {
         Err(error) if error.kind() != io::ErrorKind::InvalidInput => None,
-        // It exists and is no link. macOS finds it in other letters, too, and with accents in another form.
+        // It exists and is no link. macOS also finds it by a name in another case or Unicode form.
         Err(_) if !cfg!(target_os = "macos") => Some(path),
         _ => real_path(path).ok(),
     }

@@ -54,8 +54,8 @@ fn first_usable(wanted: PathBuf) -> PathBuf {
 #[cfg(unix)]
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Returns true if the folders of commands may be in this one. That of macOS is so long that there would be no room for
-/// the names of sockets: with their path, they have at most 103 bytes.
+/// Returns true if the folders of commands may be in this one. The path of the one that macOS names is so long that
+/// there would be no room for the names of sockets: path and name together have at most 103 bytes.
 #[cfg(unix)]
 fn is_suitable(wanted: &Path) -> bool {
     let unsuitable = [SHARED_MEMORY, "/var/folders", "/private/var/folders"];

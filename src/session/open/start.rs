@@ -163,6 +163,8 @@ impl SessionActor {
     pub(super) async fn restore_settings(&mut self, row: &SessionRow) {
         let most = self.conversation.mode().max_mode();
         if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
+            // The one before plan mode is not stored, and need not be that of the settings.
+            self.conversation.mode().set(Mode::Ask);
             self.conversation.mode().set(mode);
         }
         if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {

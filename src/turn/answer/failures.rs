@@ -21,11 +21,12 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
                    do not repeat what is there.";
 /// The message to the model after it has announced a tool call or written it as text (C.2 #21), or the server has lost
 /// one (C.1 #11).
-const LEAKED: &str = "The tool call of your last answer is in its text, where it does nothing, is only announced, or \
-                      was lost. Make the call as a real tool call; if all is done, say so.";
-/// The beginnings of last sentences that announce a call, and the words after them.
+const LEAKED: &str = "Your last answer made no tool call: the call was only announced, was written as text, where it \
+                      does nothing, or was lost. Make it as a real tool call; if all is done, say so.";
+/// The beginnings of last sentences that announce a call.
 const ANNOUNCEMENTS: &str =
     "Let me |Now let me |I'll now |I will now |Now I'll |Now I will |Next, I'll |Next, I will ";
+/// The words that follow these beginnings.
 const VERBS: &str = "add apply change check commit create edit examine find fix implement inspect look make open read \
                      remove rename replace rerun review run search test try update verify write";
 /// The message to the model after it has only reasoned. It may have written a call there.
@@ -79,7 +80,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
 }
 
 /// Returns true if an answer ends by announcing a call: with a colon, or a sentence such as "Let me run the tests."
-/// One that speaks to the user does not.
+/// A last line that speaks to the user announces none.
 pub(in crate::turn) fn announces_call(text: &str) -> bool {
     let line = text.trim_end().lines().next_back().unwrap_or_default().trim().replace('’', "'");
     let sentence = line.rsplit(". ").next().unwrap_or_default();

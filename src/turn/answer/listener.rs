@@ -53,7 +53,7 @@ pub(super) struct StreamedAnswer {
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The number of its log entry, if it has one.
     pub(super) seq: Option<u64>,
-    /// The counts of the server so far.
+    /// The tokens and the cost that the server has reported so far.
     pub(super) reported: turnwright_llm::ReportedUsage,
     /// How the request has ended; `None` if the turn was cancelled.
     pub(super) outcome: Option<Result<Reply, LlmError>>,
@@ -73,9 +73,9 @@ impl StreamedAnswer {
         }
     }
 
-    /// Separates reasoning whose end alone was marked. The user has seen it as text, but the model does not get it
-    /// back, and its later answers are read with this in mind, until one has no reasoning: then the next need not be
-    /// held back to its end.
+    /// Separates reasoning that has only a closing tag. The user has seen it as text, but the model does not get it
+    /// back. From then on the opening tag of the model's answers may be missing, so a text without tags is held back to
+    /// its end. That is unlearned after an answer without reasoning.
     pub(super) fn separate_thought(&mut self, model: &dyn Model) {
         if !self.thought.is_empty() || self.text.is_empty() {
             return;

@@ -13,7 +13,7 @@ const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
 /// place among those of the conversation. The newest are suspected first, and last those that were part of a
-/// request that was answered. If the words are about none in particular, the PDF files precede the images: few servers
+/// request that was answered. If the error is about no single image, PDF files are suspected before images: few servers
 /// accept them.
 pub(super) fn suspected_images(
     messages: &[Arc<Message>],
@@ -38,7 +38,8 @@ pub(super) fn suspected_images(
         // Media that the model does not take were not sent.
         for set in &mut sets {
             set.retain(|place| {
-                if images[*place].is_pdf() { takes.files } else { are_images_suspected }
+                let is_pdf = images[*place].is_pdf();
+                is_pdf && takes.files || !is_pdf && are_images_suspected
             });
         }
         let mut files = sets.clone();

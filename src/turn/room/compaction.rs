@@ -320,8 +320,8 @@ impl Compactor<'_> {
         }
     }
 
-    /// Returns the delay after which a summary should be asked for again, as before an answer, if it should. Counts the
-    /// failure, unless a server is waited for: that says nothing about its summaries.
+    /// Returns the delay before a summary is asked for again, which is the same as for an answer; `None` if it is not
+    /// asked for again. Counts the failure, unless the server is only waited for: that says nothing about its summaries.
     fn retry_delay(
         &mut self,
         error: &LlmError,

@@ -346,8 +346,13 @@ fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
 }
 
+/// How the settings of a branch begin in which git and editors keep what they know of it. For none does git run a
+/// program or connect elsewhere.
+const BRANCH_NOTES: &str = "branch.rebase branch.description branch.vscode-merge-base branch.gh-merge-base \
+                            branch.github-pr- branch.gk-";
+
 /// Returns true if the only changes from `before` to `after` let branches track remotes that `before`
-/// knows.
+/// knows, or are notes about branches.
 pub(crate) fn only_changes_tracking(before: &[u8], after: &[u8]) -> bool {
     let settings_of = |text| str::from_utf8(text).ok().and_then(parse);
     let (Some(before), Some(after)) = (settings_of(before), settings_of(after)) else {
@@ -366,8 +371,7 @@ fn tracks_known_remote(setting: &GitSetting, known: &[GitSetting]) -> bool {
             name == "." || remotes.any(|remote| remote.subsection.as_deref() == Some(name))
         }
         ("branch.merge", Some(name)) => name.starts_with("refs/heads/"),
-        ("branch.rebase" | "branch.description" | "branch.vscode-merge-base", _) => true,
-        _ => false,
+        (key, _) => BRANCH_NOTES.split(' ').any(|notes| key.starts_with(notes)),
     }
 }
 
@@ -531,6 +535,13 @@ mod tests {
             ("", true),
             ("[branch \"x\"]\nremote = o\nmerge = refs/heads/x\n", true),
             ("[branch \"x\"]\nremote = .\n", true),
+            // GitLens and the extension for pull requests write these whenever a branch is used.
+            ("[branch \"x\"]\ngk-last-accessed = 2026-01-05T22:21:14.059Z\n", true),
+            ("[branch \"x\"]\ngk-merge-target = o/main\n", true),
+            ("[branch \"x\"]\ngithub-pr-owner-number = \"a#b#7\"\n", true),
+            ("[branch \"x\"]\ngh-merge-base = main\n", true),
+            ("[branch \"x\"]\nmergeOptions = -s x\n", false),
+            ("[branch]\nautoSetupMerge = always\n", false),
             ("[branch \"x\"]\nremote = https://evil.example\n", false),
             ("[branch \"x\"]\npushRemote = o\n", false),
             ("[remote \"o\"]\nurl = b\n", false),

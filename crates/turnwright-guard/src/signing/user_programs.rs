@@ -315,7 +315,7 @@ impl UserPrograms {
     }
 }
 
-/// Says that a program obeys what is at a path that commands may write.
+/// The error that a program obeys a file that commands may write.
 fn obeys_changeable(program: &str, path: &Path) -> io::Error {
     io::Error::other(format!("{program} obeys {}, which {WHILE_OPENED}", path.display()))
 }

@@ -41,12 +41,12 @@ pub struct ReachedLimit {
 }
 
 impl ReachedLimit {
-    /// Says what the limit is, and to the model what it can do about that.
+    /// Says which limit was reached, and tells the model what it can do about that.
     fn new(what: &str, advice: &str) -> ReachedLimit {
         ReachedLimit { for_model: format!("[{what}. {advice}]"), for_user: format!("[{what}]") }
     }
 
-    /// Says what was denied, and to the model the escalation that would allow it.
+    /// Says what was denied, and tells the model the escalation that would allow it.
     fn denied(what: &str, escalate: &str) -> ReachedLimit {
         let advice = format!(
             "If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked."
@@ -352,18 +352,19 @@ fn refused_calls(
     Some(ReachedLimit::denied(&what, escalate))
 }
 
-/// A file in which macOS notes where the programs of Xcode are. They run without it, too, and each complains first.
-const NEEDLESS_FILE: &str = "xcrun_db";
+/// A file in which macOS caches where the programs of Xcode are. They complain if they cannot write it, and work
+/// without it.
+const DISPENSABLE_FILE: &str = "xcrun_db";
 
 /// The path in a command's output that could not be written; `None` if none is named.
 fn unwritable_path(output: &str) -> Option<&str> {
     complaints(output, REFUSED_WRITES).rev().find_map(path_in)
 }
 
-/// The lines at the end of an output that have one of these messages.
+/// The lines at the end of an output that contain one of these messages, apart from those about a dispensable file.
 fn complaints<'a>(output: &'a str, messages: &str) -> impl DoubleEndedIterator<Item = &'a str> {
     text::suffix(output, SEARCHED_BYTES).lines().filter(move |line| {
-        text::has_listed(&line.to_lowercase(), messages) && !line.contains(NEEDLESS_FILE)
+        text::has_listed(&line.to_lowercase(), messages) && !line.contains(DISPENSABLE_FILE)
     })
 }
 
@@ -373,8 +374,8 @@ fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
         return None;
     }
     if ["/var/folders", "/private/var/folders"].iter().any(|folder| path.starts_with(folder)) {
-        let what = "sandbox: of the folders for temporary files, only $TMPDIR is writable";
-        let advice = "Where a program takes another, name a place, as in \
+        let what = "sandbox: temporary files can be made only in $TMPDIR";
+        let advice = "If a program would use another folder, name a path in $TMPDIR, as in \
                       `mktemp -d \"$TMPDIR/x.XXXXXX\"`.";
         return Some(ReachedLimit::new(what, advice));
     }

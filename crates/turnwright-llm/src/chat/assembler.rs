@@ -257,7 +257,8 @@ impl ChatAssembler {
         Ok(())
     }
 
-    /// True if a reply with calls has ended exactly at a limit. vLLM hides that and may close its braces.
+    /// True if a reply with calls has ended exactly at a limit. vLLM then reports no cut, and may close the braces of
+    /// the arguments.
     fn hides_limit(&self) -> bool {
         let Some(usage) = self.usage.filter(|_| !self.slots.is_empty()) else { return false };
         let ReplyContext { max_output, window, .. } = self.context;
@@ -557,8 +558,8 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
-    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock leaves what the
-    // cache gave and took out of the request's.
+    // Gemini and xAI leave the reasoning out of the answer's count: only the total has it. Bedrock leaves the
+    // tokens that were read from the cache or written to it out of the request's count.
     let total = token_count(value, "total_tokens").unwrap_or(0);
     let unstated = total.saturating_sub(input + stated);
     let is_cache = [cached, written, cached + written].contains(&unstated);

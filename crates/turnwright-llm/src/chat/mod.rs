@@ -74,8 +74,8 @@ pub(crate) fn render(
     let mut body = Vec::with_capacity(1024 + room + style.tools.len());
     let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
     if style.quirks.cache == CacheHint::Marks {
-        // Claude's cache is searched for at most 20 blocks before each marker, and an answer with its results
-        // may have more, so the end of the last request keeps its marker.
+        // Claude's cache is searched only in the 20 blocks before each marker, and an answer with its results
+        // may have more, so the end of the previous request keeps its marker.
         let answer = last.iter().rposition(|entry| matches!(entry, ChatMessage::Assistant(_)));
         for end in [answer.unwrap_or(0), last.len()] {
             if let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
@@ -168,7 +168,7 @@ pub(super) fn cache_key(request: &Request) -> String {
 /// still be merged with the next one, and trailing tool results may be followed by a message with
 /// their images.
 fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
-    // The last message and the one before the last answer carry cache markers that they lose later.
+    // The last message and the one before the last answer carry cache markers, which later requests move on.
     let answer = messages.iter().rposition(|message| message.as_assistant().is_some());
     let first_marked = answer.unwrap_or(messages.len()).saturating_sub(1);
     let unmarked = if quirks.cache == CacheHint::Marks { first_marked } else { messages.len() };

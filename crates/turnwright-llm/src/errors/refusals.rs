@@ -38,9 +38,10 @@ const NO_FILES_PHRASES: &str = include_str!("phrases/no_files.txt");
 const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
     &["at most 0 image", "not support", "not a multimodal"];
 
-/// Phrases about the number of images in a request, and those that precede the most that the server accepts.
+/// Phrases about the number of images in a request.
 const MANY_IMAGES_PHRASES: &[&str] =
     &["image(s)", "images, exceeding", "image count", "too many images", "too much media"];
+/// Phrases that precede the most images that the server accepts.
 const MOST_IMAGES_PHRASES: &[&str] =
     &["at most", "maximum of", "max is", "exceeds limit", "up to", " > "];
 
@@ -55,7 +56,7 @@ const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 /// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
-/// Phrases that precede the size of the window. The first match counts. Spaces may follow them.
+/// Phrases that precede the size of the window. The first match counts. Spaces between phrase and number are skipped.
 const LIMIT_PHRASES: &str = include_str!("phrases/window_limit.txt");
 
 /// Phrases that precede the size of the request.
@@ -85,8 +86,8 @@ impl LlmError {
         self.refusal().is_some_and(|message| has_listed(&message, NO_FILES_PHRASES))
     }
 
-    /// The most images that the server accepts in one request, if it says so. In a request with more than 20, Anthropic
-    /// takes no large one, not even one that it took before.
+    /// The most images that the server accepts in one request, if it says so. In a request with more than 20 images,
+    /// Anthropic refuses large ones, even those that it has accepted before.
     pub fn most_images(&self) -> Option<usize> {
         let message = self.message()?.to_ascii_lowercase();
         if message.contains("many-image requests") {
@@ -265,12 +266,21 @@ mod tests {
             ("At most 1 image(s) may be provided in one request.", Some(1)),
             ("Too much media: 0 document pages + 103 images > 100", Some(100)),
             ("too many images and documents: 120 + 0 > 100", Some(100)),
-            ("request contains 52 images, exceeding the maximum of 50 allowed per request", Some(50)),
+            (
+                "request contains 52 images, exceeding the maximum of 50 allowed per request",
+                Some(50),
+            ),
             ("too many images; at most 16 are allowed", Some(16)),
             ("Too many images in request. Max is 10.", Some(10)),
-            ("too many images: 11 images were provided, but the model supports a maximum of 10", Some(10)),
+            (
+                "too many images: 11 images were provided, but the model supports a maximum of 10",
+                Some(10),
+            ),
             ("Image count 5 exceeds limit 4 per request.", Some(4)),
-            ("image dimensions exceed max allowed size for many-image requests: 2000 pixels", Some(20)),
+            (
+                "image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+                Some(20),
+            ),
             ("image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes", None),
             ("At least one of the image dimensions exceed max allowed size: 8000 pixels", None),
         ] {

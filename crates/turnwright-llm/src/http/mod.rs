@@ -227,8 +227,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body, and says so if it has images. Returns once the head of a successful response has been
-    /// received.
+    /// Posts a JSON body, and announces its images to servers that demand this. Returns once the head of a successful
+    /// response has been received.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -278,7 +278,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins a request for an answer, which still lacks its body.
+    /// Prepares a request for an answer, still without its body.
     async fn answer_request(
         &self,
         version: &str,
@@ -346,7 +346,7 @@ impl Endpoint {
     ) -> Result<RequestBuilder, LlmError> {
         let mut url = self.base.clone();
         let is_deployment = url.path().starts_with("/openai/deployments/") && is_azure(&url);
-        // It has no Responses API (quirk C.4 #22).
+        // A deployment has no Responses API (quirk C.4 #22).
         if is_deployment && path == "/responses" {
             url.set_path("/openai/v1/responses");
             url.set_query(None);

@@ -209,7 +209,8 @@ impl LearnedQuirks {
         change(&mut profile);
         let mut now = profile.clone();
         drop(profile);
-        // Learning it again costs one refused request. The words are ambiguous, and templates get mended.
+        // The words of this refusal are ambiguous, and the server's template may be mended. To learn the quirk again
+        // costs only one refused request.
         now.quirks.parallel = None;
         if self.has_unreadable_reasoning.load(Ordering::Relaxed) {
             now.quirks.encrypted = None;

@@ -224,8 +224,8 @@ enum SplitState {
     ThoughtStart(&'static [&'static str]),
     /// In reasoning that one of these tags closes.
     Thought(&'static [&'static str]),
-    /// At the line breaks after reasoning, which are dropped, and perhaps at the start of a tag: Bedrock puts each
-    /// piece of the reasoning in tags.
+    /// At the line breaks after reasoning, which are dropped. Another opening tag may follow, because Bedrock puts each
+    /// piece of the reasoning in tags of its own.
     TextStart,
     /// In the text.
     Text,
@@ -335,9 +335,9 @@ impl ThinkSplitter {
 
 const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
-/// Splits the text of a reply that has turned out to begin with reasoning, whose opening tag the chat template has
-/// emitted: returns the reasoning and the answer. The closing tag has a line of its own, outside of code. A text that
-/// names the tags elsewhere is about them.
+/// Splits the text of a reply that begins with reasoning without an opening tag, because that is in the chat template.
+/// Returns the reasoning and the answer, or `None` if there is no closing tag on a line of its own, outside of code. A
+/// text in which the tags also occur elsewhere is about them, and is not split.
 pub fn split_unopened_thought(text: &str) -> Option<(&str, &str)> {
     let (opener, closer) = TAGS[0];
     let (thought, answer) = text.split_once(closer)?;

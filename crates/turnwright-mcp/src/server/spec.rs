@@ -35,8 +35,8 @@ const DOWNLOADERS: [&str; 15] = [
     "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
     "uv", "uvx", "yarn",
 ];
-/// A shorter argument of a program is not taken for a key.
-const MIN_ARGUMENT_BYTES: usize = 16;
+/// A shorter value among the arguments of a program is not taken for a key.
+const MIN_KEY_BYTES: usize = 16;
 /// How long a server may take until it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for one that runs already, and only has to answer.
@@ -155,9 +155,10 @@ fn keys_in_url(url: &Url) -> Vec<String> {
     values.chain(url.password().map(str::to_owned)).collect()
 }
 
-/// Returns true for what is rather a key than a path or a word such as `oauth2`, which would be hidden everywhere.
+/// Returns true if a value is more likely a key than a path or a word such as `oauth2`. Keys are hidden wherever they
+/// appear, so words must not be.
 fn may_be_key(value: &str) -> bool {
-    value.len() >= MIN_ARGUMENT_BYTES
+    value.len() >= MIN_KEY_BYTES
         && value.contains(|letter: char| letter.is_ascii_digit())
         && !value.starts_with(['/', '~', '.', '$'])
         && !value.contains('\\')

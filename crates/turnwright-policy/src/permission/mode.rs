@@ -1,9 +1,8 @@
 //! Permission modes: how much a session may do without asking.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// A permission mode. It decides what is asked, and how commands are confined. Modes are ordered by strictness, the
 /// strictest first.
@@ -93,8 +92,8 @@ impl Mode {
 /// only a mode that the user has chosen.
 #[derive(Clone, Debug)]
 pub struct SharedMode {
-    /// An index into [`Mode::ALL`].
-    index: Arc<AtomicU8>,
+    /// The mode, and the one before plan mode.
+    modes: Arc<watch::Sender<[Mode; 2]>>,
     /// The mode that the settings give to a session.
     start: Mode,
     /// The least strict mode that may be set.
@@ -112,9 +111,8 @@ impl Default for SharedMode {
 impl SharedMode {
     /// Starts in `mode`, which can later be set to any mode that is not less strict than `max`.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
-        let shared = SharedMode { index: Arc::default(), start: mode, max, chosen: Arc::default() };
-        shared.set(mode);
-        shared
+        let modes = Arc::new(watch::Sender::new([mode.min(max); 2]));
+        SharedMode { modes, start: mode, max, chosen: Arc::default() }
     }
 
     /// The least strict mode that may be set.
@@ -129,15 +127,23 @@ impl SharedMode {
 
     /// The current mode.
     pub fn get(&self) -> Mode {
-        let index = usize::from(self.index.load(Ordering::Relaxed));
-        Mode::ALL.get(index).copied().unwrap_or_default()
+        self.modes.borrow()[0]
+    }
+
+    /// The mode before plan mode was last set; plan mode itself if the session began in it.
+    pub fn before_plan(&self) -> Mode {
+        self.modes.borrow()[1]
     }
 
     /// Sets the mode, or [`max_mode`](SharedMode::max_mode) if that is stricter.
     pub fn set(&self, mode: Mode) {
         let mode = mode.min(self.max);
-        let index = Mode::ALL.iter().position(|other| *other == mode).unwrap_or_default();
-        self.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
+        self.modes.send_modify(|modes| {
+            if mode == Mode::Plan && modes[0] != mode {
+                modes[1] = modes[0];
+            }
+            modes[0] = mode;
+        });
     }
 
     /// Sets the mode that the user has chosen in answer to a question, and wakes
@@ -165,6 +171,18 @@ mod tests {
         assert_eq!(shared.named("auto"), Some(Mode::Auto));
         assert_eq!(shared.named("Default"), None);
         assert_eq!(SharedMode::new(Mode::Full, Mode::Ask).named("default"), Some(Mode::Ask));
+    }
+
+    #[test]
+    fn the_mode_before_planning_is_the_last_one_and_never_beyond_the_limit() {
+        assert_eq!(SharedMode::new(Mode::Plan, Mode::Full).before_plan(), Mode::Plan);
+        let shared = SharedMode::new(Mode::Full, Mode::Auto);
+        shared.set(Mode::Plan);
+        shared.set(Mode::Plan);
+        assert_eq!((shared.get(), shared.before_plan()), (Mode::Plan, Mode::Auto));
+        shared.set(Mode::Ask);
+        shared.set(Mode::Plan);
+        assert_eq!(shared.before_plan(), Mode::Ask);
     }
 
     #[test]

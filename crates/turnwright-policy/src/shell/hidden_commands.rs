@@ -29,7 +29,7 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup scri
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
-/// Other programs, with their options whose value is a line, maybe behind `name=`.
+/// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
 const VALUE_OPTIONS: [(WordList, WordList); 7] = [
     ("bat man", "-P --pager"),
     ("git", "-c -u -x --exec --extcmd --receive-pack --upload-pack"),
@@ -39,7 +39,7 @@ const VALUE_OPTIONS: [(WordList, WordList); 7] = [
     ("rsync", "-e --rsh"),
     ("scp sftp ssh", "-o"),
 ];
-/// Programs with a language in which a line follows an escape.
+/// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
@@ -326,7 +326,7 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-/// Returns the lines that a program gives to a shell: the values of options, if they have several words, and what
+/// Returns the lines that a program gives to a shell: those values of its options that have several words, and what
 /// follows an escape.
 fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
     let entry = VALUE_OPTIONS.iter().find(|entry| is_in(entry.0, program));

@@ -386,10 +386,10 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps the user and group to themselves in a new user namespace, if there are such lines, and no others.
-/// A process that is not dumpable does not own its files in `/proc`, so it is made dumpable for these
-/// three writes. Until then another process could read its memory, but only one that runs as the user
-/// outside of any sandbox. `exec` resets the flag.
+/// Maps the user and group to themselves in a new user namespace, and no others. `maps` has the lines for both;
+/// without a user namespace there are none, and nothing is done. A process that is not dumpable does not own its
+/// files in `/proc`, so it is made dumpable for these three writes. Until then another process could read its
+/// memory, but only one that runs as the user outside of any sandbox. `exec` resets the flag.
 pub(super) fn map_ids(maps: Option<&(String, String)>) -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     let Some((users, groups)) = maps else { return Ok(()) };

@@ -109,8 +109,8 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
     })
 }
 
-/// Removes the folder that stands for a lock of a process that was killed. The file system, which may be on another
-/// machine, also tells the time.
+/// Removes the folder that stands for a lock of a process that was killed. Its age is measured by the clock of the file
+/// system, which may be on another machine.
 fn remove_stale_lock(database: &Path) {
     let lock = with_suffix(database, ".lock");
     let clock = with_suffix(database, &format!("{}-clock", *PROBE_SUFFIX));

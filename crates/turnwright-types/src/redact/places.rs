@@ -127,8 +127,8 @@ fn key_in_authority(text: &str) -> Option<Range<usize>> {
     (is_key(value) && !is_name && !is_hidden && !value.starts_with('$')).then_some(key)
 }
 
-/// The last word of `basic KEY`, but not code and examples in its place: `authHeader,`, `Bearer ${apiKey}` and words
-/// without a digit, which only Base64 of a short login lacks.
+/// The last word of `basic KEY`, unless it looks like code or an example: `authHeader,`, `Bearer ${apiKey}`, or a word
+/// without a digit. After `basic` no digit is needed, because a short login in Base64 may have none.
 fn key_in_header(text: &str) -> Option<Range<usize>> {
     let end = text.trim_end().trim_end_matches([',', ';', ')', ']', '}']).len();
     let start = text[..end].rfind(' ').map_or(0, |space| space + 1);

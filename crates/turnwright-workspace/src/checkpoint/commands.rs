@@ -26,7 +26,8 @@ use turnwright_types::text::format_bytes;
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a snapshot may take after a cancel.
 const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
-/// The number of commands without a snapshot after too many slow ones. Then the disk may be less busy, or files gone.
+/// After too many slow snapshots, about so many commands run without one. By then the disk may be less busy, or there
+/// may be fewer files.
 pub(super) const COMMANDS_WITHOUT_SNAPSHOTS: u8 = 64;
 /// If a snapshot took no longer than this, a new one is taken before each command, so that the user's
 /// changes since the last command are not attributed to the next one.

@@ -102,7 +102,7 @@ struct TrackerState {
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
     /// The number of snapshots that took too long, or the most that may be if there are too many files. Those that were
-    /// left out since are counted, too.
+    /// skipped since then are counted, too.
     slow_snapshots: u8,
     /// The same for the search of repositories alone.
     slow_searches: u8,

@@ -20,8 +20,8 @@ const NON_SECRET_NAMES: &str = "SSH_AUTH_SOCK XAUTHORITY GIT_AUTHOR_NAME GIT_AUT
 /// Variables that change the meaning of a command, which would then not do what its words say: files and
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
 /// options of programs, programs that they start and libraries that they load, colours even in a pipe, which
-/// some editors set for their own terminals, how editors run themselves and attach their debuggers, which pipes a login
-/// over SSH on Windows had, and the user's terminal, where a question for a passphrase would not be seen.
+/// some editors set for their own terminals, how editors run themselves and attach their debuggers, the pipes of an SSH
+/// login on Windows, and the user's terminal, where a question for a passphrase would not be seen.
 /// `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
@@ -34,7 +34,7 @@ const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
 const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", GIT_SSH, "GIT_TRACE"];
-/// On Windows, where every command is asked about, `GIT_SSH` names the program that has the user's keys.
+/// On Windows `GIT_SSH` is kept: it names the program that has the user's keys, and every command is asked about.
 const GIT_SSH: &str = if cfg!(windows) { "GIT_SSH_COMMAND" } else { "GIT_SSH" };
 
 /// Variables that lead to services outside the sandbox which execute requests.
@@ -168,7 +168,7 @@ fn is_key(value: &str) -> bool {
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    // GNOME has a `GNOME_DESKTOP_SESSION_ID`.
+    // Not everywhere in the name: `GNOME_DESKTOP_SESSION_ID` contains `OP_SESSION_`, too.
     let is_token = name.starts_with("OP_SESSION_") || name.rsplit(['_', '-']).next() == Some("PAT");
     !NON_SECRET_NAMES.split_whitespace().any(|known| known == name)
         && (is_token || SECRET_WORDS.split_whitespace().any(|word| name.contains(word)))
@@ -182,7 +182,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
     let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        // Below PowerShell 7, Windows PowerShell would find modules that it cannot load.
+        // Started below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
     let has_secret = holds_secret || holds_password(&value) || is_key(&value);
     let is_secret = is_secret_name(&name) || is_ours || has_secret;

@@ -23,7 +23,7 @@ use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
-/// The same for one that the user stops and waits for: it may have to release a lock on another machine.
+/// The same for a command that the user stops: it may have to release a lock on another machine.
 const USER_GRACE: Duration = Duration::from_secs(1);
 /// How long a command may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -78,7 +78,8 @@ impl Jobs {
         }
     }
 
-    /// Makes this a part of another list, which stops it when it is stopped. Its ids begin with `prefix` instead.
+    /// Makes this list a part of `whole`: its commands are stopped together with those of `whole`. Its ids begin with
+    /// `prefix`, so that they differ.
     #[must_use]
     pub fn within(mut self, whole: &Jobs, prefix: String) -> Jobs {
         self.stop = whole.stop.child_token();
@@ -213,7 +214,7 @@ impl Jobs {
         self.tracker.spawn(async move { report(&job.wait_for_end().await) });
     }
 
-    /// Stops all commands. A cancel that follows gives none of them the longer time to clean up.
+    /// Stops all commands. Even if the user then cancels one, it gets no more time to clean up.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -287,7 +288,8 @@ impl Drop for JobSlot<'_> {
     }
 }
 
-/// Old outputs are looked for with the first command of the process, and after as many more: it may last for weeks.
+/// Old outputs are looked for with the first command of the process, and again after so many, because the process may
+/// last for weeks.
 const COMMANDS_PER_CLEANUP: u64 = 256;
 
 /// Deletes outputs that are older than a week, if that is due, in the background.

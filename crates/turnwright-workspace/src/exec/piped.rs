@@ -158,6 +158,22 @@ impl ActivitySample {
     pub fn has_run_since(&self, earlier: &ActivitySample) -> bool {
         self.is_running || self != earlier
     }
+
+    /// Adds the threads of a process that was found. If it, or one of them, is gone by now, it has run: otherwise a
+    /// chain of processes, each of which starts the next one and ends, would look as if nothing had run.
+    #[cfg(target_os = "linux")]
+    fn add(&mut self, process: rustix::process::Pid) {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+        let mut threads = threads.into_iter().flatten().flatten().peekable();
+        self.is_running |= threads.peek().is_none();
+        for thread in threads {
+            let status = std::fs::read_to_string(thread.path().join("status"));
+            let (count, is_running) = switches(&status.unwrap_or_default());
+            self.is_running |= is_running;
+            let number = thread.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            self.switches.extend(number.map(|number| (number, count)));
+        }
+    }
 }
 
 impl ProgramActivity {
@@ -175,20 +191,15 @@ impl ProgramActivity {
         let mut sample = ActivitySample::default();
         let Some(known) = self.0.borrow().clone() else { return Some(sample) };
         let roots = match known {
-            ProgramRoots::Namespace(roots) => roots,
+            ProgramRoots::Namespace(mut roots) => {
+                // One that has ended does not run any more.
+                roots.retain(|root| std::fs::exists(format!("/proc/{root}")).unwrap_or(true));
+                roots
+            }
             ProgramRoots::Everything => descendants::of(rustix::process::getpid()),
         };
         for process in descendants::with_descendants(roots) {
-            let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-            for thread in threads.into_iter().flatten().flatten() {
-                let status = std::fs::read_to_string(thread.path().join("status"));
-                let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
-                if let (Ok(status), Some(number)) = (status, number) {
-                    let (count, is_running) = switches(&status);
-                    sample.switches.insert(number, count);
-                    sample.is_running |= is_running;
-                }
-            }
+            sample.add(process);
         }
         Some(sample)
     }
@@ -199,24 +210,14 @@ impl ProgramActivity {
     }
 }
 
-/// How often a thread has left a processor, and whether it is on one, or about to be.
+/// How often a thread has left a processor, and whether it is on one, or about to be, or does not tell.
 #[cfg(target_os = "linux")]
 fn switches(status: &str) -> (u64, bool) {
-    let voluntary = switch_count(status, "voluntary_ctxt_switches:");
-    let involuntary = switch_count(status, "nonvoluntary_ctxt_switches:");
-    let is_running = status_value(status, "State:").trim_start().starts_with('R');
-    (voluntary + involuntary, is_running)
-}
-
-#[cfg(target_os = "linux")]
-fn switch_count(status: &str, name: &str) -> u64 {
-    status_value(status, name).trim().parse().unwrap_or_default()
-}
-
-/// The text after a name in the status of a thread.
-#[cfg(target_os = "linux")]
-fn status_value<'a>(status: &'a str, name: &str) -> &'a str {
-    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("")
+    let names = ["State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
+    let values = names.map(|name| status.lines().find_map(|line| line.strip_prefix(name)));
+    let [state, counts @ ..] = values.map(|value| value.unwrap_or("").trim());
+    let count = counts.iter().filter_map(|count| count.parse::<u64>().ok()).sum();
+    (count, state.is_empty() || state.starts_with('R'))
 }
 
 #[cfg(target_os = "linux")]
@@ -254,10 +255,24 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_was_found_and_is_gone_has_run_and_an_ended_program_has_not() {
+        let gone = rustix::process::Pid::from_raw(i32::MAX).unwrap();
+        let idle = ActivitySample::default();
+        let mut sample = ActivitySample::default();
+        sample.add(gone);
+        assert!(sample.has_run_since(&idle));
+        let ended = ProgramActivity::default();
+        ended.set(ProgramRoots::Namespace(vec![gone]));
+        assert!(!ended.sample().unwrap().has_run_since(&idle));
+    }
+
+    #[test]
     fn the_switches_of_a_thread_are_read_from_its_status() {
         let status = "Name:\tx\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t5\n\
                       nonvoluntary_ctxt_switches:\t2\n";
         assert_eq!(switches(status), (7, false));
         assert_eq!(switches("State:\tR (running)\n"), (0, true));
+        // It is gone.
+        assert_eq!(switches(""), (0, true));
     }
 }

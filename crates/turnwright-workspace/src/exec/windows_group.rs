@@ -28,9 +28,9 @@ use turnwright_sandbox::Sandbox;
 
 /// The shell, which takes one line.
 const SHELL: [&str; 4] = ["cmd", "/d", "/s", "/c"];
-/// `cmd` would run the line in the folder of Windows instead.
+/// Why a line does not run in such a folder: `cmd` would run it in the folder of Windows instead.
 const NO_NETWORK_FOLDER: &str = "cmd cannot work in a network folder or at a very long path; the user can open the \
-                                 project by a drive letter (`net use` or `subst`)";
+                                 project through a drive letter (`net use` or `subst`)";
 /// The exit code of what is ended. No other one is more usual.
 const ENDED: u32 = 1;
 

@@ -191,9 +191,15 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<WriteOutcome, FileError> {
+        let has_unseen_changes = match before {
+            Some(before) => matches!(self.freshness(target, before).await, Freshness::Changed(_)),
+            None => false,
+        };
         let written = self.write_if_unchanged(target, before, after, cancel).await?;
         self.seen.note_written(&target.path, &written.text);
-        self.mark_seen(target, &written.text).await;
+        if !has_unseen_changes {
+            self.mark_seen(target, &written.text).await;
+        }
         Ok(written)
     }
 
@@ -234,9 +240,9 @@ impl Files {
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
 
-    /// Forgets what the model has seen of a file that was replaced or removed.
-    pub fn forget_seen(&self, target: &ResolvedPath) {
-        self.seen.forget(&target.path);
+    /// Forgets what the model has seen of a file that was replaced or removed. Returns true if it had seen any of it.
+    pub fn forget_seen(&self, target: &ResolvedPath) -> bool {
+        self.seen.forget(&target.path)
     }
 
     /// A sentence about a path of the project that does not exist: the paths with similar names, or else what is in the

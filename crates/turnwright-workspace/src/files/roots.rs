@@ -290,7 +290,8 @@ impl Roots {
             .unwrap_or_else(|| target.path.clone())
     }
 
-    /// The folder in which a program starts: on a share the one that the client named, since `cmd` takes only drives.
+    /// The folder in which a program starts. For a folder on a share this is the path that the client has named, since
+    /// `cmd` starts only on drives.
     pub fn start_folder(&self, folder: &Path) -> PathBuf {
         let path = folder.to_path_buf();
         if !path.as_os_str().as_encoded_bytes().starts_with(br"\\") {

@@ -275,9 +275,9 @@ fn preserve_access(path: &Path, new: &NamedTempFile, _: &Metadata) -> bool {
     let kind = DACL_SECURITY_INFORMATION;
     // SAFETY: the names end with a zero, and `list` has so many bytes.
     let is_read = unsafe { GetFileSecurityW(from.as_ptr(), kind, place, 65_600, &raw mut length) };
-    // The flags follow two bytes. With this one, what is inherited from the folder stays so.
+    // The flags are the third and fourth byte. With this one, inherited entries stay inherited.
     list[0] |= u64::from(SE_DACL_AUTO_INHERIT_REQ) << 16;
-    // SAFETY: the same.
+    // SAFETY: `to` ends with a zero, and `list` is a list that the system has written.
     is_read == 0 || unsafe { SetFileSecurityW(to.as_ptr(), kind, list.as_mut_ptr().cast()) } != 0
 }
 

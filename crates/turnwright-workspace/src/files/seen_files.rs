@@ -88,8 +88,8 @@ impl SeenFiles {
         self.0.lock().files.contains_key(path)
     }
 
-    pub(super) fn forget(&self, path: &Path) {
-        self.0.lock().remove(path);
+    pub(super) fn forget(&self, path: &Path) -> bool {
+        self.0.lock().remove(path)
     }
 
     pub(super) fn note_written(&self, path: &Path, text: &FileText) {
@@ -108,10 +108,10 @@ impl SeenFiles {
 }
 
 impl SeenState {
-    fn remove(&mut self, path: &Path) {
-        if let Some(file) = self.files.remove(path) {
-            self.lines -= file.lines.len();
-        }
+    fn remove(&mut self, path: &Path) -> bool {
+        let old = self.files.remove(path);
+        self.lines -= old.as_ref().map_or(0, |file| file.lines.len());
+        old.is_some()
     }
 }
 

@@ -225,7 +225,7 @@ fn spellings(sent: &str) -> Vec<Cow<'_, str>> {
     all.dedup();
     all.retain(|path| !path.trim_matches(is_filler).is_empty());
     let foreign = all.last().and_then(|plain| {
-        unquoted(plain).or_else(|| without_escapes(plain)).or_else(|| with_slashes(plain))
+        unquoted(plain).or_else(|| without_escapes(plain)).or_else(|| as_on_this_system(plain))
     });
     all.into_iter().map(Cow::Borrowed).chain(foreign.map(Cow::Owned)).collect()
 }
@@ -255,9 +255,9 @@ fn plain_link(path: String) -> FileLink {
     FileLink { path, symbol: None, lines: None }
 }
 
-/// The path that a model writes as on Windows where folders are separated by slashes. What the Windows
-/// subsystem calls `/mnt/c` is the drive `C:`.
-fn with_slashes(path: &str) -> Option<String> {
+/// The path that a model writes as on Windows where folders are separated by slashes, or the other way round. What
+/// the Windows subsystem calls `/mnt/c` is the drive `C:`.
+fn as_on_this_system(path: &str) -> Option<String> {
     if MAIN_SEPARATOR != '/' {
         return on_drive(path);
     }
@@ -273,7 +273,7 @@ fn with_slashes(path: &str) -> Option<String> {
     }
 }
 
-/// The path of Windows that a model writes as Git Bash does (`/c/…`), the Windows subsystem (`/mnt/c/…`) or a link
+/// The Windows path that a model writes as in Git Bash (`/c/…`), in the Windows subsystem (`/mnt/c/…`) or in a link
 /// (`/C:/…`).
 fn on_drive(path: &str) -> Option<String> {
     let named = path.strip_prefix("/mnt/").or_else(|| path.strip_prefix('/'))?;

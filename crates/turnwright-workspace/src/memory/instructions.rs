@@ -94,7 +94,8 @@ struct InstructionReader {
 }
 
 impl InstructionReader {
-    /// Adds the file of a folder, and the one that users add for themselves: it may come with the repository, too.
+    /// Adds the file of a folder, and the one that users write for themselves. That one may come from the repository,
+    /// too, so it is bounded in the same way.
     fn add_folder(&mut self, folder: &Path, root: &Path) {
         self.add_first(folder, Some(root), FILE_NAMES);
         self.add_first(folder, Some(root), &["CLAUDE.local.md"]);

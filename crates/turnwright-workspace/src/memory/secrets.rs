@@ -1,8 +1,8 @@
 //! Detects what looks like a key or password, so that none is written to a note. This is a
 //! heuristic: unknown formats pass.
 
-/// A key format: prefixes, which characters follow, how many at least, and what the key is called. Not all of the
-/// characters are in lower case, as in `sk-circle-fade-dot-before` and `npm_config_…`.
+/// A key format: prefixes, which characters follow, how many at least, and what the key is called. A key has
+/// a digit or a capital letter, unlike `sk-circle-fade-dot-before` and `npm_config_…`.
 type KeyFormat = (&'static [&'static str], fn(char) -> bool, usize, &'static str);
 
 const KEY_FORMATS: &[KeyFormat] = &[

@@ -116,7 +116,7 @@ pub(super) fn nested_sandbox(output: &str) -> Option<ReachedLimit> {
     let advice = "Call again with the program's own sandbox off, as in `swift build --disable-sandbox` and \
                   `xcodebuild -IDEPackageSupportDisableManifestSandbox=YES`; the command stays confined.";
     end.contains("sandbox_apply: Operation not permitted")
-        .then(|| ReachedLimit::new("sandbox: macOS allows none within another", advice))
+        .then(|| ReachedLimit::new("sandbox: macOS allows no sandbox within another", advice))
 }
 
 /// The messages of package managers about a variable in their settings that is not set, up to its name.
@@ -135,9 +135,8 @@ pub(super) fn missing_variable(output: &str) -> Option<ReachedLimit> {
     let is_hidden = name.len() <= MAX_VARIABLE_CHARS && is_secret_name(name);
     is_hidden.then(|| {
         let what = format!("commands get no variables that may hold secrets, such as {name}");
-        let advice = format!(
-            "If its value is not needed, begin the line with `export {name}=none;`."
-        );
+        let advice =
+            format!("If its value is not needed, begin the line with `export {name}=none;`.");
         ReachedLimit::new(&what, &advice)
     })
 }

@@ -383,7 +383,7 @@ fn clean(words: Args<'_>) -> Option<&'static str> {
     (!harm::is_dry_clean(words)).then_some("deletes untracked files")
 }
 
-/// `git restore` of the working tree. An `S` behind `s` belongs to the name of the source.
+/// `git restore` of the working tree. An `S` after `s` in one argument is part of the source's name.
 fn restore(words: Args<'_>) -> Option<&'static str> {
     let (before, _) = split_at_dashes(words);
     let has_letter = before.iter().any(|word| {

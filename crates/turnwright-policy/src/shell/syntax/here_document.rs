@@ -89,7 +89,7 @@ pub(super) fn takes_text(command: &SimpleCommand) -> bool {
 fn reader_of(command: &SimpleCommand) -> Reader {
     let name = args::name(command.program());
     let starts = programs::find(name).starts;
-    // The program that it starts has been found, too.
+    // The program that this one starts has been found, too.
     let is_starter = starts == Starts::Program && !is_in("xargs parallel", name);
     if is_shell_with_input(command) || starts == Starts::Line {
         Reader::Shell

@@ -144,8 +144,8 @@ fn unique_match<'a>(
     Some(Err(MatchError::Ambiguous { match_kind, starts, count }))
 }
 
-/// The rows of the query's part of the text at which the wanted lines begin, if `view` is what counts of a line. Takes
-/// linear time whatever is searched for (Knuth-Morris-Pratt).
+/// The rows in the query's part of the text at which the wanted lines begin. Only what `view` returns of a line is
+/// compared. Takes linear time whatever is searched for (Knuth-Morris-Pratt).
 fn matching_rows(
     text: &TextLines<'_>,
     query: &MatchQuery<'_>,

@@ -165,22 +165,22 @@ fn match_decoded<'a>(
     search(text, query, &old, new, MatchKind::Escapes, false)
 }
 
-/// The text of a file that was escaped twice: it is one line, with `\n` where its lines should end, and the first one
-/// outside of quotes and patterns. `None` for any other.
+/// Takes one level of escapes from the text of a file that was escaped twice. Such a text is a single line with `\n`
+/// where lines should end, and the first `\n` is outside of quotes and patterns. `None` for any other text.
 pub fn unescaped_lines(text: &str) -> Option<String> {
     let (first, _) = text.split_once("\\n")?;
-    // A `"` that was escaped as well begins no quote.
+    // An escaped `"` begins no quote.
     let bare = first.replace("\\\"", "");
     let is_inside = ['"', '\'', '`'].iter().any(|quote| bare.matches(*quote).count() % 2 == 1)
         || first.matches('[').count() > first.matches(']').count()
         || first.ends_with(['/', '(', '^', '|', '\\'])
         || text.contains("\\r");
-    let has_ends = ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
-    // One alone may be meant, and a key in one line is.
-    let is_line = text.matches("\\n").count() < 2 || text.contains("-----BEGIN ");
-    let has_ends = has_ends || text.ends_with("\\n");
-    let is_meant = has_ends && !is_inside && !is_line && !text.contains('\n');
-    if is_meant { unescape(text) } else { None }
+    let has_ends = text.ends_with("\\n")
+        || ["\\n\\n", "\\n\\t", "\\n  "].iter().any(|end| text.contains(end));
+    // A single `\n` may be meant as it is, and those in a key on one line are.
+    let is_literal = text.matches("\\n").count() < 2 || text.contains("-----BEGIN ");
+    let was_escaped_twice = has_ends && !is_inside && !is_literal && !text.contains('\n');
+    if was_escaped_twice { unescape(text) } else { None }
 }
 
 /// Removes one level of backslash escapes; `None` if there is none.

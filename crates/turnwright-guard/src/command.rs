@@ -69,7 +69,7 @@ fn checks_out_file(command: &SimpleCommand, workdir: &Path, roots: &Roots) -> bo
     options.iter().all(|option| match option.text.strip_prefix("--") {
         Some(long) => !"orphan".starts_with(long),
         None => option.text.starts_with('-') && !option.text.contains(['b', 'B']),
-    }) && class.danger.is_none()
+    }) && shell::danger(command).is_none()
         && !roots.leads_elsewhere(&folder.join(&name.text))
         && names_file(&folder, &name.text)
         && !real_path(folder).is_ok_and(|folder| repository::has_branch(&folder, &name.text))

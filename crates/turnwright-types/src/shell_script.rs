@@ -56,6 +56,9 @@ pub struct SimpleCommand {
     pub has_unknown_args: bool,
     /// True if it throws away the changes of a file or folder, as the disk tells and its words do not.
     pub drops_changes: bool,
+    /// True if it is a client of a database that may read a statement which deletes data from its input or from a file
+    /// that the line makes.
+    pub drops_data: bool,
 }
 
 /// A word as the program gets it.

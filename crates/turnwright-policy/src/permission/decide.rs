@@ -534,7 +534,7 @@ impl Decider<'_> {
             })
             .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))
             .or_else(|| self.unbounded_read(&class).filter(|_| !is_granted));
-        let default = match class.danger {
+        let default = match shell::danger(simple) {
             // A reader may run programs that do more than read.
             _ if class.is_read_only && !is_confined => (Verdict::Allow, Reason::ReadOnly),
             Some(danger) if self.command_mode == Mode::Auto => {

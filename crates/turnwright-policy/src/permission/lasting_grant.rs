@@ -409,7 +409,7 @@ impl LastingGrant {
 
 /// Returns true if a command of the line could irreversibly destroy work.
 fn has_dangerous_command(command: &ShellCommand) -> bool {
-    command.script.commands.iter().any(|simple| shell::classify(simple).danger.is_some())
+    command.script.commands.iter().any(|simple| shell::danger(simple).is_some())
 }
 
 /// The pattern that means exactly this tool; `None` if its name or the server's could mean or look
@@ -448,7 +448,7 @@ fn pattern_with_access(simple: &SimpleCommand) -> Option<Pattern> {
 fn pattern_of(simple: &SimpleCommand, suggested: Option<(Vec<String>, bool)>) -> Option<Pattern> {
     if simple.has_unknown_args
         || !simple.wrappers.is_empty()
-        || shell::classify(simple).danger.is_some()
+        || shell::danger(simple).is_some()
     {
         return None;
     }

@@ -58,6 +58,8 @@ fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are
         "rm $x;".repeat(3_000),
         "sudo ".repeat(3_000) + "rm",
         "sudo rm ".repeat(3_000),
+        "docker exec ssh ".repeat(3_000),
+        "ssh -a docker run 'x y';".repeat(500),
         "eval ".repeat(1_000) + &"\"x y\" ".repeat(5_000),
         "$(".repeat(30_000),
         "`".repeat(60_000),

@@ -28,7 +28,7 @@ pub(super) fn find_behind_wrappers<T>(
         return None;
     }
     for (at, word) in words.iter().enumerate().take(MAX_TRIED) {
-        let program = programs::find(name(&word.text));
+        let program = programs::find(package(name(&word.text)));
         if let Some(found) = find(program, &words[at + 1..]) {
             return Some(found);
         }
@@ -52,6 +52,11 @@ fn may_precede_program(text: &str) -> bool {
 /// The name of a program without its folder.
 pub(super) fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The name of a package without its source and version: of `nixpkgs#terraform` and `prisma@latest`.
+fn package(name: &str) -> &str {
+    name.rsplit('#').next().and_then(|rest| rest.split('@').next()).unwrap_or(name)
 }
 
 /// True if a word may be this option: the letter, also in a group, or an abbreviation of the name.

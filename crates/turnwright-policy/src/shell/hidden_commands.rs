@@ -6,23 +6,24 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::args::{Args, git_subcommand, name};
+use super::args::{self, Args, attached_value, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
-use super::{Script, SimpleCommand, classify};
+use super::{Script, SimpleCommand};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
-    dbus-run-session dotenv eatmydata entr faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf \
-    gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 rlwrap run0 \
-    sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+    dbus-run-session dotenv dotenv-cli eatmydata entr env-cmd faketime firejail flatpak-spawn gchroot gdb genv gnice \
+    gnohup gosu gstdbuf gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
+    rlwrap run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
     hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList = "-dm activate develop exec exec-env new new-session new-window run send-keys shell split-window x";
+const RUNNING_WORDS: WordList =
+    "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
 const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.
@@ -57,6 +58,17 @@ const EXCLUDING_OPTIONS: WordList = "--exclude --exclude-dir --ignore";
 const IN_HOME: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 const IN_FOLDER: [&str; 3] = ["~+/", "$PWD/", "${PWD}/"];
 
+/// Programs that run a script or installed program which their first operand names. Rules that deny or ask look no
+/// further, because many of its names are also subcommands.
+const LAUNCHERS: WordList = "bun node nodejs php pnpm python python3 ruby yarn";
+/// Programs that run commands on another machine or in a container. Any word behind one of the words below, which may
+/// be the program itself, may begin one. Rules that deny or ask are about this machine.
+const ELSEWHERE: WordList = "docker docker-compose fly flyctl heroku kubectl oc podman railway ssh";
+const BEFORE: WordList = "-- exec run ssh";
+/// The number of words of a command that are searched for those that it starts, and of such commands beyond which no
+/// further ones are searched.
+const MAX_STARTED: usize = 32;
+
 /// The most commands that are looked for and the most words of each: after a runner with thousands of options, each
 /// value could be the command.
 const MAX_COMMANDS: usize = 4096;
@@ -90,6 +102,44 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
         next += 1;
     }
     Some(found)
+}
+
+/// A command and those that it starts, wherever they run, as far as its words tell; only some if they are many.
+pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
+    let mut found = vec![command.clone()];
+    // A single word starts nothing.
+    let mut next = usize::from(command.words.len() < 2);
+    while let Some(command) = found.get(next).cloned().filter(|_| found.len() <= MAX_STARTED) {
+        next += 1;
+        let most = found.len() + MAX_STARTED;
+        add_hidden(&command, most, &mut found);
+        let program = name(command.program());
+        let words = &command.words[..command.words.len().min(MAX_STARTED)];
+        if is_in(LAUNCHERS, program) {
+            let starts = started(program, &words[1..]);
+            found.extend(starts.flat_map(|start| command_scanner::scan_words(start.to_vec())));
+        } else if is_in(ELSEWHERE, program) {
+            let behind = words.iter().skip_while(|word| !is_in(BEFORE, name(&word.text))).skip(1);
+            for word in behind.clone().filter(|word| word.text.contains(' ')) {
+                found.extend(command_scanner::scan(attached_value(&word.text, &[])).commands);
+            }
+            let count = behind.count();
+            let starts = (words.len() - count..words.len()).map(|at| words[at..].to_vec());
+            found.extend(starts.flat_map(command_scanner::scan_words));
+        }
+    }
+    found
+}
+
+/// Notes which commands may read a statement that deletes data: clients of databases, if a here-document has one, or
+/// another command prints it.
+pub(super) fn note_statements(script: &mut Script) {
+    let printed = script.commands.iter().flat_map(printed_lines);
+    let mut texts = script.texts.iter().cloned().chain(printed);
+    let deletes = texts.any(|text| programs::has_deleting_statement(&text));
+    for command in &mut script.commands {
+        command.drops_data = deletes && programs::names_client(command);
+    }
 }
 
 /// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until
@@ -165,9 +215,10 @@ pub(crate) fn all_named_hosts(script: &Script) -> BTreeSet<String> {
 /// `-d @x` and `if=x`. Globs stay as they are.
 fn named_paths(command: &SimpleCommand, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
-    let class = classify(command);
-    let mut names = class.reads;
-    if !class.is_read_only || is_in("[ test", command.program()) {
+    let reads = args::files_read(command);
+    let names_more = reads.is_none() || is_in("[ test", command.program());
+    let mut names = reads.unwrap_or_default();
+    if names_more {
         names.extend(words_and_values(command).map(PathBuf::from));
     }
     let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
@@ -187,7 +238,7 @@ fn in_braces(word: &str) -> Vec<String> {
 
 /// The hosts that the words of a command may name, in lower case.
 fn named_hosts(command: &SimpleCommand) -> Vec<String> {
-    if classify(command).is_read_only {
+    if args::only_reads(command) {
         return Vec::new();
     }
     words_and_values(command).filter_map(programs::host).map(str::to_lowercase).collect()

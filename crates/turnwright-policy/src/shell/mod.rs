@@ -5,12 +5,12 @@
 //! variable, a here-document, a loop around a command that may write), the [`Script`] has an
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
-//! command does, judging by its words: whether it only reads, destroys something, or needs the
-//! network. [`ruin()`] says whether it could destroy more than the project. [`effects_of`] finds the effects of a line,
-//! as far as its words say: it runs, it reads files, and the shell opens files for its redirects. [`file_use`] finds out
-//! what a command does with the files and folders that its operands name, and with everything below them: rules about
-//! files are applied to them, and a folder that is moved takes what a rule denies along. Everything here is pure: no file
-//! is read and nothing is run.
+//! command does, judging by its words: whether it only reads, or needs the network. [`danger`] says
+//! what it destroys, and [`ruin()`] whether that could be more than the project. [`effects_of`] finds the effects of a
+//! line, as far as its words say: it runs, it reads files, and the shell opens files for its redirects. [`file_use`]
+//! finds out what a command does with the files and folders that its operands name, and with everything below them:
+//! rules about files are applied to them, and a folder that is moved takes what a rule denies along. Everything here is
+//! pure: no file is read and nothing is run.
 
 mod args;
 mod hidden_commands;
@@ -33,7 +33,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use args::git_subcommand;
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
-pub use harm::stakes;
+pub use harm::{danger, stakes};
 pub use prefix::{suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, is_ssh_address, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
@@ -75,9 +75,6 @@ pub struct Classification {
     /// It is a language's program that can print its version. A version manager may run another one for
     /// it, which a file in the folder names.
     pub may_be_version_managed: bool,
-    /// Says what it destroys or publishes irrecoverably, which every mode that asks at all asks
-    /// about. The text completes a sentence that begins with "it".
-    pub danger: Option<&'static str>,
     /// It fails without the network.
     pub fails_offline: bool,
 }
@@ -102,12 +99,15 @@ pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
         return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
-    match syntax::parser::parse(line, dialect, BTreeSet::from([folder.to_path_buf()]), 0) {
+    let folders = BTreeSet::from([folder.to_path_buf()]);
+    let mut script = match syntax::parser::parse(line, dialect, folders, 0) {
         Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
             Script { ambiguity: Some(ambiguity.to_owned()), ..syntax::command_scanner::scan(line) }
         }
-    }
+    };
+    hidden_commands::note_statements(&mut script);
+    script
 }
 
 /// A command of which only its line and its folder are known. The line is parsed here, once: judging
@@ -149,7 +149,6 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         git_content_shown: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
-        danger: harm::danger(command),
         fails_offline: programs::fails_offline(command),
     }
 }
@@ -168,7 +167,8 @@ pub fn named_files(script: &Script, workdir: &Path) -> Vec<(PathBuf, bool)> {
         files.extend(redirects.map(|redirect| (folder.join(&redirect.path), redirect.is_write)));
         // A line that is not fully understood needs a question anyway.
         if script.ambiguity.is_none() {
-            files.extend(classify(command).reads.iter().map(|path| (folder.join(path), false)));
+            let reads = args::files_read(command).unwrap_or_default();
+            files.extend(reads.iter().map(|path| (folder.join(path), false)));
         }
     }
     let mut seen = HashSet::new();
@@ -236,7 +236,7 @@ pub struct FileUse {
 /// Returns the files that a command names and what it does with them; `None` if nothing is known about the command,
 /// or if it is read-only, which [`classify`] finds out.
 pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
-    if classify(command).is_read_only {
+    if args::only_reads(command) {
         return None;
     }
     args::find_behind_wrappers(command, |program, words| {

@@ -7,7 +7,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::args::{self, operands};
 use super::programs::{WordList, is_in};
-use super::{Script, SimpleCommand, Word, classify};
+use super::{Script, SimpleCommand, Word};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
 struct Editor {
@@ -118,7 +118,7 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     for command in &script.commands {
         match edited(command) {
             Some(edit) => edits.push(edit),
-            None if command.program() == "cd" || classify(command).is_read_only => {}
+            None if command.program() == "cd" || args::only_reads(command) => {}
             None => return None,
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::super::harm::ruin::ruin_of_command;
-use super::super::{SimpleCommand, Word, classify, exceeds_prefix, suggest_prefix};
+use super::super::{SimpleCommand, Word, classify, danger, exceeds_prefix, suggest_prefix};
 
 /// Splits at blanks. Quotes keep words together; outside of them `*`, `?` and `[…]` are globs.
 pub(in crate::shell) fn simple(line: &str) -> SimpleCommand {
@@ -50,7 +50,8 @@ fn commands_that_only_read_are_known_with_what_they_read() {
         if !class.is_read_only || reads != expected {
             wrong.push(format!("{line}: {} {reads:?}", class.is_read_only));
         }
-        if class.danger.is_some() || ruin_of_command(&simple(line), Path::new(""), None).is_some() {
+        let command = simple(line);
+        if danger(&command).is_some() || ruin_of_command(&command, Path::new(""), None).is_some() {
             wrong.push(format!("{line}: {class:?}"));
         }
     }
@@ -145,7 +146,7 @@ proptest! {
         let class = classify(&command);
         // What can be granted permanently destroys nothing.
         if suggest_prefix(&command).is_some() {
-            prop_assert!(class.danger.is_none());
+            prop_assert!(danger(&command).is_none());
             prop_assert!(ruin_of_command(&command, Path::new(""), None).is_none());
             prop_assert!(!exceeds_prefix(&command));
         }

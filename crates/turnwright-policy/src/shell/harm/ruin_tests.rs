@@ -269,3 +269,34 @@ fn harmless_and_merely_dangerous_commands_are_not_catastrophic() {
         assert!(!is_catastrophic(line, "."), "{line}");
     }
 }
+
+#[test]
+fn a_drive_is_not_deleted_or_formatted() {
+    for (line, expected) in [
+        (r"rd /s /q C:\", true),
+        (r"rd/s/q c:\", true),
+        (r"RMDIR /Q /S D:", true),
+        (r"del /f /s /q C:\*", true),
+        (r"erase /s \*.*", true),
+        (r"echo x & rd /s \", true),
+        (r"rd /s /q %USERPROFILE%", true),
+        (r#"rd /s "C:\Program Files""#, true),
+        (r"rd /s C:\Windows\*", true),
+        (r"cmd /c rd /s C:/", true),
+        ("format c: /q", true),
+        (r"rd /s /q C:\project\target", false),
+        ("rd /s /q target", false),
+        (r"rd C:\", false),
+        (r"del C:\*", false),
+        (r"dir /s C:\", false),
+        (r"rd /s C:\Users\me\project", false),
+        ("cargo format c", false),
+        ("format", false),
+    ] {
+        let script = parse(line, ShellDialect::Cmd);
+        let is_found = script.commands.iter().any(|command| {
+            matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
+        });
+        assert_eq!(is_found, expected, "{line}");
+    }
+}

@@ -191,9 +191,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
-    program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Subcommand(
+    program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Word(
         "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume zeroDisk \
-         randomDisk secureErase partitionDisk",
+         randomDisk secureErase partitionDisk deleteContainer deleteVolume rollback",
         VOLUME,
     )]),
     program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),

@@ -181,7 +181,7 @@ const SUBCOMMANDS: &[Program] = &[
         .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
         .network(NetworkUse::FirstOperand("update add")),
     program("lfs")
-        .dangers(&[Danger::Subcommand("import export", REWRITES)])
+        .dangers(&[Danger::Word("import export", REWRITES)])
         .network(NetworkUse::FirstOperand("fetch pull push")),
     program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
@@ -432,7 +432,7 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::shell::{Classification, classify, parse};
+    use crate::shell::{Classification, classify, danger, parse};
     use turnwright_types::shell_script::ShellDialect;
 
     #[test]
@@ -449,7 +449,7 @@ mod tests {
             ("git clean --exclude=x --dry-run", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
-            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+            assert_eq!(danger(&script.commands[0]).is_some(), expected, "{line}");
         }
     }
 
@@ -468,7 +468,7 @@ mod tests {
             ("git restore *.rs -qS", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
-            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+            assert_eq!(danger(&script.commands[0]).is_some(), expected, "{line}");
         }
     }
 
@@ -486,7 +486,7 @@ mod tests {
             ("git lfs migrate info", false),
         ] {
             let script = parse(line, ShellDialect::Bash);
-            assert_eq!(classify(&script.commands[0]).danger.is_some(), expected, "{line}");
+            assert_eq!(danger(&script.commands[0]).is_some(), expected, "{line}");
         }
     }
 

@@ -28,6 +28,7 @@ pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
 pub use proxied::is_ssh_address;
 pub(super) use proxied::uses_proxy;
+pub(super) use services::{has_deleting_statement, names_client};
 
 /// Words that are separated by blanks.
 pub(crate) type WordList = &'static str;
@@ -107,6 +108,8 @@ program_rows! {
     /// True if a dangerous command is searched for among its arguments. It is not known which of its
     /// options take a value.
     is_searched => searched,
+    /// True if it runs statements that it reads, as a client of a database does.
+    reads_statements => statements,
     /// True if rustup provides a proxy for it.
     is_rustup_proxy => rustup_proxy,
 }
@@ -290,12 +293,14 @@ impl NetworkUse {
     }
 }
 
-/// True if the subcommand is one of these. The value of an option may precede it.
+/// True if the subcommand is one of these. Options may precede it, each with a value.
 pub(super) fn names_subcommand(words: Args<'_>, known: WordList) -> bool {
-    let begins_with_option = words.first().is_some_and(|word| word.text.starts_with(['-', '+']));
-    let tried = if begins_with_option { 2 } else { 1 };
-    operands(words).take(tried).any(|word| is_in(known, &word.text))
-        || words.first().is_some_and(|word| is_in(known, &word.text))
+    let is_option = |word: &Word| word.text.starts_with(['-', '+']);
+    let passed = (0..words.len()).find(|&at| {
+        let may_be_value = at > 0 && is_option(&words[at - 1]);
+        is_in(known, &words[at].text) || !is_option(&words[at]) && !may_be_value
+    });
+    passed.is_some_and(|at| is_in(known, &words[at].text))
 }
 
 /// True for `host:path` and for URLs.

@@ -6,13 +6,15 @@ use crate::shell::args::{Args, FilesRead, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 
 use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
-use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order};
 
 /// Tasks of web frameworks.
 pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
-    "db:drop db:reset db:purge ecto.drop ecto.reset migrate:fresh db:wipe migrate:reset",
+    "db:drop db:migrate:reset db:purge db:reset db:schema:load db:wipe doctrine:database:drop doctrine:fixtures:load \
+     ecto.drop ecto.reset migrate:fresh migrate:refresh migrate:reset",
     DATA,
 )];
+const JVM: &[Danger] = &[Danger::Prefix("publish", PUBLISHES), Danger::Word("deploy", PUBLISHES)];
 
 const TOOL: Program = program("").grant(Grant::GuessedTool).runs_files();
 /// Its name alone says enough.
@@ -27,7 +29,7 @@ const TASKS: Program = program("").runs_tasks().options_outside_grant(
      --buildfile --lib --listener --logger --file --config",
 );
 /// It runs what is named after one of its words, in an environment that it prepares.
-const ENVIRONMENT: Program = program("").searched().grantable_prefixes(&[]);
+const ENVIRONMENT: Program = PUBLISHER.searched().grantable_prefixes(&[]);
 const JS_TEST: Program = CHECKER.options_outside_grant(
     "cr --config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
@@ -78,7 +80,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .task_options_with_value("-k -d -w"),
     program("gradle")
         .runs_tasks()
-        .dangers(&[Danger::Prefix("publish", PUBLISHES)])
+        .dangers(JVM)
         .options_outside_grant(
             "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
              -b< -c< -p< --build-file< --settings-file< --project-dir<",
@@ -88,10 +90,10 @@ pub(super) const PROGRAMS: &[Program] = &[
             "test build check assemble clean lint classes compileJava compileKotlin",
             2,
         )]),
-    program("gradlew").dangers(&[Danger::Prefix("publish", PUBLISHES)]),
+    program("gradlew mvnw").dangers(JVM),
     program("mvn")
         .runs_tasks()
-        .dangers(&[Danger::Word("deploy", PUBLISHES)])
+        .dangers(JVM)
         .options_outside_grant("D --settings --global-settings --toolchains -f< --file<")
         .task_options_with_value("-pl --projects -T --threads")
         .grantable_prefixes(&[form("test compile package verify clean validate", 2)]),
@@ -100,10 +102,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("PEC --toolchain --install --open -B< -S<")
         .grantable_prefixes(&[]),
     program("rails artisan").dangers(DATABASE_TASKS),
+    program("console sail sequelize sequelize-cli").grant(Grant::Exact).dangers(DATABASE_TASKS),
     program("prisma").dangers(&[
         Danger::InOrder("migrate reset", DATA),
         Danger::Word("--force-reset --accept-data-loss", DATA),
     ]),
+    program("drizzle-kit").grant(Grant::Exact).dangers(&[Danger::Word("--force", DATA)]),
+    program("alembic dbmate diesel django-admin flask flyway goose manage.py migrate sqlx wp")
+        .grant(Grant::Exact)
+        .dangers(&[Danger::Word("clean downgrade drop flush reset reset_db rollback", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \
@@ -283,7 +290,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("r --require --formatter --plugin")
         .dangers(DATABASE_TASKS)
         .grantable_prefixes(&[form("test compile format", 2)]),
-    installer("flutter", "pub upgrade"),
+    installer("flutter", "pub upgrade").dangers(&[Danger::InOrder("pub publish", PUBLISHES)]),
     installer("swift", "package")
         .offline_words("init describe dump-package clean reset")
         .runs_files()
@@ -292,7 +299,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              --disable-sandbox --allow-writing-to-package-directory --allow-network-connections",
         )
         .grantable_prefixes(&[form("build test", 2)]),
-    installer("pod", "install update"),
+    installer("pod", "install update").dangers(&[Danger::InOrder("trunk push", PUBLISHES)]),
     installer("apt apt-get", "install update upgrade full-upgrade dist-upgrade download"),
     installer("apk", "add update upgrade"),
     installer("dnf yum", "install update upgrade"),
@@ -302,9 +309,9 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
-    let published = has_subcommand(words, "publish unpublish deprecate");
-    let is_script = has_subcommand(words, "run run-script");
-    (published && !is_script).then_some(PUBLISHES)
+    let published = names_subcommand(words, "publish unpublish deprecate")
+        || has_operands_in_order(words, "npm publish");
+    published.then_some(PUBLISHES)
 }
 
 /// Without arguments it installs.

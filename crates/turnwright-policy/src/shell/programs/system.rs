@@ -13,7 +13,7 @@ use crate::shell::args::{add_path, arguments, glob_folders, operands};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, WordList, is_in, is_number, program};
-use crate::shell::harm::{Danger, SHUTDOWN};
+use crate::shell::harm::{Danger, SHUTDOWN, has_word};
 use crate::shell::syntax::parser::word;
 use crate::shell::syntax::shell_state;
 
@@ -104,7 +104,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("ps").reads_if(ps),
     program("kill").catastrophe(kills_all_processes).grantable_prefixes(&[]),
     program("pkill killall")
-        .ruins(&[Danger::Word(". .* ^", "kills every process of a user")])
+        .ruins(&[Danger::Word(". .* ^", OF_USER), Danger::Check(kills_user)])
         .grantable_prefixes(&[]),
     program("killall5").ruins(&[Danger::Always("kills every process")]),
     program("crontab").dangers(&[Danger::Option("r", "deletes all scheduled commands")]),
@@ -114,8 +114,16 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
-    program("loginctl").catastrophe(stops_system),
+    program("loginctl").catastrophe(stops_system).ruins(&[Danger::Prefix("terminate-", OF_USER)]),
 ];
+
+const OF_USER: &str = "kills every process of a user";
+
+/// `pkill -u me` without a pattern, and `killall -u me` without a name.
+fn kills_user(words: Args<'_>) -> Option<&'static str> {
+    let names_user = has_word(words, "-u --user --euid --uid");
+    (names_user && operands(words).count() < 2).then_some(OF_USER)
+}
 
 /// `printenv`, alone or with the names of variables that everybody may see. The values of others need not be shown.
 fn printenv(words: &[Word]) -> FilesRead {

@@ -58,7 +58,7 @@ impl CommandScanner {
             text.read(&mut self);
         }
         let mut texts = self.program_texts;
-        if self.found.iter().any(here_document::runs_text) {
+        if !self.data.is_empty() && self.found.iter().any(here_document::runs_text) {
             texts.append(&mut self.data);
         }
         let commands = shell_state::resolve(self.found, &self.assigned);

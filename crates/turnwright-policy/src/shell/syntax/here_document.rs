@@ -38,6 +38,7 @@ pub(super) fn runs_text(command: &SimpleCommand) -> bool {
     !command.words.is_empty()
         && (name == "eval"
             || is_unknown
+            || programs::names_client(command)
             || programs::find(name).starts == Starts::Shell
             || is_shell_with_input(command))
 }

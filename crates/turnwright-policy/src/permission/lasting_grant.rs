@@ -446,10 +446,7 @@ fn pattern_with_access(simple: &SimpleCommand) -> Option<Pattern> {
 }
 
 fn pattern_of(simple: &SimpleCommand, suggested: Option<(Vec<String>, bool)>) -> Option<Pattern> {
-    if simple.has_unknown_args
-        || !simple.wrappers.is_empty()
-        || shell::danger(simple).is_some()
-    {
+    if simple.has_unknown_args || !simple.wrappers.is_empty() || shell::danger(simple).is_some() {
         return None;
     }
     let (words, exact) = suggested?;

@@ -22,8 +22,7 @@ const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic 
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
     hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
     rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList =
-    "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
+const RUNNING_WORDS: WordList = "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
 const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
 /// Runners whose operands are lines, and the options of others in front of one.

@@ -69,9 +69,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .with_names("helm")
         .offline_words("template lint create package")
         .dangers(&[Danger::Subcommand("del delete rollback un uninstall", INFRASTRUCTURE)]),
-    program("terraform")
-        .network(NetworkUse::Subcommand("init apply plan destroy"))
-        .dangers(STACK),
+    program("terraform").network(NetworkUse::Subcommand("init apply plan destroy")).dangers(STACK),
     program("tofu pulumi cdk").dangers(STACK),
     program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
     program("firebase kamal neonctl netlify sam serverless supabase vault vercel wrangler")
@@ -147,7 +145,8 @@ pub(in crate::shell) fn names_client(command: &SimpleCommand) -> bool {
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
     const VERBS: WordList = "bulk-delete delete deploy destroy down drop promote prune purge rb remove reset \
         restore rm rollback terminate undefine --prod";
-    const BEGINNINGS: WordList = "--delete delete- deregister- purge- schedule-key-deletion terminate-";
+    const BEGINNINGS: WordList =
+        "--delete delete- deregister- purge- schedule-key-deletion terminate-";
     let is_found = words.iter().any(|word| {
         let verb = word.text.rsplit(':').next().unwrap_or_default();
         is_in(VERBS, verb) || BEGINNINGS.split(' ').any(|start| word.text.starts_with(start))

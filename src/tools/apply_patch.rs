@@ -161,7 +161,7 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
         if let PatchAction::Update { before, .. } = &step.action
             && edit_common::is_unread(&ctx.env, &step.target, before).await
         {
-            unread.push(step.place().clone());
+            unread.extend([step.place().clone(), step.target.clone()]);
         }
     }
     for number in 0..steps.len() {
@@ -172,6 +172,10 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
             Err(error) => {
                 steps.truncate(number + 1);
                 let rest = roll_back(steps, files).await;
+                // It writes the old texts, which were not read.
+                for place in &unread {
+                    files.forget_seen(place);
+                }
                 return Err(format!("{name} {error}. {rest}").into());
             }
         }

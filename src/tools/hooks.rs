@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::edit_common::whole_file_diff;
+use super::edit_common::{self, whole_file_diff};
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
 use turnwright_guard::{CommandSite, ConfinementSettings, RemoteCallGuard, server_profile};
 use turnwright_hooks::{Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion};
@@ -353,6 +353,7 @@ impl ToolEnv {
             let files = self.files.clone();
             let path = files.roots().client_path(&target);
             let is_known = files.freshness(&target, &old).await == Freshness::Same;
+            let may_show = is_known || !edit_common::is_closed(self, &target);
             let comparing = spawn_blocking(move || {
                 if is_known {
                     files.mark_seen_blocking(&target, &new);
@@ -362,9 +363,12 @@ impl ToolEnv {
                 let diff = line_changes::render_diff(&old.text, &new.text, &spots);
                 let diff = fenced(&text::clip(diff, MAX_DIFF_CHARS));
                 let known = if is_known { ", and you know the file now" } else { "" };
-                let told = format!(
-                    "A hook has changed {name} after your edit; this is its change{known}:\n{diff}"
-                );
+                let change = if may_show {
+                    format!("this is its change{known}:\n{diff}")
+                } else {
+                    "its change is not shown, as you have not read the file.".to_owned()
+                };
+                let told = format!("A hook has changed {name} after your edit; {change}");
                 (whole_file_diff(path, Some(&old.text), &new.text), told)
             });
             let Ok((shown, told)) = comparing.await else { continue };

@@ -162,7 +162,7 @@ impl Tool for WriteFile {
             Some(before) => edit_common::is_unread(&ctx.env, target, before).await,
             None => false,
         };
-        let is_anew = before.is_none() && ctx.env.files.forget_seen(target);
+        let is_anew = before.is_none() && ctx.env.files.has_seen(target);
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;

@@ -37,7 +37,7 @@ const LOOPBACK_RULES: &str = include_str!("seatbelt/loopback.sb");
 const SYSTEM_RULES: &str = include_str!("seatbelt/system.sb");
 
 /// The most paths in one rule: the system refuses rules of more than 64 KiB.
-const MAX_PATHS: usize = 64;
+const MAX_PATHS: usize = 32;
 
 /// Folders that are symlinks on every Mac.
 const ROOT_SYMLINKS: [(&str, &str); 3] =

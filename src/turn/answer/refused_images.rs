@@ -25,22 +25,20 @@ pub(super) fn suspected_images(
     let old: usize =
         messages[..answered.unwrap_or(0)].iter().map(|message| message.images().count()).sum();
     let images: Vec<_> = messages.iter().flat_map(|message| message.images()).collect();
-    let all = images.len();
+    // Media that the model does not take were not sent.
+    let is_sent = |place: &usize| if images[*place].is_pdf() { takes.files } else { takes.images };
+    let sent: Vec<usize> = (0..images.len()).filter(is_sent).collect();
+    let new: Vec<usize> = sent.iter().copied().filter(|place| *place >= old).collect();
     let is_about_one = error.is_about_one_image();
-    let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
-    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < all) {
-        sets.push((0..all - most).collect());
+    let mut sets = vec![sent.clone(), new.clone()];
+    if is_about_one && let Some(most) = error.most_images().filter(|most| *most < sent.len()) {
+        sets.push(sent[..sent.len() - most].to_vec());
     } else if is_about_one {
-        sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+        sets.extend(new[new.len().saturating_sub(MAX_TRIALS)..].iter().map(|place| vec![*place]));
     } else {
-        let are_images_suspected =
-            takes.images && !error.is_about_images() && !error.is_about_files();
-        // Media that the model does not take were not sent.
+        let are_images_suspected = !error.is_about_images() && !error.is_about_files();
         for set in &mut sets {
-            set.retain(|place| {
-                let is_pdf = images[*place].is_pdf();
-                is_pdf && takes.files || !is_pdf && are_images_suspected
-            });
+            set.retain(|place| images[*place].is_pdf() || are_images_suspected);
         }
         let mut files = sets.clone();
         for set in &mut files {

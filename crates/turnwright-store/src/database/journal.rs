@@ -115,9 +115,9 @@ fn remove_stale_lock(database: &Path) {
     let lock = with_suffix(database, ".lock");
     let clock = with_suffix(database, &format!("{}-clock", *PROBE_SUFFIX));
     let age = std::fs::symlink_metadata(&lock).and_then(|found| {
-        let now = std::fs::File::create(&clock)?.metadata()?.modified()?;
-        std::fs::remove_file(&clock)?;
-        Ok(now.duration_since(found.modified()?).unwrap_or_default())
+        let now = std::fs::File::create(&clock).and_then(|file| file.metadata()?.modified());
+        std::fs::remove_file(&clock).ok();
+        Ok(now?.duration_since(found.modified()?).unwrap_or_default())
     });
     if age.is_ok_and(|age| age > STALE_LOCK) {
         let removed = std::fs::remove_dir(&lock);

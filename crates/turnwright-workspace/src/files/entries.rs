@@ -86,8 +86,7 @@ impl Files {
         self.ensure_entry_not_moved(to).await?;
         let new = to.path.clone();
         run_at(&from.path, move |old| rename(old, &new)).await?;
-        self.forget_seen(from);
-        self.forget_seen(to);
+        self.seen.rename(&from.path, &to.path);
         Ok(())
     }
 
@@ -95,7 +94,7 @@ impl Files {
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = run_at(&target.path, |old| Ok(set_aside(old)?)).await?;
-        self.forget_seen(target);
+        self.seen.rename(&target.path, &path);
         Ok(ResolvedPath { path, scope: target.scope })
     }
 

@@ -240,9 +240,14 @@ impl Files {
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
 
-    /// Forgets what the model has seen of a file that was replaced or removed. Returns true if it had seen any of it.
-    pub fn forget_seen(&self, target: &ResolvedPath) -> bool {
-        self.seen.forget(&target.path)
+    /// Forgets what the model has seen of a file that was replaced or removed.
+    pub fn forget_seen(&self, target: &ResolvedPath) {
+        self.seen.forget(&target.path);
+    }
+
+    /// Returns true if the model has seen any of the file, whatever is there now.
+    pub fn has_seen(&self, target: &ResolvedPath) -> bool {
+        self.seen.contains(&target.path)
     }
 
     /// A sentence about a path of the project that does not exist: the paths with similar names, or else what is in the

@@ -88,8 +88,17 @@ impl SeenFiles {
         self.0.lock().files.contains_key(path)
     }
 
-    pub(super) fn forget(&self, path: &Path) -> bool {
-        self.0.lock().remove(path)
+    pub(super) fn forget(&self, path: &Path) {
+        self.0.lock().remove(path);
+    }
+
+    /// What is known of a file is known of it at its new path.
+    pub(super) fn rename(&self, from: &Path, to: &Path) {
+        let mut known = self.0.lock();
+        known.remove(to);
+        if let Some(file) = known.files.remove(from) {
+            known.files.insert(to.to_path_buf(), file);
+        }
     }
 
     pub(super) fn note_written(&self, path: &Path, text: &FileText) {
@@ -108,10 +117,8 @@ impl SeenFiles {
 }
 
 impl SeenState {
-    fn remove(&mut self, path: &Path) -> bool {
-        let old = self.files.remove(path);
-        self.lines -= old.as_ref().map_or(0, |file| file.lines.len());
-        old.is_some()
+    fn remove(&mut self, path: &Path) {
+        self.lines -= self.files.remove(path).map_or(0, |file| file.lines.len());
     }
 }
 

@@ -57,17 +57,26 @@ pub fn danger(command: &SimpleCommand) -> Option<&'static str> {
 
 fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
     let of_words = args::find_behind_wrappers(command, |program, words| {
-        first_danger(program.dangers, words, command.has_unknown_args)
-            .filter(|danger| !matches!(*danger, PUBLISHES | INFRASTRUCTURE) || !only_tells(words))
+        first_danger(program.dangers, words, command.has_unknown_args).filter(|danger| {
+            !matches!(*danger, PUBLISHES | INFRASTRUCTURE) || !only_tells(program, words)
+        })
     });
     let of_file = command.drops_changes.then_some(CHANGES);
     of_words.or(of_file).or(command.drops_data.then_some(DATA))
 }
 
-/// Returns true if a program only tells what it would do, or how it is used.
-fn only_tells(words: Args<'_>) -> bool {
+/// Returns true if a program only tells what it would do, or how it is used. Only the last word counts, which nothing
+/// takes back, and only if it cannot be the value of an option.
+fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
-    split_at_dashes(words).0.iter().any(|word| is_in(TELLING, &word.text))
+    let (words, _) = split_at_dashes(words);
+    let Some((last, others)) = words.split_last() else { return false };
+    let before = others.last().map_or("", |word| &word.text);
+    // They ignore options that they do not know.
+    let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
+    is_in(TELLING, &last.text)
+        && (!is_lax || last.text.ends_with("help"))
+        && (!before.starts_with('-') || before.contains('='))
 }
 
 /// The first of these dangers that there is.

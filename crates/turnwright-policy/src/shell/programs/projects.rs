@@ -237,7 +237,11 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cargo")
         .version("-V --version")
         .rustup_proxy()
-        .dangers(&[Danger::Subcommand("publish yank", PUBLISHES)])
+        .dangers(&[
+            Danger::Subcommand("publish yank", PUBLISHES),
+            Danger::InOrder("workspaces publish", PUBLISHES),
+            Danger::InOrder("ws publish", PUBLISHES),
+        ])
         .network(NetworkUse::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
@@ -310,7 +314,9 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
     let published = names_subcommand(words, "publish unpublish deprecate")
-        || has_operands_in_order(words, "npm publish");
+        || ["npm publish", "workspace publish", "recursive publish"]
+            .iter()
+            .any(|in_order| has_operands_in_order(words, in_order));
     published.then_some(PUBLISHES)
 }
 

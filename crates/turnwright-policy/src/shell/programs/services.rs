@@ -47,6 +47,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grantable_prefixes(&[]),
     ONLINE.with_names("gh glab").dangers(&[
         Danger::InOrder("repo archive", ON_SERVER),
+        Danger::Word("delete", ON_SERVER),
         Danger::Check(requests_deletion),
         Danger::InOrder("release create", PUBLISHES),
         Danger::Word("merge accept --public", PUBLISHES),
@@ -64,11 +65,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         .dangers(&[CLUSTER])
         .options_outside_grant("sf --kubeconfig --server --context --token --as --filename --raw")
         .grantable_prefixes(&[form("get describe logs", 3)]),
-    ONLINE.with_names("oc").dangers(&[CLUSTER]),
-    ONLINE
-        .with_names("helm")
-        .offline_words("template lint create package")
-        .dangers(&[Danger::Subcommand("del delete rollback un uninstall", INFRASTRUCTURE)]),
+    ONLINE.with_names("oc").dangers(&[CLUSTER, Danger::InOrder("adm drain", INFRASTRUCTURE)]),
+    ONLINE.with_names("helm").offline_words("template lint create package").dangers(&[
+        Danger::Subcommand("del delete rollback un uninstall", INFRASTRUCTURE),
+        Danger::InOrder("secrets uninstall", INFRASTRUCTURE),
+    ]),
     program("terraform").network(NetworkUse::Subcommand("init apply plan destroy")).dangers(STACK),
     program("tofu pulumi cdk").dangers(STACK),
     program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
@@ -376,6 +377,19 @@ mod tests {
         ];
         assert_stakes(&harmless, false);
         // Programs of BSD take an option behind an operand for a file.
-        assert_stakes(&["rm -rf * --help"], true);
+        let dangerous = [
+            "rm -rf * --help",
+            "yarn publish --dry-run",
+            "cdk destroy --force --dry-run",
+            "gh pr merge 5 --squash --body --help",
+            "kubectl delete ns x --dry-run=client --dry-run=none",
+            "npm publish --dry-run --no-dry-run",
+            "npm publish --dry-run false",
+            "gh api -X DELETE repos/o/r -H localhost:1",
+            "oc adm drain node1",
+            "yarn workspace x publish",
+            "cargo workspaces publish",
+        ];
+        assert_stakes(&dangerous, true);
     }
 }

@@ -33,14 +33,10 @@ pub(super) fn suspected_images(
     } else if is_about_one {
         sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
     } else {
-        let are_images_suspected =
-            takes.images && !error.is_about_images() && !error.is_about_files();
+        let suspects_images = takes.images && !error.is_about_images() && !error.is_about_files();
         // Media that the model does not take were not sent.
         for set in &mut sets {
-            set.retain(|place| {
-                let is_pdf = images[*place].is_pdf();
-                is_pdf && takes.files || !is_pdf && are_images_suspected
-            });
+            set.retain(|place| if images[*place].is_pdf() { takes.files } else { suspects_images });
         }
         let mut files = sets.clone();
         for set in &mut files {

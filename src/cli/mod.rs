@@ -456,9 +456,9 @@ fn explained(mut error: clap::Error) -> clap::Error {
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => serve::serve_stdio(config),
-        CliCommand::Serve(args) => serve::serve(args, config),
+        CliCommand::Serve(args) => report("serve", serve::serve(args, config)),
         CliCommand::Connect { url, token_file } => {
-            serve::connect(&url, token_file.as_deref(), &config)
+            report("connect", serve::connect(&url, token_file.as_deref(), &config))
         }
         CliCommand::Run(args) => run::run(args, config),
         CliCommand::Login { what: Some(_), .. } => {
@@ -493,7 +493,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         }
         CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Eval { action } => eval::run(action, &config),
-        CliCommand::Stats(args) => stored::stats(&args, &config),
+        CliCommand::Stats(args) => report("stats", stored::stats(&args, &config)),
         CliCommand::Hooks { action } => hooks::run(action, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer { root, mode } => mcp::serve(root, mode, config),

@@ -78,11 +78,7 @@ pub(super) struct ServeCliArgs {
     keep: u32,
 }
 
-pub(super) fn serve(args: ServeCliArgs, config: Config) -> ExitCode {
-    super::report("serve", run_server(args, config))
-}
-
-fn run_server(args: ServeCliArgs, config: Config) -> CliResult<()> {
+pub(super) fn serve(args: ServeCliArgs, config: Config) -> CliResult<()> {
     super::deny_memory_inspection();
     super::return_large_buffers();
     let given = given_token(&config, args.token_file.as_deref())?;
@@ -115,11 +111,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> CliResult<()> {
         .map_err(|error| CliError::Other(error.to_string()))
 }
 
-pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> ExitCode {
-    super::report("connect", run_bridge(url, token_file, config))
-}
-
-fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> CliResult<()> {
+pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> CliResult<()> {
     let Some(token) = given_token(config, token_file)? else {
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));

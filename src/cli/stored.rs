@@ -232,11 +232,7 @@ pub(super) struct StatsCliArgs {
 }
 
 /// Counts the work of all sessions.
-pub(super) fn stats(args: &StatsCliArgs, config: &Config) -> ExitCode {
-    report("stats", show_stats(args, config))
-}
-
-fn show_stats(args: &StatsCliArgs, config: &Config) -> CliResult<()> {
+pub(super) fn stats(args: &StatsCliArgs, config: &Config) -> CliResult<()> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
         return Ok(write_stdout("No stored sessions.\n")?);

@@ -107,7 +107,7 @@ impl HelperOfHooks {
         let mut commands = script.commands.iter();
         let are_allowed = commands.all(|command| {
             self.commands.iter().any(|rule| rule.matches_command(command))
-                && command.redirects.iter().all(|redirect| !redirect.is_write)
+                && !command.writes_file()
         });
         if self.commands.is_empty() || script.ambiguity.is_none() && are_allowed {
             return None;
@@ -321,9 +321,8 @@ impl ToolEnv {
         effects: &[Effect],
     ) -> Vec<(ResolvedPath, FileText)> {
         let mut texts = Vec::new();
-        for effect in effects {
-            if let Effect::Write(target) = effect
-                && texts.len() < MAX_COMPARED_FILES
+        for target in effects.iter().filter_map(Effect::written) {
+            if texts.len() < MAX_COMPARED_FILES
                 && let Ok(text) = self.files.read(target).await
             {
                 texts.push((target.clone(), text));

@@ -322,10 +322,8 @@ pub(super) fn hides_failure(line: &str) -> bool {
 }
 
 fn only_reads(line: &str) -> bool {
-    shell::parse(line, dialect()).commands.iter().all(|command| {
-        let mut redirects = command.redirects.iter();
-        shell::classify(command).is_read_only && !redirects.any(|redirect| redirect.is_write)
-    })
+    let mut commands = shell::parse(line, dialect()).commands.into_iter();
+    commands.all(|command| shell::classify(&command).is_read_only && !command.writes_file())
 }
 
 /// Returns true if a list of words has this one.

@@ -30,11 +30,9 @@ impl EditedFiles {
             return EditedFiles::default();
         };
         let mut files = Vec::new();
-        for effect in effects {
+        for target in effects.iter().filter_map(Effect::written) {
             // Servers are not shown secrets or files that rules deny.
-            if let Effect::Write(target) = effect
-                && is_read_freely(&ctx.env, target)
-            {
+            if is_read_freely(&ctx.env, target) {
                 let beginning = languages.begin_edit(&target.path);
                 let before = ctx.cancel.run_until_cancelled(beginning).await.flatten();
                 let name = ctx.env.files.roots().display_path(target);

@@ -281,9 +281,11 @@ impl Compactor<'_> {
             let mut is_cut = false;
             let checked = match cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
-                    self.record_usage(&reply.served, (reply.usage, reply.cost));
+                    let model = self.selection.model.as_ref();
+                    let used = (reply.usage, reply.cost);
+                    self.conversation.add_request(self.history, model, &reply.served, used, None);
                     is_cut = reply.end == EndReason::Length;
-                    checked_summary(self.selection.model.host(), summary, reply)
+                    checked_summary(model.host(), summary, reply)
                 }
                 Err(error) => Err(error),
             };
@@ -330,11 +332,9 @@ impl Compactor<'_> {
     ) -> Option<Duration> {
         let kind = error.kind();
         let jitter = self.conversation.env.shared.process.outside.random_fraction();
-        let next = match after_failure(error.clone(), ShownSoFar::Nothing, tries, jitter) {
-            TurnStep::Wait(delay, why) => Some((delay, why)),
-            _ => None,
-        };
-        if next.is_none() || kind != ErrorKind::RateLimit && !error.is_outage() {
+        let step = after_failure(error.clone(), ShownSoFar::Nothing, tries, jitter);
+        let is_waited_for = kind == ErrorKind::RateLimit || error.is_outage();
+        if !is_waited_for || !matches!(step, TurnStep::Wait(..)) {
             let name = self.selection.model.name();
             let failed = &mut self.history.failed_summaries;
             failed.add(name, matches!(kind, ErrorKind::EmptyReply | ErrorKind::Refused));
@@ -342,7 +342,7 @@ impl Compactor<'_> {
                 return None;
             }
         }
-        let (delay, why) = next?;
+        let TurnStep::Wait(delay, why) = step else { return None };
         if let Some(why) = why {
             self.conversation.notify(why);
         }
@@ -392,7 +392,7 @@ impl Compactor<'_> {
                 () = sleep_until(wake) => Ok(None),
             };
             if received.is_err() && batch.reported != (None, None) {
-                self.record_usage("", batch.reported);
+                self.conversation.add_request(self.history, model, "", batch.reported, None);
             }
             let reply = received?;
             if batch.take_progress() {
@@ -421,11 +421,6 @@ impl Compactor<'_> {
                 return Ok((summary, reply));
             }
         }
-    }
-
-    fn record_usage(&mut self, served: &str, used: turnwright_llm::ReportedUsage) {
-        let model = self.selection.model.as_ref();
-        self.conversation.add_request(self.history, model, served, used, None);
     }
 }
 

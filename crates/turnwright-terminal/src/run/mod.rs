@@ -129,8 +129,8 @@ impl TerminalRun {
         let screen = Screen::new(traits, plan.cwd.clone(), terminal_width, outputs);
         #[cfg(unix)]
         let _restore = TerminalMode::save().ok();
-        let runtime = crate::runtime()?;
-        let (end, link) = runtime.block_on(async {
+        // The thread that reads the terminal may still wait for a line, and is left alone then.
+        let (end, link) = crate::block_on(async {
             let link = AgentLink::start(serve)?;
             let mut client = RunClient::new(link, screen, policy, options.is_json)?;
             if let Some(note) = &plan.note {
@@ -151,9 +151,7 @@ impl TerminalRun {
                 },
             };
             Ok::<_, io::Error>((end, client.link))
-        })?;
-        // The thread that reads the terminal may still wait for a line.
-        runtime.shutdown_background();
+        })??;
         link.end()?;
         Ok(end)
     }

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::io::{self, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
@@ -79,8 +78,7 @@ pub fn run_for_agent(config: &Config) -> ExitCode {
 
 /// Runs a command and shows its output on stdout. Returns its exit status.
 fn run_in_terminal(source: LaunchSource, environment: &Environment) -> io::Result<u8> {
-    let runtime = crate::runtime()?;
-    let code = runtime.block_on(async {
+    crate::block_on(async {
         let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(MAX_PENDING_CHUNKS);
         // Writing happens on a thread, so that a blocked terminal does not delay signal handling.
         #[expect(clippy::disallowed_methods, reason = "stdout is a terminal here, not a protocol")]
@@ -96,7 +94,5 @@ fn run_in_terminal(source: LaunchSource, environment: &Environment) -> io::Resul
             writeln!(stderr(), "turnwright: {error}").ok();
             error.exit_code()
         })
-    });
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    Ok(code)
+    })
 }

@@ -13,8 +13,8 @@ pub(super) mod ruin;
 use std::path::Path;
 
 use super::args::{
-    self, Args, Argument, arguments, attached_value, first_operand, git_subcommand, is_option,
-    name, operands, split_at_dashes,
+    self, Args, Argument, arguments, attached_value, git_subcommand, is_option, name, operands,
+    split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
@@ -36,8 +36,6 @@ pub(in crate::shell) enum Danger {
     UnknownArgs(&'static str),
     /// One of these as the subcommand.
     Subcommand(WordList, &'static str),
-    /// One of these as the first operand.
-    First(WordList, &'static str),
     /// These operands, in this order.
     InOrder(WordList, &'static str),
     /// One of these words anywhere, in upper or lower case, also as `--method=DELETE` or `-XDELETE`.
@@ -90,7 +88,6 @@ pub(in crate::shell) fn first_danger(
             Danger::Always(text) => (true, text),
             Danger::UnknownArgs(text) => (has_unknown_args, text),
             Danger::Subcommand(any, text) => (programs::names_subcommand(words, any), text),
-            Danger::First(any, text) => (is_in(any, first_operand(words)), text),
             Danger::InOrder(all, text) => (has_operands_in_order(words, all), text),
             Danger::Word(any, text) => (has_word(words, any), text),
             Danger::Prefix(start, text) => {

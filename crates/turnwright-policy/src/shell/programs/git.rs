@@ -143,13 +143,13 @@ const SUBCOMMANDS: &[Program] = &[
         .options_outside_grant("f --force"),
     program("remote")
         .reads(&["-v --verbose --all --push"], FirstOrNone("get-url"))
-        .network(NetworkUse::FirstOperand("update show prune")),
+        .network(NetworkUse::Subcommand("update show prune")),
     program("reflog")
         .reads(&[WALK, PATCH], FirstOrNone("show exists HEAD"))
-        .dangers(&[Danger::First("expire delete drop", HISTORY)]),
+        .dangers(&[Danger::Subcommand("expire delete drop", HISTORY)]),
     program("stash")
         .reads(&[WALK, PATCH, "--include-untracked --only-untracked"], First("list show"))
-        .dangers(&[Danger::First("drop clear", "throws away stashed changes")]),
+        .dangers(&[Danger::Subcommand("drop clear", "throws away stashed changes")]),
     program("worktree")
         .reads(&["-v -z --porcelain --verbose"], First("list"))
         .dangers(&[Danger::Check(|words| forced(words, "remove"))])
@@ -179,10 +179,10 @@ const SUBCOMMANDS: &[Program] = &[
         .options_outside_grant("cu --config --upload-pack --template"),
     program("submodule")
         .dangers(&[Danger::Check(|words| forced(words, "deinit update"))])
-        .network(NetworkUse::FirstOperand("update add")),
+        .network(NetworkUse::Subcommand("update add")),
     program("lfs")
         .dangers(&[Danger::Word("import export", REWRITES)])
-        .network(NetworkUse::FirstOperand("fetch pull push")),
+        .network(NetworkUse::Subcommand("fetch pull push")),
     program("filter-branch filter-repo").dangers(&[Danger::Always(REWRITES)]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
     program("gc").dangers(&[Danger::Prefix("--prune", HISTORY)]),

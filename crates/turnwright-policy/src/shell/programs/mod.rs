@@ -17,7 +17,7 @@ mod text;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::args::{self, Args, OptionTable, first_operand, operands};
+use super::args::{self, Args, OptionTable, operands};
 use super::args::{FilesRead, Operands, Reads, UnknownArgs};
 use super::harm::{Danger, FindTargets};
 use super::prefix::{Form, Grant};
@@ -121,8 +121,6 @@ pub(super) enum NetworkUse {
     Always,
     /// One of these as the subcommand.
     Subcommand(WordList),
-    /// One of these as the first operand.
-    FirstOperand(WordList),
     Check(fn(Args<'_>) -> bool),
 }
 
@@ -287,7 +285,6 @@ impl NetworkUse {
             NetworkUse::Never => false,
             NetworkUse::Always => true,
             NetworkUse::Subcommand(known) => names_subcommand(words, known),
-            NetworkUse::FirstOperand(known) => is_in(known, first_operand(words)),
             NetworkUse::Check(check) => check(words),
         }
     }

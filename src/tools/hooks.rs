@@ -106,8 +106,7 @@ impl HelperOfHooks {
     pub(crate) fn refuse(&self, script: &Script) -> Option<ToolRefusal> {
         let mut commands = script.commands.iter();
         let are_allowed = commands.all(|command| {
-            self.commands.iter().any(|rule| rule.matches_command(command))
-                && !command.writes_file()
+            self.commands.iter().any(|rule| rule.matches_command(command)) && !command.writes_file()
         });
         if self.commands.is_empty() || script.ambiguity.is_none() && are_allowed {
             return None;

@@ -145,6 +145,20 @@ fn what_the_user_has_changed_is_not_replaced_after_an_edit_of_another_place() {
 }
 
 #[test]
+fn what_the_user_has_changed_is_not_replaced_after_a_patch_that_moves_the_file() {
+    let patch =
+        "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-two\n+2\n*** End Patch\n";
+    let builder = TestAgent::builder().file("a", "one\ntwo\n");
+    let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+    attempt(&mut agent, "read_file", &json!({ "path": "a" }));
+    fs::write(agent.path("a"), "of the user\none\ntwo\n").unwrap();
+    attempt(&mut agent, "apply_patch", &json!({ "patch": patch }));
+    let (_, result) = attempt(&mut agent, "write_file", &write("b", "one\n2\nthree\n"));
+    assert!(result.contains("b changed on disk since you read it"), "{result}");
+    assert_eq!(agent.read("b"), "of the user\none\n2\n");
+}
+
+#[test]
 fn the_model_is_told_that_a_file_that_it_knows_was_gone() {
     let mut agent = TestAgent::builder().file("src/a", "old\n").permission("allow_once").start();
     attempt(&mut agent, "read_file", &json!({ "path": "src/a" }));

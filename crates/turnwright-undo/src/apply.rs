@@ -166,11 +166,11 @@ impl UndoContext {
                 .await
             }
             // Its mode is set at the end.
-            (FileState::Folder { .. }, FileState::Folder { .. }) => Ok(()),
+            (FileState::Folder { .. }, FileState::Folder { .. })
+            | (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
             (_, FileState::Folder { .. }) => {
                 in_folder(&restore.path, nofollow::create_folder, |path| fs::create_dir(path)).await
             }
-            (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
         }
     }
 

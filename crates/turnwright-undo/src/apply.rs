@@ -165,7 +165,7 @@ impl UndoContext {
                 })
                 .await
             }
-            // Its mode is set at the end.
+            // The mode of a folder is set at the end.
             (FileState::Folder { .. }, FileState::Folder { .. })
             | (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
             (_, FileState::Folder { .. }) => {

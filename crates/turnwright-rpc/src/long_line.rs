@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::message::{ParsedLine, RequestId, RpcError, RpcMessage};
+use super::message::{ParsedLine, RequestId, RpcError, RpcMessage, rejected_line};
 use super::stdio::MAX_LINE_BYTES;
 
 /// The most bytes of the end of a line that are kept.
@@ -61,9 +61,7 @@ impl LongLine {
             LongLine { id: Some(id), is_response: true, .. } => {
                 ParsedLine::Message(RpcMessage::Response { id, result: Err(error) })
             }
-            LongLine { id, .. } => {
-                ParsedLine::Rejected { id: id.unwrap_or_else(RequestId::null), error }
-            }
+            LongLine { id, .. } => rejected_line(id, error),
         }
     }
 

@@ -216,7 +216,7 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-fn rejected_line(id: Option<RequestId>, error: RpcError) -> ParsedLine {
+pub(super) fn rejected_line(id: Option<RequestId>, error: RpcError) -> ParsedLine {
     ParsedLine::Rejected { id: id.unwrap_or_else(RequestId::null), error }
 }
 

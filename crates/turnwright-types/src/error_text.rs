@@ -44,14 +44,11 @@ pub fn without_error_numbers(message: &str) -> String {
 /// The messages of an error and its causes, in one line.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let message = cause.to_string();
         if !text.contains(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
+            text.push_str(&format!(": {message}"));
         }
-        cause = error.source();
     }
     without_error_numbers(&text).replace(['\n', '\r'], " ")
 }

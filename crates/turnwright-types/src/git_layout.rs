@@ -4,35 +4,28 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
+const ENTRIES: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
 /// The entries of a folder by which git takes it for a repository, also without `.git`: `HEAD`, and `objects` and
 /// `refs` or a file that names their folder. Each may be a link, also a dangling one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GitLayout {
-    has_head: bool,
-    has_objects: bool,
-    has_refs: bool,
-    has_common_folder: bool,
+    /// True for each of [`ENTRIES`] that is there.
+    has: [bool; 4],
 }
 
 impl GitLayout {
     /// The layout of a folder. Blocks.
     pub fn of(folder: &Path) -> GitLayout {
-        let has = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
-        GitLayout {
-            has_head: has("HEAD"),
-            has_objects: has("objects"),
-            has_refs: has("refs"),
-            has_common_folder: has("commondir"),
-        }
+        GitLayout { has: ENTRIES.map(|name| fs::symlink_metadata(folder.join(name)).is_ok()) }
     }
 
     /// Notes the name of an entry.
     pub fn note(&mut self, name: &OsStr) {
-        // Some file systems do not tell small letters from capital ones.
-        self.has_head |= name.eq_ignore_ascii_case("HEAD");
-        self.has_objects |= name.eq_ignore_ascii_case("objects");
-        self.has_refs |= name.eq_ignore_ascii_case("refs");
-        self.has_common_folder |= name.eq_ignore_ascii_case("commondir");
+        for (has, entry) in self.has.iter_mut().zip(ENTRIES) {
+            // Some file systems do not tell small letters from capital ones.
+            *has |= name.eq_ignore_ascii_case(entry);
+        }
     }
 
     /// The layout of a folder with an entry of this name in addition to the ones on the disk. Blocks.
@@ -44,6 +37,7 @@ impl GitLayout {
 
     /// Returns true if git takes a folder with these entries for a repository.
     pub fn is_repository(self) -> bool {
-        self.has_head && (self.has_common_folder || self.has_objects && self.has_refs)
+        let [has_head, has_objects, has_refs, has_common_folder] = self.has;
+        has_head && (has_common_folder || has_objects && has_refs)
     }
 }

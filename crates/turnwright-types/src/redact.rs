@@ -14,6 +14,7 @@ use base64::prelude::{
     BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD,
 };
 use parking_lot::RwLock;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -37,6 +38,9 @@ const PLACEHOLDER_LENGTH: usize = PLACEHOLDER_START.len() + 5;
 const MIN_KEY_BYTES: usize = 8;
 /// A value of at least this length is a key even if it looks like a word.
 const MIN_WORDLIKE_KEY_BYTES: usize = 20;
+/// All that URLs have only percent-encoded: the characters that RFC 3986 does not call unreserved.
+const ENCODED_CHARS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Shorter keys are not searched for in other encodings.
 const MIN_ENCODED_KEY_BYTES: usize = 16;
 /// The number of key forms that can be searched for.
@@ -353,16 +357,7 @@ fn base64_forms(key: &[u8]) -> impl Iterator<Item = String> {
 }
 
 fn percent_encoded(key: &str) -> String {
-    let mut text = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                text.push(byte.into());
-            }
-            other => text.push_str(&format!("%{other:02X}")),
-        }
-    }
-    text
+    utf8_percent_encode(key, ENCODED_CHARS).to_string()
 }
 
 /// True if a value looks like a key. Servers that need no key are configured with placeholder words

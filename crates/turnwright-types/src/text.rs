@@ -229,16 +229,7 @@ pub fn format_bytes(bytes: u64) -> String {
 
 /// Decodes `%20` and the like once. The result need not be UTF-8.
 pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).filter(|_| *first == b'%');
-        let code = digits
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = &tail[if code.is_some() { 2 } else { 0 }..];
-    }
-    bytes
+    percent_encoding::percent_decode(text).collect()
 }
 
 /// Replaces unpaired surrogates in JSON such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.

@@ -139,7 +139,6 @@ impl UndoContext {
 
     async fn create(&self, restore: &RestoreResult) -> Result<(), String> {
         self.check()?;
-        let is_same_kind = discriminant(&restore.was) == discriminant(&restore.to);
         match (&restore.was, &restore.to) {
             (was, FileState::File { hash, mode, .. }) if has_hash(was, hash) => {
                 let mode = *mode;
@@ -166,12 +165,12 @@ impl UndoContext {
                 })
                 .await
             }
-            // Its mode is set at the end.
-            (_, FileState::Folder { .. }) if is_same_kind => Ok(()),
+            // The mode of a folder is set at the end.
+            (FileState::Folder { .. }, FileState::Folder { .. })
+            | (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
             (_, FileState::Folder { .. }) => {
                 in_folder(&restore.path, nofollow::create_folder, |path| fs::create_dir(path)).await
             }
-            (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
         }
     }
 

@@ -224,6 +224,7 @@ fn push_records(
 ) {
     let mut wrap = WordWrap::new(is_styled);
     let nothing = vec![StyledCell::new(); heading.len()];
+    let colon = (": ".to_owned(), TextStyle::BOLD);
     let rows = if body.is_empty() { std::slice::from_ref(&nothing) } else { body };
     for (number, row) in rows.iter().enumerate() {
         if number > 0 {
@@ -233,11 +234,7 @@ fn push_records(
             let margin = if column == 0 { "" } else { "  " };
             wrap.verbatim(margin, TextStyle::PLAIN, width);
             wrap.set_indent(margin.len() + 2);
-            for (text, style) in name {
-                wrap.words(text, *style, width);
-            }
-            wrap.words(": ", TextStyle::BOLD, width);
-            for (text, style) in cell {
+            for (text, style) in name.iter().chain([&colon]).chain(cell) {
                 wrap.words(text, *style, width);
             }
             wrap.end_line(width);

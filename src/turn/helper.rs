@@ -67,9 +67,6 @@ impl HelperRunner for Conversation {
             let shown = markdown_code(entry);
             self.notify_once(format!("Helper {kind} lacks {shown}: its pattern cannot be kept."));
         }
-        if task.kind.is_isolated {
-            self.notify_once(format!("Helper {kind} has no worktree: `isolation` is ignored."));
-        }
         // After the only turn the helper would be ended, and nobody would be told its answer.
         task.in_background &= !self.work.one_turn;
         // The start of the helper is stored before it can do anything, and before the call ends.

@@ -862,7 +862,7 @@ fn a_helper_runs_only_the_commands_that_the_patterns_of_its_tools_name() {
 }
 
 #[test]
-fn a_helper_ends_after_the_requests_that_its_file_allows_and_is_not_isolated() {
+fn a_helper_ends_after_the_requests_that_its_file_allows() {
     let replies = json!([
         [agent_call("reviewer", "the task")],
         says("Done."),
@@ -870,13 +870,11 @@ fn a_helper_ends_after_the_requests_that_its_file_allows_and_is_not_isolated() {
         when("the task", json!([call("read_file", &json!({ "path": "b" }))])),
         when("No tool runs any more", says("Half of it is done.")),
     ]);
-    let file = REVIEWER.replace("tools:", "maxTurns: 2\nisolation: worktree\ntools:");
+    let file = REVIEWER.replace("tools:", "maxTurns: 2\ntools:");
     let builder = helpers(replies).own_file("config/agents/reviewer.md", &file);
     let mut agent = builder.file("a", "1\n").file("b", "2\n").start();
     let result = cards::turn(&mut agent);
     assert!(result.starts_with("Half of it is done.\n[incomplete"), "{result}");
-    let told = agent.thoughts();
-    assert!(told.contains("Helper reviewer has no worktree"), "{told}");
 }
 
 #[test]

@@ -23,8 +23,6 @@ pub struct HelperType {
     pub is_read_only: bool,
     /// The most requests to the model; `None` for the usual limit.
     pub max_turns: Option<u32>,
-    /// True if its file asks for a copy of the project, which it does not get.
-    pub is_isolated: bool,
     /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,
 }
@@ -51,7 +49,6 @@ impl HelperType {
             model: head.model.filter(|model| !is_alias(model)),
             is_read_only: head.is_read_only,
             max_turns: head.max_turns,
-            is_isolated: head.is_isolated,
             instructions: body.trim().to_owned(),
         })
     }

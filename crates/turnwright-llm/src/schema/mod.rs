@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use turnwright_types::text::percent_decoded;
 use union::{add_sentence, bare, choices, described, union};
 
 type JsonObject = Map<String, Value>;
@@ -436,17 +437,10 @@ fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
 /// The target of a local JSON pointer.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
-    root.pointer(pointer).or_else(|| root.pointer(&percent_decoded(pointer)?))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
-        bytes.extend(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).ok()
+    root.pointer(pointer).or_else(|| {
+        let decoded = String::from_utf8(percent_decoded(pointer.as_bytes()));
+        root.pointer(&decoded.ok()?)
+    })
 }
 
 /// The approximate size in bytes as JSON.

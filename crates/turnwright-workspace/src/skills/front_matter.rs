@@ -18,8 +18,6 @@ pub(crate) struct FrontMatter {
     pub(crate) is_read_only: bool,
     /// The most requests of a helper.
     pub(crate) max_turns: Option<u32>,
-    /// True if the helper is to work in a copy of the project.
-    pub(crate) is_isolated: bool,
 }
 
 /// Splits a text into the front matter and the body.
@@ -62,7 +60,6 @@ impl FrontMatter {
             "maxturns" | "maxsteps" | "steps" => {
                 self.max_turns = value.and_then(|most| most.parse().ok()).filter(|most| *most > 0);
             }
-            "isolation" => self.is_isolated = value.is_some(),
             // Other fields are for other agents.
             _ => {}
         }

@@ -237,11 +237,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cargo")
         .version("-V --version")
         .rustup_proxy()
-        .dangers(&[
-            Danger::Subcommand("publish yank", PUBLISHES),
-            Danger::InOrder("workspaces publish", PUBLISHES),
-            Danger::InOrder("ws publish", PUBLISHES),
-        ])
+        .dangers(&[Danger::Subcommand("publish yank", PUBLISHES), Danger::Check(publishes_package)])
         .network(NetworkUse::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
@@ -312,11 +308,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     installer("brew", "install update upgrade tap fetch search"),
 ];
 
+/// How `yarn npm`, `yarn workspace`, `pnpm recursive` and `cargo workspaces` publish.
+const PUBLISHING: [&str; 5] =
+    ["npm publish", "workspace publish", "recursive publish", "workspaces publish", "ws publish"];
+
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
     let published = names_subcommand(words, "publish unpublish deprecate")
-        || ["npm publish", "workspace publish", "recursive publish"]
-            .iter()
-            .any(|in_order| has_operands_in_order(words, in_order));
+        || PUBLISHING.iter().any(|in_order| has_operands_in_order(words, in_order));
     published.then_some(PUBLISHES)
 }
 

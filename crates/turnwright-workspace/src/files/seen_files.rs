@@ -96,9 +96,8 @@ impl SeenFiles {
     pub(super) fn rename(&self, from: &Path, to: &Path) {
         let mut known = self.0.lock();
         known.remove(to);
-        if let Some(file) = known.files.remove(from) {
-            known.files.insert(to.to_path_buf(), file);
-        }
+        let moved = known.files.remove(from).map(|file| (to.to_path_buf(), file));
+        known.files.extend(moved);
     }
 
     pub(super) fn note_written(&self, path: &Path, text: &FileText) {

@@ -437,10 +437,8 @@ fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
 /// The target of a local JSON pointer.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
-    root.pointer(pointer).or_else(|| {
-        let decoded = String::from_utf8(percent_decoded(pointer.as_bytes()));
-        root.pointer(&decoded.ok()?)
-    })
+    let decoded = String::from_utf8(percent_decoded(pointer.as_bytes())).ok();
+    root.pointer(pointer).or_else(|| root.pointer(&decoded?))
 }
 
 /// The approximate size in bytes as JSON.

@@ -67,14 +67,12 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 /// takes back, and only if it cannot be the value of an option.
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
-    let (words, _) = split_at_dashes(words);
-    let Some((last, others)) = words.split_last() else { return false };
-    let before = others.last().map_or("", |word| &word.text);
+    let [.., before, last] = split_at_dashes(words).0 else { return false };
     // They ignore options that they do not know.
     let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
     is_in(TELLING, &last.text)
         && (!is_lax || last.text.ends_with("help"))
-        && (!before.starts_with('-') || before.contains('='))
+        && (!before.text.starts_with('-') || before.text.contains('='))
 }
 
 /// The first of these dangers that there is.

@@ -277,9 +277,8 @@ impl Compactor<'_> {
         let cancel = self.cancel;
         loop {
             let request = self.request(room, summary_request(reason, is_compacted, words), &tools);
-            let asking = self.ask(id, &request);
             let mut is_cut = false;
-            let checked = match cancel.run_until_cancelled(asking).await? {
+            let checked = match cancel.run_until_cancelled(self.ask(id, &request)).await? {
                 Ok((summary, reply)) => {
                     let model = self.selection.model.as_ref();
                     let used = (reply.usage, reply.cost);

@@ -92,7 +92,7 @@ impl SeenFiles {
         self.0.lock().remove(path);
     }
 
-    /// What is known of a file is known of it at its new path.
+    /// Keeps what the model has seen of a file that is moved.
     pub(super) fn rename(&self, from: &Path, to: &Path) {
         let mut known = self.0.lock();
         known.remove(to);

@@ -272,6 +272,7 @@ fn an_unread_command_output_does_not_fill_the_memory() {
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome }));
     client.model.wait_for_requests(2, LIMIT).unwrap();
-    assert!(client.peak() < 64 * MIB, "{} MiB", client.peak() / MIB);
+    // Without optimisation the program alone takes about half of it.
+    assert!(client.peak() < 96 * MIB, "{} MiB", client.peak() / MIB);
     assert_eq!(client.answer_to(&json!(1))["result"]["stopReason"], "end_turn");
 }

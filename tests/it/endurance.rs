@@ -19,7 +19,7 @@ use crate::agent::{LIMIT, eventually, prompt, says, subcommand};
 
 /// The most memory of an agent beside a stream or an output of hundreds of megabytes. Without optimisation the program
 /// alone takes half of it.
-const MOST: u64 = 96 * MIB;
+const MAX_PEAK: u64 = 96 * MIB;
 const MIB: u64 = 1024 * 1024;
 
 /// A client that reads a line only when the test asks for one.
@@ -138,7 +138,7 @@ fn an_unread_reply_stream_pauses_and_can_be_cancelled() {
     client.request(&json!(1), "session/prompt", &prompt(&session, "tell me all"));
     client.model.wait_for_requests(1, LIMIT).unwrap();
     client.wait_until_idle();
-    assert!(client.peak() < MOST, "{} MiB", client.peak() / MIB);
+    assert!(client.peak() < MAX_PEAK, "{} MiB", client.peak() / MIB);
     assert_eq!(client.model.hung_up(), 0);
 
     let cancel = json!({ "sessionId": session });
@@ -275,6 +275,6 @@ fn an_unread_command_output_does_not_fill_the_memory() {
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome }));
     client.model.wait_for_requests(2, LIMIT).unwrap();
-    assert!(client.peak() < MOST, "{} MiB", client.peak() / MIB);
+    assert!(client.peak() < MAX_PEAK, "{} MiB", client.peak() / MIB);
     assert_eq!(client.answer_to(&json!(1))["result"]["stopReason"], "end_turn");
 }

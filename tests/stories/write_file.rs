@@ -148,8 +148,8 @@ fn what_the_user_has_changed_is_not_replaced_after_an_edit_of_another_place() {
 fn what_the_user_has_changed_is_not_replaced_after_a_patch_that_moves_the_file() {
     let patch =
         "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-two\n+2\n*** End Patch\n";
-    let builder = TestAgent::builder().file("a", "one\ntwo\n");
-    let mut agent = builder.variable("TURNWRIGHT_MODE", "auto-edit").start();
+    let builder = TestAgent::builder().file("a", "one\ntwo\n").permission("allow_once");
+    let mut agent = builder.start();
     attempt(&mut agent, "read_file", &json!({ "path": "a" }));
     fs::write(agent.path("a"), "of the user\none\ntwo\n").unwrap();
     attempt(&mut agent, "apply_patch", &json!({ "patch": patch }));

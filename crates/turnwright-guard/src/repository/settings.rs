@@ -346,8 +346,8 @@ fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
 }
 
-/// How the settings of a branch begin in which git and editors keep what they know of it. For none does git run a
-/// program or connect elsewhere.
+/// The beginnings of the names of settings in which git and editors keep notes about a branch. None of these settings
+/// makes git run a program or connect elsewhere.
 const BRANCH_NOTES: &str = "branch.rebase branch.description branch.vscode-merge-base branch.gh-merge-base \
                             branch.github-pr- branch.gk-";
 

@@ -210,7 +210,7 @@ impl ProgramActivity {
     }
 }
 
-/// How often a thread has left a processor, and whether it is on one, or about to be, or does not tell.
+/// The number of context switches of a thread, and true if it is running or about to, or if its status does not say.
 #[cfg(target_os = "linux")]
 fn switches(status: &str) -> (u64, bool) {
     let names = ["State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];

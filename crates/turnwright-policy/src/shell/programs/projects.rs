@@ -308,7 +308,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     installer("brew", "install update upgrade tap fetch search"),
 ];
 
-/// How `yarn npm`, `yarn workspace`, `pnpm recursive` and `cargo workspaces` publish.
+/// The operands with which `yarn npm`, `yarn workspace`, `pnpm recursive` and `cargo workspaces` publish, in order.
 const PUBLISHING: [&str; 5] =
     ["npm publish", "workspace publish", "recursive publish", "workspaces publish", "ws publish"];
 

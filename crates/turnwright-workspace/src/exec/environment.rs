@@ -142,12 +142,15 @@ fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
     }
 }
 
-/// The path without the folders that `uvx` puts there (`archive-v0/HASH/bin`), whose Python has none of the user's
-/// packages.
-fn without_uv_cache(path: &OsStr) -> OsString {
-    let folders = std::env::split_paths(path)
-        .filter(|folder| folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0"));
-    std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
+/// The folders of a list such as `PATH` for which `is_kept` returns true.
+fn kept_folders(list: &OsStr, is_kept: impl Fn(&Path) -> bool) -> OsString {
+    let folders = std::env::split_paths(list).filter(|folder| is_kept(folder));
+    std::env::join_paths(folders).unwrap_or_default()
+}
+
+/// True for a folder that `uvx` puts into `PATH` (`archive-v0/HASH/bin`), whose Python has none of the user's packages.
+fn is_uv_cache(folder: &Path) -> bool {
+    folder.iter().nth_back(2).is_some_and(|part| part == "archive-v0")
 }
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
@@ -193,15 +196,6 @@ fn is_set_by_npm(name: &OsStr) -> bool {
     text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
 }
 
-/// `known` are the names for silent commands.
-fn is_for_silent_commands(name: &OsStr, known: &[&str]) -> bool {
-    if NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0)) {
-        return true;
-    }
-    let upper = name.to_string_lossy().to_uppercase();
-    known.contains(&upper.as_str()) || upper.starts_with("LC_")
-}
-
 /// Returns true if both names mean the same variable: Windows ignores their case.
 fn is_same_name(one: &OsStr, other: &str) -> bool {
     if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
@@ -227,7 +221,7 @@ impl Environment {
                 && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
         });
         for (_, path) in kept.iter_mut().filter(|(name, _)| is_same_name(name, "PATH")) {
-            *path = without_uv_cache(path);
+            *path = kept_folders(path, |folder| !is_uv_cache(folder));
             if cfg!(target_os = "macos") {
                 add_homebrew(path);
             }
@@ -237,7 +231,17 @@ impl Environment {
         }
         let quiet = NONINTERACTIVE_VARIABLES.iter();
         kept.extend(quiet.map(|(name, value)| (name.into(), value.into())));
-        Environment(kept)
+        Environment(kept).with_filled_path()
+    }
+
+    /// With the folders of the system in place of an empty path, which means the current folder.
+    fn with_filled_path(self) -> Environment {
+        if self.get("PATH").is_none_or(|path| !path.is_empty()) {
+            return self;
+        }
+        let system = self.get("SystemRoot").filter(|_| cfg!(windows));
+        let path = system.map_or(SYSTEM_PATH.into(), |root| Path::new(root).join("System32"));
+        self.with("PATH", path)
     }
 
     #[must_use]
@@ -266,30 +270,22 @@ impl Environment {
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
         // Each command needs them, so the list is read once for all variables.
-        let known: Vec<_> = text::list_entries(NAMES_FOR_SILENT_COMMANDS).collect();
-        let kept = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0, &known));
+        let names = text::list_entries(NAMES_FOR_SILENT_COMMANDS);
+        let known: Vec<_> =
+            names.chain(NONINTERACTIVE_VARIABLES.iter().map(|quiet| quiet.0)).collect();
+        let kept = self.0.iter().filter(|(name, _)| {
+            known.iter().any(|one| is_same_name(name, one))
+                || name.to_string_lossy().starts_with("LC_")
+        });
         let mut all: Vec<_> = kept.cloned().collect();
-        let system_path = self.system_path();
-        for (name, path) in &mut all {
-            let is_path = is_same_name(name, "PATH");
-            if !is_path && *name != LIBRARY_PATH {
-                continue;
+        for (name, list) in &mut all {
+            if is_same_name(name, "PATH") || *name == LIBRARY_PATH {
+                *list = kept_folders(list, |folder| folder.is_absolute() && is_trusted(folder));
             }
-            let parts = std::env::split_paths(path)
-                .filter(|folder| folder.is_absolute() && is_trusted(folder));
-            let trusted = std::env::join_paths(parts).unwrap_or_default();
-            let is_missing = trusted.is_empty() && is_path;
-            *path = if is_missing { system_path.clone() } else { trusted };
         }
         // An empty part means the current folder to the loader; to some loaders, so does an empty list.
-        all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
-        Environment(all)
-    }
-
-    /// Where the programs of the system are, for a user whose own path has no trusted folder.
-    fn system_path(&self) -> OsString {
-        let system = self.get("SystemRoot").filter(|_| cfg!(windows));
-        system.map_or_else(|| SYSTEM_PATH.into(), |root| Path::new(root).join("System32").into())
+        all.retain(|(name, list)| name != LIBRARY_PATH || !list.is_empty());
+        Environment(all).with_filled_path()
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -378,6 +374,15 @@ mod tests {
             let path = all.get("PATH").unwrap().to_str().unwrap();
             // On macOS, the folders of Homebrew follow.
             assert!(path.starts_with(after), "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_empty_path_is_not_the_current_folder() {
+        let all = Environment::scrubbed([("PATH".into(), "".into())], &[]);
+        for environment in [all.for_silent_command(|_| true), all] {
+            assert_eq!(environment.get("PATH").unwrap(), SYSTEM_PATH);
         }
     }
 

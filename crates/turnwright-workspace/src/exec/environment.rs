@@ -1,7 +1,7 @@
 //! The environment variables that a command gets.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::program_search::find_in_path;
 use crate::memory::find_secret;
@@ -213,7 +213,7 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
     ) -> Environment {
-        let mut kept: Vec<_> = variables.into_iter().collect();
+        let mut kept = Environment(variables.into_iter().collect()).without_package().0;
         let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
         kept.retain(|(name, value)| {
             is_harmless(name, value, secrets)
@@ -242,6 +242,26 @@ impl Environment {
         let system = self.get("SystemRoot").filter(|_| cfg!(windows));
         let path = system.map_or(SYSTEM_PATH.into(), |root| Path::new(root).join("System32"));
         self.with("PATH", path)
+    }
+
+    /// Without the folders of the package from which an editor was started, an AppImage or a snap: programs of the
+    /// system would load its libraries, and look for the user's data there. In a confined snap, whose home folder is
+    /// there, they are needed.
+    fn without_package(mut self) -> Environment {
+        let folders = ["APPDIR", "SNAP", "SNAP_USER_DATA", "SNAP_USER_COMMON"]
+            .map(|name| self.get(name).map(PathBuf::from).filter(|folder| folder.is_absolute()));
+        let is_inside =
+            |path: &Path| folders.iter().flatten().any(|folder| path.starts_with(folder));
+        let is_packed = self.get("APPIMAGE").or(self.get("SNAP_NAME")).is_some();
+        if !is_packed || self.get("HOME").is_some_and(|home| is_inside(Path::new(home))) {
+            return self;
+        }
+        self.0.retain_mut(|(_, value)| {
+            let was_empty = value.is_empty();
+            *value = kept_folders(value, |folder| !is_inside(folder));
+            was_empty || !value.is_empty()
+        });
+        self
     }
 
     #[must_use]
@@ -383,6 +403,33 @@ mod tests {
         let all = Environment::scrubbed([("PATH".into(), "".into())], &[]);
         for environment in [all.for_silent_command(|_| true), all] {
             assert_eq!(environment.get("PATH").unwrap(), SYSTEM_PATH);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn commands_get_no_folders_of_the_package_of_the_editor() {
+        let code = "SNAP_NAME=code SNAP=/s/1 SNAP_USER_DATA=/me/s/1 PATH=/s/1/bin:/bin";
+        let confined = format!("{code} HOME=/me/s/1");
+        let classic = format!("{code} HOME=/me XDG_DATA_HOME=/me/s/1/x XDG_DATA_DIRS=/s/1/a:/b");
+        for (variables, expected) in [
+            ("APPIMAGE=/x APPDIR=/m PATH=/m/bin:/bin LD_LIBRARY_PATH=/m/lib: FOO=", "/bin FOO="),
+            ("APPDIR=/m PATH=/m/b LD_LIBRARY_PATH=/m/l", "/m/b LD_LIBRARY_PATH=/m/l"),
+            ("APPIMAGE=/x APPDIR= PATH=/m/bin FOO=http://a:1", "/m/bin FOO=http://a:1"),
+            (classic.as_str(), "/bin XDG_DATA_DIRS=/b"),
+            (confined.as_str(), "/s/1/bin:/bin"),
+        ] {
+            let given = variables.split(' ').filter_map(|one| one.split_once('='));
+            let all = Environment::scrubbed(given.map(|(a, b)| (a.into(), b.into())), &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            let mut kept = path.replace(":/opt/homebrew/bin:/usr/local/bin", "");
+            for name in ["LD_LIBRARY_PATH", "XDG_DATA_HOME", "XDG_DATA_DIRS", "FOO"] {
+                if let Some(value) = all.get(name) {
+                    kept.push_str(&format!(" {name}={}", value.to_str().unwrap()));
+                }
+            }
+            assert_eq!(kept, expected);
         }
     }
 

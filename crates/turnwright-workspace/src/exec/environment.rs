@@ -433,6 +433,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_silent_command_finds_the_locales_and_time_zones_of_nix_and_guix() {
+        let names = ["LOCALE_ARCHIVE", "GUIX_LOCPATH", "LOCPATH", "TZDIR"];
+        let all = Environment::scrubbed(names.map(|name| (name.into(), "/nix/x".into())), &[]);
+        let silent = all.for_silent_command(|_| true);
+        let lost: Vec<_> = names.iter().filter(|name| silent.get(name).is_none()).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_silent_command_gets_known_variables_and_a_trusted_path() {

@@ -78,6 +78,8 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     // Otherwise `git` means a `git.exe` of the project.
     #[cfg(windows)]
     ("NoDefaultCurrentDirectoryInExePath", "1"),
+    // Without namespaces, pyenv takes its read-only folder for writable, and waits for a minute after each `pip install`.
+    ("PYENV_REHASH_TIMEOUT", "5"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_PROGRESS_BAR", "off"),
@@ -575,6 +577,13 @@ mod tests {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
         }
+    }
+
+    #[test]
+    fn pyenv_waits_no_minute_for_a_folder_that_the_sandbox_protects() {
+        let all = Environment::scrubbed([("PYENV_REHASH_TIMEOUT".into(), "60".into())], &[]);
+        let seconds = all.get("PYENV_REHASH_TIMEOUT").and_then(OsStr::to_str);
+        assert!(seconds.unwrap().parse::<u32>().unwrap() <= 5);
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     // Otherwise `git` means a `git.exe` of the project.
     #[cfg(windows)]
     ("NoDefaultCurrentDirectoryInExePath", "1"),
-    // Without namespaces, pyenv takes its read-only folder for writable, and waits for a minute after each `pip install`.
+    // Without namespaces, pyenv takes its folder for writable, and would wait for a minute after each `pip install`.
     ("PYENV_REHASH_TIMEOUT", "5"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
@@ -121,6 +121,8 @@ pub fn add_git_setting(variables: &mut Vec<(&'static str, String)>, setting: &st
 const NAMES_FOR_SILENT_COMMANDS: &str = include_str!("environment/names_for_silent_commands.txt");
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// The library without which Termux finds no `/usr/bin/env` and no `/bin/sh`, with which scripts begin.
+const TERMUX_LIBRARY: &str = "/data/data/com.termux/files/usr/lib/libtermux-exec";
 
 /// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -185,7 +187,10 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let value = value.to_string_lossy();
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
-    let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
+    let is_termux = name == "LD_PRELOAD"
+        && value.strip_prefix(TERMUX_LIBRARY).is_some_and(|rest| !rest.contains([':', ' ', '/']));
+    let is_listed = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name);
+    let changes_meaning = is_listed && !is_termux
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         // Started below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
@@ -576,6 +581,16 @@ mod tests {
         for environment in [all.for_silent_command(|_| true), all] {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
+        }
+    }
+
+    #[test]
+    fn scripts_find_their_interpreters_in_termux() {
+        let library = format!("{TERMUX_LIBRARY}-ld-preload.so");
+        let with_another = format!("{library}:/sdcard/x.so");
+        for (value, is_kept) in [(library, true), (with_another, false)] {
+            let all = Environment::scrubbed([("LD_PRELOAD".into(), value.into())], &[]);
+            assert_eq!(all.get("LD_PRELOAD").is_some(), is_kept);
         }
     }
 

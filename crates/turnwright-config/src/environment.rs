@@ -57,11 +57,7 @@ const OTHER_VARIABLES: [&str; 5] = [
 /// [`EnvironmentVariables::classify`] says what a key is.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn take_environment(named: &[String]) -> EnvironmentVariables {
-    let (mut variables, secret_names) = EnvironmentVariables::classify(std::env::vars_os(), named);
-    if read_variable("PATH").is_none() {
-        // Without one, a shell takes the path that was compiled in, which may contain the current folder.
-        variables.inherited.push(("PATH".into(), OsString::new()));
-    }
+    let (variables, secret_names) = EnvironmentVariables::classify(std::env::vars_os(), named);
     for name in secret_names {
         erase_variable(&name);
     }

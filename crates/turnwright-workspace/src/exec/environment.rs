@@ -120,18 +120,18 @@ pub fn add_git_setting(variables: &mut Vec<(&'static str, String)>, setting: &st
 /// words say, as `NODE_OPTIONS` does.
 const NAMES_FOR_SILENT_COMMANDS: &str = include_str!("environment/names_for_silent_commands.txt");
 
-const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// The library without which Termux finds no `/usr/bin/env` and no `/bin/sh`, with which scripts begin.
 const TERMUX_LIBRARY: &str = "/data/data/com.termux/files/usr/lib/libtermux-exec";
 
-/// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
-const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Where the programs of a Unix system are, on NixOS and Guix as well, for a client without a path and for a user whose
+/// own has no trusted folder.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin:\
+                           /run/current-system/sw/bin:/run/current-system/profile/bin";
 
 /// Adds the folders of Homebrew on Apple silicon and on Intel. The `PATH` of editors on the desktop lacks them.
 fn add_homebrew(path: &mut OsString) {
     for folder in ["/opt/homebrew/bin", "/usr/local/bin"] {
-        let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
-        if !has_folder && !path.is_empty() {
+        if std::env::split_paths(path).all(|part| part != Path::new(folder)) {
             path.push(":");
             path.push(folder);
         }
@@ -139,10 +139,9 @@ fn add_homebrew(path: &mut OsString) {
 }
 
 /// Adds the encoding of macOS if there is no locale, as in editors on the desktop: programs would take texts for ASCII.
-fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
-    let named = ["LANG", "LC_ALL", "LC_CTYPE"];
-    if !variables.iter().any(|(name, _)| named.iter().any(|known| name == known)) {
-        variables.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
+fn add_encoding(variables: &mut Environment) {
+    if ["LANG", "LC_ALL", "LC_CTYPE"].iter().all(|name| variables.get(name).is_none()) {
+        variables.0.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
     }
 }
 
@@ -150,11 +149,6 @@ fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
 fn kept_folders(list: &OsStr, is_kept: impl Fn(&Path) -> bool) -> OsString {
     let folders = std::env::split_paths(list).filter(|folder| is_kept(folder));
     std::env::join_paths(folders).unwrap_or_default()
-}
-
-/// True for a folder that `uvx` puts into `PATH` (`archive-v0/HASH/bin`), whose Python has none of the user's packages.
-fn is_uv_cache(folder: &Path) -> bool {
-    folder.iter().nth_back(2).is_some_and(|part| part == "archive-v0")
 }
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
@@ -195,12 +189,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
         // Started below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
     let has_secret = holds_secret || holds_password(&value) || is_key(&value);
-    let is_secret = is_secret_name(&name) || is_ours || has_secret;
-    !is_secret && !changes_meaning
-}
-
-fn is_set_by_npm(name: &OsStr) -> bool {
-    text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
+    !is_ours && !is_secret_name(&name) && !has_secret && !changes_meaning
 }
 
 /// Returns true if both names mean the same variable: Windows ignores their case.
@@ -220,35 +209,33 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
     ) -> Environment {
-        let mut kept = Environment(variables.into_iter().collect()).without_package().0;
-        let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
-        kept.retain(|(name, value)| {
-            is_harmless(name, value, secrets)
-                && !(is_started_by_npm && is_set_by_npm(name))
-                && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+        let given = Environment(variables.into_iter().collect()).without_package();
+        let is_started_by_npm = given.get(STARTED_BY_NPM).is_some();
+        let names_of_npm = text::list_entries(NPM_NAMES).filter(|_| is_started_by_npm);
+        let mut all = given.without(&names_of_npm.collect::<Vec<_>>());
+        all.0.retain(|(name, value)| is_harmless(name, value, secrets));
+        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages.
+        let mut path = all.folders("PATH", |folder| {
+            folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
         });
-        for (_, path) in kept.iter_mut().filter(|(name, _)| is_same_name(name, "PATH")) {
-            *path = kept_folders(path, |folder| !is_uv_cache(folder));
-            if cfg!(target_os = "macos") {
-                add_homebrew(path);
-            }
-        }
         if cfg!(target_os = "macos") {
-            add_encoding(&mut kept);
+            add_homebrew(&mut path);
+            add_encoding(&mut all);
         }
         let quiet = NONINTERACTIVE_VARIABLES.iter();
-        kept.extend(quiet.map(|(name, value)| (name.into(), value.into())));
-        Environment(kept).with_filled_path()
+        quiet.fold(all.with("PATH", path), |known, (name, value)| known.with(name, *value))
     }
 
-    /// With the folders of the system in place of an empty path, which means the current folder.
-    fn with_filled_path(self) -> Environment {
-        if self.get("PATH").is_none_or(|path| !path.is_empty()) {
-            return self;
+    /// The folders of a variable such as `PATH` for which `is_kept` returns true. If none of `PATH` is left, they are
+    /// those of the system: an empty path means the current folder, and a shell without one takes the path that was
+    /// compiled in, which may end with the current folder.
+    fn folders(&self, name: &str, is_kept: impl Fn(&Path) -> bool) -> OsString {
+        let list = kept_folders(self.get(name).unwrap_or_default(), is_kept);
+        if name != "PATH" || !list.is_empty() {
+            return list;
         }
         let system = self.get("SystemRoot").filter(|_| cfg!(windows));
-        let path = system.map_or(SYSTEM_PATH.into(), |root| Path::new(root).join("System32"));
-        self.with("PATH", path)
+        system.map_or(SYSTEM_PATH.into(), |root| Path::new(root).join("System32").into())
     }
 
     /// Without the folders of the package from which an editor was started, an AppImage or a snap: programs of the
@@ -297,22 +284,18 @@ impl Environment {
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
         // Each command needs them, so the list is read once for all variables.
-        let names = text::list_entries(NAMES_FOR_SILENT_COMMANDS);
-        let known: Vec<_> =
-            names.chain(NONINTERACTIVE_VARIABLES.iter().map(|quiet| quiet.0)).collect();
+        let quiet = NONINTERACTIVE_VARIABLES.iter().map(|variable| variable.0);
+        let known: Vec<_> = text::list_entries(NAMES_FOR_SILENT_COMMANDS).chain(quiet).collect();
         let kept = self.0.iter().filter(|(name, _)| {
             known.iter().any(|one| is_same_name(name, one))
                 || name.to_string_lossy().starts_with("LC_")
         });
-        let mut all: Vec<_> = kept.cloned().collect();
-        for (name, list) in &mut all {
-            if is_same_name(name, "PATH") || *name == LIBRARY_PATH {
-                *list = kept_folders(list, |folder| folder.is_absolute() && is_trusted(folder));
-            }
-        }
+        let [path, libraries] = ["PATH", "LD_LIBRARY_PATH"].map(|name| {
+            self.folders(name, |folder| folder.is_absolute() && is_trusted(folder))
+        });
+        let silent = Environment(kept.cloned().collect()).with("PATH", path);
         // An empty part means the current folder to the loader; to some loaders, so does an empty list.
-        all.retain(|(name, list)| name != LIBRARY_PATH || !list.is_empty());
-        Environment(all).with_filled_path()
+        if libraries.is_empty() { silent } else { silent.with("LD_LIBRARY_PATH", libraries) }
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -370,7 +353,6 @@ mod tests {
             ("/usr/bin:/bin", "/usr/bin:/bin:/opt/homebrew/bin:/usr/local/bin"),
             ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin:/opt/homebrew/bin"),
             ("/opt/homebrew/bin:/usr/local/bin", "/opt/homebrew/bin:/usr/local/bin"),
-            ("", ""),
         ] {
             let mut path = OsString::from(before);
             add_homebrew(&mut path);
@@ -381,9 +363,9 @@ mod tests {
     #[test]
     fn commands_of_an_editor_on_the_desktop_of_macos_know_the_encoding() {
         for (name, is_added) in [("HOME", true), ("LANG", false), ("LC_ALL", false)] {
-            let mut variables = vec![(name.into(), "C".into())];
+            let mut variables = Environment(vec![(name.into(), "C".into())]);
             add_encoding(&mut variables);
-            let added = variables.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
+            let added = variables.0.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
             let expected = (Some("LC_CTYPE"), Some("en_US.UTF-8"));
             assert_eq!(added, is_added.then_some(expected), "{name}");
         }
@@ -406,10 +388,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn an_empty_path_is_not_the_current_folder() {
-        let all = Environment::scrubbed([("PATH".into(), "".into())], &[]);
-        for environment in [all.for_silent_command(|_| true), all] {
-            assert_eq!(environment.get("PATH").unwrap(), SYSTEM_PATH);
+    fn without_a_path_commands_find_the_programs_of_the_system() {
+        for given in [None, Some("")] {
+            let variables = given.map(|path| ("PATH".into(), path.into()));
+            let all = Environment::scrubbed(variables, &[]);
+            for environment in [all.for_silent_command(|_| true), all] {
+                let path = environment.get("PATH").unwrap().to_str().unwrap();
+                // On macOS, the folders of Homebrew follow.
+                assert!(path.starts_with(SYSTEM_PATH), "{path}");
+            }
         }
     }
 
@@ -468,7 +455,7 @@ mod tests {
         assert_eq!(silent.get("LD_LIBRARY_PATH").unwrap(), "/opt/lib");
         assert_eq!(silent.get("NODE_OPTIONS"), None);
         let none = all.for_silent_command(|_| false);
-        assert_eq!(none.get("PATH").unwrap(), "/usr/local/bin:/usr/bin:/bin");
+        assert_eq!(none.get("PATH").unwrap(), SYSTEM_PATH);
         assert_eq!(none.get("LD_LIBRARY_PATH"), None);
     }
 

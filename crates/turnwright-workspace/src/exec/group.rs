@@ -104,12 +104,10 @@ pub struct ProcessGroup {
 
 /// The dialect of the shell that runs commands.
 pub fn dialect() -> ShellDialect {
-    if cfg!(windows) {
-        ShellDialect::Cmd
-    } else if bash().is_some() {
-        ShellDialect::Bash
-    } else {
-        ShellDialect::Posix
+    match bash() {
+        _ if cfg!(windows) => ShellDialect::Cmd,
+        Some(_) => ShellDialect::Bash,
+        None => ShellDialect::Posix,
     }
 }
 

@@ -80,11 +80,9 @@ pub async fn log_in(
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
     redact::register_keys(parameter(&answer, "code")).map_err(|error| error.to_string())?;
-    match timeout(STEP_TIMEOUT, session.handle_callback_url(answer.as_str())).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(describe_error(&error)),
-        Err(_) => Err(step_timed_out()),
-    }
+    let exchange = timeout(STEP_TIMEOUT, session.handle_callback_url(answer.as_str())).await;
+    let exchanged = exchange.map_err(|_| step_timed_out())?;
+    exchanged.map(drop).map_err(|error| describe_error(&error))
 }
 
 async fn start_session(
@@ -290,7 +288,13 @@ impl ServerLogin {
                 let client_secret = Some(secret);
                 manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
             }
-            manager.refresh_token().await.map_err(as_rejection)?;
+            let mut renewed = manager.refresh_token().await;
+            // Entra renews a token only for scopes that are named.
+            if matches!(renewed, Err(AuthError::TokenRefreshFailed(_))) {
+                manager.set_refresh_scopes(stored.granted_scopes);
+                renewed = manager.refresh_token().await;
+            }
+            renewed.map_err(as_rejection)?;
             Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
         };
         timeout(RENEWAL_TIMEOUT, Box::pin(renewal))

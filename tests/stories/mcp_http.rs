@@ -205,6 +205,23 @@ fn m_44_any_success_is_enough_for_a_notification() {
 }
 
 #[test]
+fn a_server_that_refuses_the_first_notification_is_used_all_the_same() {
+    for status in ["400 Bad Request", "404 Not Found", "405 Method Not Allowed", "500 Oh No"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_notification = request.method() == "notifications/initialized";
+            if is_notification {
+                answer(stream, status, "", "");
+            }
+            is_notification
+        });
+        let mut agent = calling(&stub).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = call_result(&agent);
+        assert!(result.contains(r#"{"text":"hi"}"#), "{status}: {result}");
+    }
+}
+
+#[test]
 fn m_45_a_result_may_lack_its_content() {
     let table = [
         (json!({}), "completed", "(done; the result is empty)"),

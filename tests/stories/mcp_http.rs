@@ -266,6 +266,31 @@ fn a_call_that_a_server_turns_away_unread_is_not_said_to_be_executed_in_part() {
     assert!(!result.contains("partly"), "{result}");
 }
 
+/// Google's servers are open to everyone until a tool is called, and others until the tools are listed.
+#[test]
+fn a_server_that_is_open_to_everyone_at_first_says_later_that_it_requires_a_login() {
+    let refusing = |method: &'static str, status: &'static str| {
+        McpHttpStub::start(move |request, stream| {
+            let is_refused = request.method() == method;
+            if is_refused {
+                answer(stream, status, "", "");
+            }
+            is_refused
+        })
+    };
+    let stub = refusing("tools/call", "401 Unauthorized");
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = call_result(&agent);
+    let is_told = result.contains("turnwright mcp login http://");
+    assert!(is_told && result.contains("was not executed"), "{result}");
+    let stub = refusing("tools/list", "401 Unauthorized");
+    let text = notice(stub.server("far", &[]));
+    assert!(text.contains("turnwright mcp login http://"), "{text}");
+    let text = notice(refusing("tools/list", "403 Forbidden").server("far", &[]));
+    assert!(text.contains("it denies access"), "{text}");
+}
+
 #[test]
 fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values() {
     let mut agent = TestAgent::builder().spawn();

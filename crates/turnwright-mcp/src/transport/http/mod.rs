@@ -151,11 +151,6 @@ pub(crate) struct RequestFailure {
     ends_connection: bool,
 }
 
-/// True if the last failure has ended the connection.
-fn has_ended(last: Option<&RequestFailure>) -> bool {
-    last.is_some_and(|last| last.ends_connection)
-}
-
 impl HttpConnection {
     pub(crate) async fn new(
         url: &Url,
@@ -182,7 +177,7 @@ impl HttpConnection {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(crate) async fn lost(&self) -> String {
         let mut failures = self.failure.subscribe();
-        let failure = failures.wait_for(|last| has_ended(last.as_ref())).await;
+        let failure = failures.wait_for(|last| last.iter().any(|last| last.ends_connection)).await;
         let why = failure.ok().and_then(|last| Some(last.as_ref()?.reason.why().to_owned()));
         why.unwrap_or_default()
     }
@@ -199,12 +194,8 @@ impl HttpConnection {
             {
                 why.push_str(&format!(" (through the proxy {proxy})"));
             }
-            self.failure.send_if_modified(|last| {
-                let is_open = !has_ended(last.as_ref());
-                if is_open {
-                    *last = Some(failure);
-                }
-                is_open
+            self.failure.send_modify(|last| {
+                *last = last.take().filter(|known| known.ends_connection).or(Some(failure));
             });
         }
         match error {
@@ -368,20 +359,16 @@ impl HttpConnection {
         })
     }
 
-    /// Ends the session.
+    /// Ends the session. The caller limits how long that may take.
     pub(crate) async fn delete(&self, headers: HeaderMap) {
         let deletion = async {
             let token = self.token().await?;
             let request = self.client.delete(self.url.clone());
             self.send(request, &headers, token).await
         };
-        match tokio::time::timeout(DELETE_TIMEOUT, deletion).await {
-            Ok(Ok(response)) => tracing::debug!(status = %response.status(), "ended a session"),
-            Ok(Err(error)) => {
-                let error = self.record(error);
-                tracing::debug!(%error, "a session could not be ended");
-            }
-            Err(_) => tracing::debug!("a session was not ended in time"),
+        match deletion.await.map_err(|error| self.record(error)) {
+            Ok(response) => tracing::debug!(status = %response.status(), "ended a session"),
+            Err(error) => tracing::debug!(%error, "a session could not be ended"),
         }
     }
 

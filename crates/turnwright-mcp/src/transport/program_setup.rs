@@ -17,11 +17,9 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Programs that download other programs and run them, each with its cache, relative to the home folder, and the
 /// variable that sets another cache.
-const PACKAGE_RUNNERS: [(&str, &str, &str); 4] = [
-    ("npx", ".npm", "npm_config_cache"),
-    ("npm", ".npm", "npm_config_cache"),
-    ("uvx", ".cache/uv", "UV_CACHE_DIR"),
-    ("uv", ".cache/uv", "UV_CACHE_DIR"),
+const PACKAGE_RUNNERS: [(&[&str], &str, &str); 2] = [
+    (&["npx", "npm"], ".npm", "npm_config_cache"),
+    (&["uvx", "uv"], ".cache/uv", "UV_CACHE_DIR"),
 ];
 
 /// A request to prepare a program.
@@ -108,7 +106,7 @@ impl ProgramRequest {
     /// The cache of the package runner that the program is, and the variable that sets another one.
     fn package_runner(&self) -> Option<(&Path, &'static str)> {
         let name = self.spec.downloader()?;
-        let (_, place, variable) = PACKAGE_RUNNERS.into_iter().find(|runner| runner.0 == name)?;
+        let (_, place, variable) = PACKAGE_RUNNERS.into_iter().find(|row| row.0.contains(&name))?;
         let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(place))?;
         Some((cache, variable))
     }

@@ -29,6 +29,7 @@ use super::display_line;
 use super::reply::read_body;
 use callback::{CALLBACK, open_callback, parameter, repeated_parameter, wait_for_callback};
 use turnwright_http::names_this_machine;
+use turnwright_types::error_text::error_chain;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
@@ -179,15 +180,8 @@ fn step_timed_out() -> String {
     format!("the server did not answer within {} s", STEP_TIMEOUT.as_secs())
 }
 
-/// The error, followed by its innermost cause, which is the most specific.
 fn describe_error(error: &AuthError) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    let first = error.to_string();
-    let last = last.to_string();
-    display_line(&if first.contains(&last) { first } else { format!("{first}: {last}") })
+    display_line(&error_chain(error))
 }
 
 /// The time limit of a renewal, including the wait for another process's.

@@ -398,6 +398,29 @@ fn a_redirect_within_the_same_server_is_followed() {
     assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
 }
 
+/// Load balancers lead the requests of a session to one instance of a server by a cookie.
+#[test]
+fn cookies_of_a_server_are_sent_back_to_it() {
+    let stub = McpHttpStub::start(|request, stream| {
+        if request.method() == "initialize" {
+            let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "stub", "version": "1" } });
+            let head = "mcp-session-id: session-1\r\nset-cookie: lb=pod-7; Path=/; HttpOnly\r\n\
+                        set-cookie: sticky=1\r\n";
+            answer_json(stream, head, &request.result(&hello));
+            return true;
+        }
+        let is_elsewhere = request.header("cookie") != Some("lb=pod-7; sticky=1");
+        if is_elsewhere {
+            answer(stream, "404 Not Found", "", "");
+        }
+        is_elsewhere
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
+}
+
 #[test]
 fn a_server_that_has_forgotten_the_session_is_initialized_again_and_called_again() {
     let forgot = AtomicBool::new(false);

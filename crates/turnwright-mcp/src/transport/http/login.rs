@@ -40,7 +40,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The types of answers that any client takes, and those that a client of MCP takes.
 const ANY_TYPE: &str = "*/*";
-const MCP_TYPES: &str = "application/json, text/event-stream";
+pub(super) const MCP_TYPES: &str = "application/json, text/event-stream";
 /// Maximum size of the metadata of an authorization server.
 const MAX_METADATA_BYTES: usize = 64 * 1024;
 

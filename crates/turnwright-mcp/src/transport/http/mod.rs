@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
-use login::{LoginStore, ServerLogin};
+use login::{LoginStore, MCP_TYPES, ServerLogin};
 use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, Reply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
@@ -76,11 +76,9 @@ impl ServerTransport {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or("its address is not an http or https URL")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(
-                "its address contains a user name or password, which would be shown: use a \
-                        header instead"
-                    .to_owned(),
-            );
+            let why = "its address contains a user name or password, which would be shown: use a \
+                       header instead";
+            return Err(why.to_owned());
         }
         let headers: Vec<_> =
             headers.into_iter().map(|(name, value)| (name, Secret::from(value))).collect();
@@ -129,6 +127,9 @@ pub(crate) struct HttpConnection {
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
+    /// The header with the cookies that the server has set last. Load balancers know by them which instance of the
+    /// server has the session.
+    cookies: watch::Sender<HeaderMap>,
     /// The last failure, or the first that has ended the connection.
     failure: watch::Sender<Option<RequestFailure>>,
 }
@@ -162,6 +163,7 @@ impl HttpConnection {
             url: url.clone(),
             headers: header_map(headers)?,
             login,
+            cookies: watch::Sender::default(),
             failure: watch::Sender::new(None),
         })
     }
@@ -255,10 +257,7 @@ impl HttpConnection {
     /// Returns a new token in place of one that was refused, if there is one.
     async fn renew(&self, refused: &str) -> Option<String> {
         let token = self.login.as_ref()?.renew(Some(refused)).await;
-        token
-            .inspect_err(|error| tracing::info!(%error, "the token could not be renewed"))
-            .ok()
-            .flatten()
+        token.inspect_err(|error| tracing::info!(%error, "a token was not renewed")).ok().flatten()
     }
 }
 
@@ -311,14 +310,10 @@ impl HttpConnection {
     /// Posts a message with these headers. Returns the answer, and the id of the session that the server has opened.
     pub(crate) async fn post(&self, message: &[u8], headers: HeaderMap, attempt: Attempt) -> Reply {
         let has_session = headers.contains_key(SESSION_HEADER);
-        let request = self
-            .client
-            .post(self.url.clone())
-            .body(message.to_vec())
-            .header(CONTENT_TYPE, JSON)
-            .header(ACCEPT, "application/json, text/event-stream");
+        let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, JSON);
         let posting = async {
-            let response = self.send_renewed(request, &headers).await?;
+            let posted = request.header(ACCEPT, MCP_TYPES).body(message.to_vec());
+            let response = self.send_renewed(posted, &headers).await?;
             read_reply(response, has_session, attempt).await
         };
         posting.await.map_err(|error| self.record(error))
@@ -388,10 +383,18 @@ impl HttpConnection {
         headers: &HeaderMap,
         token: Option<String>,
     ) -> Result<Response, HttpError> {
-        let mut request = request.headers(headers.clone());
+        let mut request = request.headers(headers.clone()).headers(self.cookies.borrow().clone());
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        request.headers(self.headers.clone()).send().await.map_err(HttpError::Request)
+        let sent = request.headers(self.headers.clone()).send().await;
+        let response = sent.map_err(HttpError::Request)?;
+        let all = response.headers().get_all("set-cookie").iter();
+        let set: Vec<_> = all.filter_map(|value| value.to_str().ok()?.split(';').next()).collect();
+        if !set.is_empty() {
+            let cookies = header("cookie", &set.join("; ").into());
+            self.cookies.send_replace(cookies.into_iter().collect());
+        }
+        Ok(response)
     }
 }

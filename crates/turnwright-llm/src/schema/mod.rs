@@ -33,8 +33,6 @@ const MAX_BRANCHES: usize = 256;
 /// The largest length or number of items that stays a keyword. Servers that turn schemas into grammars (llama.cpp,
 /// LM Studio, Ollama) repeat a rule as often, and refuse the whole request if that is too much.
 const MAX_REPEATS: u64 = 256;
-/// The longest name of an argument of a tool.
-const MAX_NAME_BYTES: usize = 64;
 /// A longer pattern, default or list of values is not added to the description.
 const MAX_HINT_BYTES: usize = 400;
 
@@ -95,13 +93,7 @@ impl<'a> SchemaConverter<'a> {
         let parts = self.parts(self.root)?;
         let mut fields = self.convert_object(&parts, 0)?;
         fields.entry("properties").or_insert_with(|| json!({}));
-        let mut description = self.describe(&parts, true)?;
-        let named = parts.maps.iter().filter_map(|map| map.get("properties")?.as_object());
-        for (name, schema) in named.flatten().filter(|property| !is_portable(property.0)) {
-            let about = schema["description"].as_str().unwrap_or_default();
-            self.spend(name.len() + about.len())?;
-            add_sentence(&mut description, format!("Also takes `{name}`. {about}").trim_end());
-        }
+        let description = self.describe(&parts, true)?;
         let result = described(fields, &description);
         (json_size(&result) <= MAX_SCHEMA_BYTES).then_some(result)
     }
@@ -260,9 +252,6 @@ impl<'a> SchemaConverter<'a> {
         required.extend(in_all(&branch_required, branches.len()));
         let mut properties = Map::new();
         for (position, (name, schemas)) in found.list.iter().enumerate() {
-            if level == 0 && !is_portable(name) {
-                continue;
-            }
             let schemas = if position < fixed { &schemas[..1] } else { schemas };
             properties.insert((*name).to_owned(), self.convert_alternatives(schemas, level + 1)?);
         }
@@ -340,13 +329,6 @@ impl<'a> SchemaConverter<'a> {
         hint("Default: ", parts.get("default"));
         Some(text)
     }
-}
-
-/// Returns true for the name of an argument that all servers accept. Those of Anthropic refuse the whole request for
-/// any other, such as `$filter`, `ids[]` or one in Chinese.
-fn is_portable(name: &str) -> bool {
-    (1..=MAX_NAME_BYTES).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
 /// Returns true for a length or number of items that stays a keyword.

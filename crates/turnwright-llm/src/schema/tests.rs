@@ -152,32 +152,6 @@ fn large_lengths_are_described_and_no_rules_of_a_grammar() {
     ]);
 }
 
-/// Names of Twilio, OData and others, for which every request failed.
-#[test]
-fn arguments_with_names_that_a_server_refuses_are_described() {
-    let filter = json!({ "type": "object", "properties": { "$filter": { "type": "string" } } });
-    let result = provider_safe_schema(&json!({
-        "type": "object",
-        "description": "Lists calls",
-        "properties": {
-            "To": { "type": "string" },
-            "StartTime<": { "type": "string", "description": "Started before this date. " },
-            "ids[]": { "type": "array" },
-            "in": filter,
-        },
-        "required": ["To", "ids[]"],
-    }));
-    let expected = json!({
-        "type": "object",
-        "description":
-            "Lists calls. Also takes `StartTime<`. Started before this date. Also takes `ids[]`.",
-        "properties": { "To": { "type": "string" }, "in": filter },
-        "required": ["To"],
-    });
-    assert_eq!(result, expected);
-    assert!(is_provider_safe(&result));
-}
-
 #[test]
 fn enums_are_string_enums_or_descriptions() {
     check([

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::schema::{DEPTHS, JsonObject, is_portable, is_short, list};
+use crate::schema::{DEPTHS, JsonObject, is_short, list};
 
 /// True if the schema only contains what [`provider_safe_schema`] leaves.
 pub(super) fn is_provider_safe(schema: &Value) -> bool {
@@ -62,8 +62,7 @@ fn are_properties(properties: Option<&Value>, level: usize) -> bool {
     match properties {
         None => level > 0,
         Some(Value::Object(all)) => {
-            (level > 0 || all.keys().all(|name| is_portable(name)))
-                && (level == 0 || !all.is_empty())
+            (level == 0 || !all.is_empty())
                 && all.values().all(|property| is_node(property, level + 1))
         }
         Some(_) => false,

@@ -8,7 +8,9 @@ pub(crate) mod standard_headers;
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
+};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
 use tokio::sync::watch;
@@ -30,6 +32,8 @@ use turnwright_types::text;
 
 /// How long a connection may take to be opened, and a session to be renewed.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum length of the cookies of a server. Further ones are ignored.
+const MAX_COOKIE_BYTES: usize = 8 * 1024;
 /// The TCP keep-alive interval.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: usize = 3;
@@ -127,8 +131,7 @@ pub(crate) struct HttpConnection {
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
-    /// The header with the cookies that the server has set last. Load balancers know by them which instance of the
-    /// server has the session.
+    /// The header with the cookies of the server. Load balancers know by them which instance of it has the session.
     cookies: watch::Sender<HeaderMap>,
     /// The last failure, or the first that has ended the connection.
     failure: watch::Sender<Option<RequestFailure>>,
@@ -389,12 +392,51 @@ impl HttpConnection {
         }
         let sent = request.headers(self.headers.clone()).send().await;
         let response = sent.map_err(HttpError::Request)?;
-        let all = response.headers().get_all("set-cookie").iter();
-        let set: Vec<_> = all.filter_map(|value| value.to_str().ok()?.split(';').next()).collect();
-        if !set.is_empty() {
-            let cookies = header("cookie", &set.join("; ").into());
-            self.cookies.send_replace(cookies.into_iter().collect());
+        let all = response.headers().get_all(SET_COOKIE).iter();
+        let mut set = all.filter_map(|value| value.to_str().ok()).peekable();
+        if set.peek().is_some() {
+            self.cookies.send_modify(|cookies| {
+                let known = cookies.get(COOKIE).and_then(|line| line.to_str().ok());
+                let line = set.fold(known.unwrap_or_default().to_owned(), with_cookie);
+                let kept = header("cookie", &line.as_str().into());
+                *cookies = kept.into_iter().filter(|_| !line.is_empty()).collect();
+            });
         }
         Ok(response)
+    }
+}
+
+/// The `Cookie` header once the server has set another cookie, which replaces one with the same name. A cookie that has
+/// no value, or expires at once, is removed.
+fn with_cookie(known: String, set: &str) -> String {
+    let (cookie, attributes) = set.split_once(';').unwrap_or((set, ""));
+    let Some((name, value)) = cookie.trim().split_once('=') else { return known };
+    let is_over = value.is_empty() || attributes.to_ascii_lowercase().contains("max-age=0");
+    let mut all: Vec<_> = known.split("; ").filter(|other| !other.is_empty()).collect();
+    all.retain(|other| other.split('=').next() != Some(name));
+    all.extend((!is_over).then_some(cookie.trim()));
+    let line = all.join("; ");
+    if line.len() <= MAX_COOKIE_BYTES { line } else { known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_replaces_only_the_one_with_its_name() {
+        let long = format!("long={}", "x".repeat(MAX_COOKIE_BYTES));
+        for (set, expected) in [
+            ("lb=pod-8; Path=/; HttpOnly", "user=1; lb=pod-8"),
+            (" more=a=b ;Secure", "lb=pod-7; user=1; more=a=b"),
+            ("user=; Path=/", "lb=pod-7"),
+            ("user=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0", "lb=pod-7"),
+            ("nonsense", "lb=pod-7; user=1"),
+            (long.as_str(), "lb=pod-7; user=1"),
+        ] {
+            assert_eq!(with_cookie("lb=pod-7; user=1".to_owned(), set), expected, "{set}");
+        }
+        assert_eq!(with_cookie(String::new(), "lb=pod-7"), "lb=pod-7");
+        assert_eq!(with_cookie("lb=pod-7".to_owned(), "lb="), "");
     }
 }

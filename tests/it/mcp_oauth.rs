@@ -416,6 +416,24 @@ fn a_token_is_renewed_for_its_scopes_if_the_server_wants_them_named() {
     }
 }
 
+/// A server that replaces its refresh tokens may take the second use of one for a theft.
+#[test]
+fn a_failed_renewal_is_tried_again_at_once_only_where_named_scopes_may_help() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().renewal_error = Some("temporarily_unavailable");
+    let mut agent = calling(&stub, home.path()).start();
+    agent.turn("go");
+    let requests = stub.requests();
+    let renewals: Vec<_> = requests
+        .iter()
+        .filter(|request| request.text.contains("grant_type=refresh_token"))
+        .map(|request| request.text.as_str())
+        .collect();
+    assert!(!renewals.is_empty() && !renewals.concat().contains("scope="), "{renewals:?}");
+}
+
 /// Its server could be another one than the authorization server.
 #[test]
 fn a_login_is_not_renewed_at_a_server_that_has_no_metadata_any_more() {

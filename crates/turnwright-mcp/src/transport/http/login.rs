@@ -283,8 +283,12 @@ impl ServerLogin {
                 manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
             }
             let mut renewed = manager.refresh_token().await;
-            // Entra renews a token only for scopes that are named.
-            if matches!(renewed, Err(AuthError::TokenRefreshFailed(_))) {
+            // Entra renews a token only for scopes that are named. After any other failure, a second use of a refresh
+            // token that the server replaces each time could pass for a theft.
+            if let Err(AuthError::TokenRefreshFailed(why)) = &renewed
+                && UNNAMED_SCOPE_CODES.iter().any(|code| why.contains(code))
+                && !stored.granted_scopes.is_empty()
+            {
                 manager.set_refresh_scopes(stored.granted_scopes);
                 renewed = manager.refresh_token().await;
             }
@@ -414,8 +418,10 @@ fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest:
 }
 
 /// The codes, besides `invalid_grant`, with which servers reject a refresh token or client that they no longer know.
-const REJECTION_CODES: [&str; 4] =
-    ["invalid_client", "invalid_request", "invalid_token", "unauthorized_client"];
+const REJECTION_CODES: [&str; 5] =
+    ["invalid_client", "invalid_request", "invalid_scope", "invalid_token", "unauthorized_client"];
+/// The codes with which servers refuse to renew a token for scopes that are not named.
+const UNNAMED_SCOPE_CODES: [&str; 2] = ["invalid_request", "invalid_target"];
 
 /// Marks a renewal as rejected if the user must log in again. Any other failed renewal may succeed later.
 fn as_rejection(error: AuthError) -> AuthError {

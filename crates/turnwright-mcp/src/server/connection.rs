@@ -231,11 +231,13 @@ impl Connection {
         }
     }
 
-    /// Why a server over HTTP refuses this client, if it lets everyone connect and refuses only what follows.
-    pub(crate) fn refusal(&self) -> Option<ConnectFailure> {
+    /// Why a server over HTTP refuses this client, if it lets everyone connect and refuses only what follows. `why` is
+    /// the reason of the failure that this may explain.
+    pub(crate) fn refusal(&self, why: &str) -> Option<ConnectFailure> {
         let ConnectionKind::Http(http) = &self.kind else { return None };
         let reason = http.connection.last_failure()?.reason;
-        (!matches!(reason, ConnectFailure::Failed(_))).then_some(reason)
+        let is_meant = why == reason.why() || why.contains("HTTP 40");
+        (is_meant && !matches!(reason, ConnectFailure::Failed(_))).then_some(reason)
     }
 
     /// Adds the end of a process's stderr to a message.

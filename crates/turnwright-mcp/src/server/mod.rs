@@ -431,7 +431,7 @@ impl ServerTask {
         // If the server has ended, that explains more than that it did not answer.
         let ended = timeout(EXIT_WAIT, connection.ended()).await;
         let why = ended.unwrap_or_else(|_| connection.with_stderr(why));
-        let refusal = connection.refusal();
+        let refusal = connection.refusal(&why);
         connection.close().await;
         // A server within the client is not started anew, so it would not answer better.
         Err(refusal.unwrap_or(match self.spec.transport {

@@ -1,5 +1,6 @@
 //! A server as configured by the editor for one session, or in the settings.
 
+use std::iter;
 use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,11 +84,11 @@ impl ServerSpec {
             return None;
         };
         let first = command.file_stem()?.to_str()?;
-        let arguments = arguments.iter().filter(|_| SHELLS.contains(&first));
-        let words = arguments.flat_map(|argument| argument.split(' ')).take(MAX_SHELL_WORDS);
-        let mut stems = words.filter_map(|word| Path::new(word).file_stem()?.to_str());
-        let known = |name: &str| DOWNLOADERS.into_iter().find(|downloader| *downloader == name);
-        known(first).or_else(|| stems.find_map(known))
+        let words = arguments.iter().flat_map(|argument| argument.split(char::is_whitespace));
+        let stems =
+            words.take(MAX_SHELL_WORDS).filter_map(|word| Path::new(word).file_stem()?.to_str());
+        let mut names = iter::once(first).chain(stems.filter(|_| SHELLS.contains(&first)));
+        names.find_map(|name| DOWNLOADERS.into_iter().find(|downloader| *downloader == name))
     }
 
     /// The values that are keys, judging by their names. They must be redacted wherever they appear.

@@ -20,6 +20,7 @@ use super::{
 use crate::http::request_body::{PrefixCache, RequestBody};
 use crate::quirks::learned_quirks::LearnedQuirks;
 use crate::reply::{HttpReplyStream, ReadyReply, ReplyAssembler};
+use crate::schema::with_safe_names;
 use turnwright_types::message::ToolSpecs;
 
 /// How often one request is adapted after the server has refused something in it.
@@ -66,8 +67,8 @@ pub struct RemoteModel {
     /// Marks the model's replies: the host and the model.
     origin: Arc<str>,
     learned_quirks: Arc<LearnedQuirks>,
-    /// One for each protocol.
-    prefix_caches: [PrefixCache; 2],
+    /// One for each protocol, without and with names of arguments of any characters.
+    prefix_caches: [PrefixCache; 4],
     local_server: OnceLock<LocalServer>,
     /// Set once the local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
@@ -109,7 +110,7 @@ impl RemoteModel {
             settings,
             origin,
             learned_quirks,
-            prefix_caches: [PrefixCache::default(), PrefixCache::default()],
+            prefix_caches: <[PrefixCache; 4]>::default(),
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
             first_list: tokio::sync::OnceCell::new(),
@@ -125,10 +126,23 @@ impl RemoteModel {
         if quirks.responses { Protocol::Responses } else { self.protocol }
     }
 
-    fn rendered_tools(&self, specs: &ToolSpecs, protocol: Protocol) -> Arc<RenderedTools> {
-        self.prefix_caches[protocol as usize].lock().tools(specs, || match protocol {
-            Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
-            Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
+    /// The cache for requests with these quirks.
+    fn prefix_cache(&self, quirks: &Quirks) -> &PrefixCache {
+        &self.prefix_caches[self.protocol(quirks) as usize + 2 * usize::from(quirks.names)]
+    }
+
+    fn rendered_tools(&self, specs: &ToolSpecs, quirks: &Quirks) -> Arc<RenderedTools> {
+        self.prefix_cache(quirks).lock().tools(specs, || {
+            let mut shown = Arc::clone(specs);
+            if !quirks.names {
+                let safe = specs.iter().map(|spec| Arc::new(with_safe_names(spec)));
+                shown = Arc::new(safe.collect());
+            }
+            let rendered = match self.protocol(quirks) {
+                Protocol::Chat => RenderedTools::new(&shown, chat::render_tool),
+                Protocol::Responses => RenderedTools::new(&shown, responses::render_tool),
+            };
+            RenderedTools { specs: Arc::clone(specs), ..rendered }
         })
     }
 
@@ -138,8 +152,7 @@ impl RemoteModel {
     }
 
     fn render(&self, quirks: &Quirks, request: &Request) -> RequestBody {
-        let protocol = self.protocol(quirks);
-        let tools = self.rendered_tools(&request.tools, protocol);
+        let tools = self.rendered_tools(&request.tools, quirks);
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -149,8 +162,8 @@ impl RemoteModel {
             max_output: self.settings.max_output,
             extra_body: &self.settings.extra_body,
         };
-        let prefix_cache = &self.prefix_caches[protocol as usize];
-        match protocol {
+        let prefix_cache = self.prefix_cache(quirks);
+        match self.protocol(quirks) {
             Protocol::Chat => chat::render(prefix_cache, &style, request),
             Protocol::Responses => responses::render(prefix_cache, &style, request),
         }
@@ -353,17 +366,15 @@ impl RemoteModel {
             }
             response => response,
         };
+        let tools = self.rendered_tools(&request.tools, &self.learned_quirks.quirks());
         let (protocol, body) = match response {
             Ok(answered) => answered,
             Err(error) if error.kind() == ErrorKind::ModelNotFound => {
                 return Err(self.with_name_suggestions(error).await);
             }
-            Err(error) => {
-                let tools = self.rendered_tools(&request.tools, self.protocol);
-                return recover_failed_generation(error, self.reply_context(tools));
-            }
+            Err(error) => return recover_failed_generation(error, self.reply_context(tools)),
         };
-        let context = self.reply_context(self.rendered_tools(&request.tools, protocol));
+        let context = self.reply_context(tools);
         let inner: Box<dyn ReplyStream> = match protocol {
             Protocol::Chat => {
                 Box::new(HttpReplyStream::new(body, chat::ChatAssembler::new(context)))

@@ -94,18 +94,18 @@ const ROWS: &[TableRow] = &[
         &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
         NONE.think(ThinkTags::Implicit),
     ),
-    // Only what is marked is cached, behind any gateway (C.4 #23).
+    // Only what is marked is cached (C.4 #23), and arguments have plain names, behind any gateway.
     row(
         &[],
         &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
-        NONE.cache(CacheHint::Marks),
+        NONE.cache(CacheHint::Marks).names(false),
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
     // and named after it.
     row(
         &[],
         &[include_str!("table/models_with_leaked_calls.txt")],
-        NONE.leaked(LeakedCallHandling::Parse).cache(CacheHint::Auto),
+        NONE.leaked(LeakedCallHandling::Parse).cache(CacheHint::Auto).names(true),
     ),
     // C.2 #9, C.3 #12, C.4 #14.
     row(
@@ -267,6 +267,18 @@ mod tests {
             ("localhost", "gpt-5", CacheHint::Auto),
         ] {
             assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn only_claude_gets_no_argument_with_an_odd_name() {
+        for (host, model, names) in [
+            ("api.anthropic.com", "claude-sonnet-4-5", false),
+            ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", false),
+            ("localhost", "qwen3.5-27b-claude-opus-distill", true),
+            ("api.openai.com", "gpt-5", true),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).names, names, "{model} at {host}");
         }
     }
 

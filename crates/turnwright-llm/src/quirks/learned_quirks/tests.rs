@@ -270,6 +270,12 @@ fn a_refusal_that_names_a_parameter_changes_it() {
             "Tool call id was call_x but must be a-z, A-Z, 0-9, with a length of 9.",
             r#"{"ids":"nine"}"#,
         ),
+        (
+            400,
+            "tools.14.custom.input_schema.properties: Property keys should match pattern \
+             '^[a-zA-Z0-9_.-]{1,64}$'",
+            r#"{"names":false}"#,
+        ),
         // C.4 #14.
         (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
         (400, "Multiple tool calls are not supported.", r#"{"parallel":false}"#),

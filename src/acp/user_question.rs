@@ -133,10 +133,11 @@ impl UserQuestions {
     }
 }
 
-/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
+/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6), with or without the object
+/// around the outcome, which some clients leave out.
 pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let outcome = &value["outcome"];
+    let outcome = if value["outcome"].is_string() { &value } else { &value["outcome"] };
     let id = outcome["optionId"].as_str().unwrap_or_default();
     match outcome["outcome"].as_str() {
         Some("cancelled") => PermissionAnswer::Cancelled,

@@ -75,8 +75,9 @@ impl Files {
                 Ok(text) if has_lost_characters(&text, on_disk.as_ref().ok()) => {
                     return Err(FileError::ReadRefused(BROKEN_CHARACTERS.to_owned()));
                 }
-                // Some editors answer with an empty text for a file that does not exist.
-                Ok(text) if text.is_empty() && on_disk.is_err() => {}
+                // Some editors answer with an empty text for a file that does not exist, or for every file. A
+                // buffer that the user has emptied holds nothing that could be lost.
+                Ok(text) if text.is_empty() => {}
                 Ok(text) => {
                     let files = self.clone();
                     return disk::run_at(&target.path, move |path| {
@@ -248,11 +249,11 @@ impl Files {
             return Err(FileError::Cancelled);
         };
         let shown = match shown {
-            Ok(shown) => shown,
+            Ok(shown) if !shown.is_empty() => shown,
             Err(error @ BufferError::Refused(_)) => {
                 return Err(FileError::ReadRefused(error.to_string()));
             }
-            Err(_) => return Ok(()),
+            _ => return Ok(()),
         };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
@@ -320,7 +321,7 @@ fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
     let mut text = if is_lf_normalized { with_crlf(&shown) } else { shown };
     if let Some(saved) = on_disk.map(|saved| saved.text.as_str()) {
         let end = if is_crlf { "\r\n" } else { "\n" };
-        let is_open = !text.is_empty() && !text.ends_with('\n');
+        let is_open = !text.ends_with('\n');
         if saved.strip_suffix(end) == Some(&text) || is_open && saved.ends_with(end) {
             text.push_str(end);
         } else if !saved.is_empty() && text.strip_suffix(end) == Some(saved) {

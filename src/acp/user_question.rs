@@ -212,7 +212,9 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
     };
     words.retain(|word| !word.is_empty());
     let options = &question.options;
-    if !options.is_empty() && words.iter().any(|word| options.iter().all(|one| one != word)) {
+    // Some clients send the user's own words in the place of an option.
+    let is_open = options.is_empty() || question.allows_text;
+    if !is_open && words.iter().any(|word| options.iter().all(|one| one != word)) {
         return UserReply::InConversation;
     }
     let text = content[TEXT_FIELD].as_str().filter(|_| question.allows_text).map(str::trim);
@@ -278,7 +280,8 @@ mod tests {
             (&open, with_text("a", " b, later "), answered(&["a", "b, later"])),
             (&open, with_text("", "c"), answered(&["c"])),
             (&open, with_text("", " "), UserReply::Declined),
-            (&open, with_text("c", "d"), UserReply::InConversation),
+            (&open, accept(json!("c")), answered(&["c"])),
+            (&open, with_text("c", "d"), answered(&["c", "d"])),
         ];
         for (question, result, expected) in table {
             let raw = to_raw_value(&result).unwrap();

@@ -217,9 +217,8 @@ impl EditorBuffers for AcpClient {
             })?;
             let value = parse(&result);
             let content = value.as_str().or_else(|| value.get("content")?.as_str());
-            content
-                .map(str::to_owned)
-                .ok_or_else(|| BufferError::Failed("it sent no content".to_owned()))
+            let text = content.map(str::to_owned);
+            text.ok_or_else(|| BufferError::Failed("it sent no content".to_owned()))
         })
     }
 
@@ -282,10 +281,8 @@ fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let text = text.to_lowercase();
     let parts = text.split(|letter: char| letter.is_whitespace() || "\"'`{}(),".contains(letter));
-    let plain = parts
-        .filter(|part| !part.contains(['/', '\\']) && !part.contains(name.as_str()))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let plain_parts = parts.filter(|part| !part.contains(['/', '\\']) && !part.contains(&*name));
+    let plain = plain_parts.collect::<Vec<_>>().join(" ");
     words.iter().any(|word| plain.contains(word))
 }
 
@@ -313,7 +310,8 @@ impl AcpClient {
 
     /// Records a failure to create a terminal, unless the next attempt may succeed.
     fn record_failure(&self, error: &RequestError) {
-        if !matches!(error, RequestError::ErrorResponse(other) if other.code != METHOD_NOT_FOUND) {
+        let code = if let RequestError::ErrorResponse(answer) = error { answer.code } else { 0 };
+        if code == METHOD_NOT_FOUND || matches!(error, RequestError::TimedOut(_)) {
             self.set_silent(SILENT_TERMINALS);
         }
     }
@@ -433,10 +431,8 @@ impl ClientTerminals for AcpClient {
 }
 
 fn release(peer: &Peer, session: &SessionId, id: WireId) {
-    peer.send_request_ignoring_response(
-        "terminal/release",
-        &ReleaseTerminalRequest::new(session.clone(), id),
-    );
+    let params = ReleaseTerminalRequest::new(session.clone(), id);
+    peer.send_request_ignoring_response("terminal/release", &params);
 }
 
 fn wire_id(id: &TerminalId) -> WireId {

@@ -211,10 +211,9 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
         _ => return UserReply::InConversation,
     };
     words.retain(|word| !word.is_empty());
-    let options = &question.options;
     // Some clients send the user's own words in the place of an option.
-    let is_open = options.is_empty() || question.allows_text;
-    if !is_open && words.iter().any(|word| options.iter().all(|one| one != word)) {
+    let is_closed = !question.options.is_empty() && !question.allows_text;
+    if is_closed && words.iter().any(|word| question.options.iter().all(|one| one != word)) {
         return UserReply::InConversation;
     }
     let text = content[TEXT_FIELD].as_str().filter(|_| question.allows_text).map(str::trim);

@@ -51,6 +51,7 @@ const ALIASES: &[(&str, &[&str])] = &[
         &["file_path", "filepath", "file", "filename", "target_file", "dir", "directory", "folder"],
     ),
     ("command", &["cmd", "script", "shell_command"]),
+    ("workdir", &["cwd"]),
     ("old_string", &["old_text", "old_str", "search"]),
     ("new_string", &["new_text", "new_str", "replace"]),
     ("content", &["contents", "text", "data"]),

@@ -518,6 +518,9 @@ fn server_failures_are_recognised() {
             r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed","failed_generation":"<function=f>"}}"#,
         ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1013,"status_msg":"unknown error"}}"#),
+        ("Groq", 200, r#"{"error":{"message":"Tool call validation failed: no","code":400}}"#),
+        ("vLLM", 200, r#"{"error":{"message":"Unknown role: assistantassistant","code":400}}"#),
+        ("vLLM", 200, r#"{"error":{"message":"list index out of range","code":400}}"#),
         (
             "LM Studio, which loads it with the next request",
             400,

@@ -328,9 +328,10 @@ const LEARNING_RULES: &[LearningRule] = &[
         let is_missing = is_about_missing_field(message);
         NONE.echo(if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never })
     }),
-    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| {
-        NONE.echo(ReasoningEcho::Never).details(false)
-    }),
+    rule_for_500(
+        &[&["wrong_api_format"], &["wrong api format"], &["both content and thinking"]],
+        |_, _| NONE.echo(ReasoningEcho::Never).details(false),
+    ),
     rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| {
         NONE.effort(EffortDialect::None)
     }),

@@ -341,6 +341,11 @@ fn a_rejected_parameter_is_dropped() {
             r#"{"echo":"never"}"#,
         ),
         (400, "wrong_api_format", r#"{"echo":"never","details":false}"#),
+        (
+            500,
+            "Cannot pass both content and thinking in an assistant message with tool calls!",
+            r#"{"echo":"never","details":false}"#,
+        ),
         // C.4 #1, #3.
         (
             400,

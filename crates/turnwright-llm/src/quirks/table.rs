@@ -164,7 +164,7 @@ const ROWS: &[TableRow] = &[
             "modelscope.cn",
         ],
         &[],
-        NONE.effort(EffortDialect::EnableThinking).echo(ReasoningEcho::Never),
+        NONE.effort(EffortDialect::EnableThinking),
     ),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
     // These reject every unknown field (C.3 #12, C.4 #20).
@@ -304,7 +304,8 @@ mod tests {
             ("localhost:11434", "gemma3:27b", ReasoningEcho::Never),
             ("localhost:8000", "Qwen/Qwen2.5-72B-Instruct", ReasoningEcho::Never),
             ("api.groq.com", "openai/gpt-oss-120b", ReasoningEcho::Never),
-            ("dashscope.aliyuncs.com", "qwen3-max", ReasoningEcho::Never),
+            ("dashscope.aliyuncs.com", "qwen3.7-max", ReasoningEcho::Same),
+            ("dashscope.aliyuncs.com", "kimi-k2.6", ReasoningEcho::Always),
         ] {
             assert_eq!(Quirks::lookup(host, model).echo, echo, "{model} at {host}");
         }

@@ -643,6 +643,7 @@ fn a_lasting_failure_is_told_by_its_text_within_a_stream() {
 fn anything_else_is_a_bad_request() {
     let rows = [
         ("400", 400, "No."),
+        ("of a conversation or a template", 400, r#"{"message":"list index out of range"}"#),
         (
             "OpenAI, of too many tools",
             400,

@@ -258,8 +258,7 @@ impl Ledger {
 /// Returns true if the arguments of a command name another folder than the working folder.
 fn names_folder(arguments: &Arguments) -> bool {
     let Arguments::Object(arguments) = arguments else { return false };
-    let folder = arguments["workdir"].as_str().unwrap_or_default();
-    !["", "."].contains(&folder.trim())
+    !["", "."].contains(&arguments["workdir"].as_str().unwrap_or_default().trim())
 }
 
 /// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that

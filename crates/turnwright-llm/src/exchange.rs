@@ -269,8 +269,7 @@ impl ReplyContext {
 
     /// Returns true if the name of a tool that the model knows begins with this text.
     pub(super) fn begins_tool_name(&self, start: &str) -> bool {
-        let mut names = self.tools.iter().flat_map(|tools| &tools.wire_names);
-        names.any(|name| name.starts_with(start))
+        self.tools.iter().flat_map(|tools| &tools.wire_names).any(|name| name.starts_with(start))
     }
 
     /// The declared name of the tool that the model calls by `name`.

@@ -385,19 +385,15 @@ impl RemoteModel {
 /// The headers that a host wants with a request. Copilot refuses images that no header announces, and counts each
 /// request as a prompt unless it is told otherwise. xAI finds the machine with the cache by a name of the conversation.
 fn wanted_headers(host: &str, quirks: &Quirks, request: &Request) -> Vec<(&'static str, String)> {
-    let mut headers = Vec::new();
-    if host.ends_with(".githubcopilot.com") {
-        if quirks.images && request.media().images {
-            headers.push(("copilot-vision-request", "true".to_owned()));
-        }
-        if request.messages.last().is_some_and(|last| last.as_tool().is_some()) {
-            headers.push(("x-initiator", "agent".to_owned()));
-        }
-    }
-    if host == "api.x.ai" {
-        headers.push(("x-grok-conv-id", chat::cache_key(request)));
-    }
-    headers
+    let is_copilot = host.ends_with(".githubcopilot.com");
+    let has_images = is_copilot && quirks.images && request.media().images;
+    let goes_on = request.messages.last().is_some_and(|last| last.as_tool().is_some());
+    let wanted = [
+        has_images.then(|| ("copilot-vision-request", "true".to_owned())),
+        (is_copilot && goes_on).then(|| ("x-initiator", "agent".to_owned())),
+        (host == "api.x.ai").then(|| ("x-grok-conv-id", chat::cache_key(request))),
+    ];
+    wanted.into_iter().flatten().collect()
 }
 
 /// Returns true if a server that has accepted the key refuses another protocol as such.

@@ -80,9 +80,8 @@ impl ApplyPatch {
 
 /// The arguments of `apply_patch`, if a call of this tool only stands for it. It understands `arguments` as they are.
 pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
-    let command = arguments.get("command");
-    let ApplyPatch { patch, workdir: folder, left_out, .. } =
-        patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
+    let command = arguments.get("command").filter(|_| tool == COMMAND_TOOL)?;
+    let ApplyPatch { patch, workdir: folder, left_out, .. } = patch_in(command, MAX_DEPTH)?;
     let named = arguments.get("workdir").and_then(Value::as_str);
     let workdir = join(named.unwrap_or_default().trim(), &folder);
     Some(json!({ "patch": patch, "workdir": workdir, "left_out": left_out }))

@@ -145,20 +145,25 @@ impl LearnedQuirks {
             patches.insert(0, NONE.files(false));
         }
         // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
-        let is_unexplained = patches.is_empty()
-            && matches!(status, 400 | 415 | 422)
-            && error.kind() == ErrorKind::BadRequest;
+        let is_refusal = matches!(status, 400 | 415 | 422) && error.kind() == ErrorKind::BadRequest;
+        let is_unexplained = is_refusal && patches.is_empty();
+        // Within a stream no retry would show if it helps.
+        let is_verifiable = is_refusal && matches!(error, LlmError::Status { .. });
         if is_unexplained && media.images && self.are_images_assumed() {
             patches.push(NONE.images(false));
         } else if is_unexplained
+            && is_verifiable
             && refused.cache == CacheHint::Marks
-            && matches!(error, LlmError::Status { .. })
             && !self.has_accepted.load(Ordering::Relaxed)
         {
-            // Within a stream no retry would show if it helps.
             patches.push(NONE.cache(CacheHint::Auto));
         }
-        let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
+        let message = message.to_ascii_lowercase();
+        // Last, because it may be about another field: the server may not know the reasoning that was sent back.
+        if is_verifiable && refused.echo == ReasoningEcho::Same && has_any(&message, &EXTRA_FIELD) {
+            patches.push(NONE.echo(ReasoningEcho::Never));
+        }
+        let is_unsupported = has_any(&message, &["support", "unknown"]);
         if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
             self.has_unreadable_reasoning.store(true, Ordering::Relaxed);
         }
@@ -247,6 +252,9 @@ fn patches_for_refusal(
         .collect()
 }
 
+/// Words about a field that a server does not know.
+const EXTRA_FIELD: [&str; 4] = ["reasoning", "extra", "additional propert", "unknown field"];
+
 /// Phrases that servers use, and the resulting quirks.
 struct LearningRule {
     /// Alternatives: a message matches if it contains all phrases of one of them.
@@ -311,7 +319,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         let is_missing = is_about_missing_field(message);
         NONE.echo(if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never })
     }),
-    rule("wrong_api_format | wrong api format", |_, _| {
+    rule_for_500("wrong_api_format | wrong api format | both content and thinking", |_, _| {
         NONE.echo(ReasoningEcho::Never).details(false)
     }),
     rule("thinking | chat_template_kwargs | reasoning", |_, _| {

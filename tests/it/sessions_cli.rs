@@ -228,6 +228,20 @@ fn sessions_are_listed_shown_and_deleted() {
 }
 
 #[test]
+fn a_session_that_is_deleted_leaves_no_outputs_behind() {
+    let mut agent = agent();
+    let home = agent.home().to_path_buf();
+    let folder = agent.workspace().to_path_buf();
+    let outputs = home.join("state/outputs").join(&agent.session);
+    std::fs::create_dir_all(&outputs).unwrap();
+    std::fs::write(outputs.join("p1.txt"), "words\n").unwrap();
+    agent.close();
+    let (text, status) = run(&home, &folder, &["sessions", "delete", "last", "--yes"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(!outputs.exists(), "{text}");
+}
+
+#[test]
 fn last_never_means_a_session_of_another_folder() {
     let mut agent = agent();
     let (home, folder) = (agent.home().to_path_buf(), agent.workspace().to_path_buf());

@@ -21,6 +21,7 @@ use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
+use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
@@ -238,8 +239,8 @@ fn format_call(row: &CallRow) -> String {
     format!("  [{tool}] {status}{length}: {}\n{why}", one_line(&arguments))
 }
 
-/// Deletes sessions with all their data, after a question.
-pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> CliResult<()> {
+/// Deletes sessions with all their data, also in this state folder, after a question unless `yes` is set.
+pub fn delete(store: &Store, state: &Path, names: &[String], yes: bool) -> CliResult<()> {
     let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
     let sessions = store.read_blocking(session_summaries)?;
     for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {
@@ -247,13 +248,14 @@ pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> CliRe
     }
     let what = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };
     let question = format!("Delete {what} permanently? [y/N] ");
-    if !skip_confirmation && !prompt::confirm(&question, "add --yes to skip confirmation")? {
+    if !yes && !prompt::confirm(&question, "add --yes to skip confirmation")? {
         return Err(CliError::Other("nothing was deleted".to_owned()));
     }
     for id in ids {
         // Fails if a process has the session open.
         let _hold = store.lock_session(&id)?;
-        store.write_blocking(move |connection| sessions::delete(connection, &id))?;
+        let deleted = store.write_blocking(move |connection| sessions::delete(connection, &id))?;
+        Jobs::remove_outputs(state, &deleted);
     }
     Ok(write_stdout("Deleted.\n")?)
 }

@@ -174,16 +174,16 @@ fn require_row(count: usize) -> Result<()> {
 }
 
 /// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
-/// whether it existed.
-pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool> {
-    let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
-    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
-    let helpers =
-        find.query_map([id.as_str()], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    for key in helpers.into_iter().chain([session]) {
-        delete_by_key(connection, key)?;
+/// the ids of all that existed.
+pub fn delete(connection: &Connection, id: &SessionId) -> Result<Vec<SessionId>> {
+    let query = "SELECT key, id FROM sessions WHERE ? IN (helper_of, id)";
+    let mut find = connection.prepare_cached(query)?;
+    let found = find.query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = found.collect::<Result<Vec<(i64, String)>, _>>()?;
+    for (key, _) in &all {
+        delete_by_key(connection, *key)?;
     }
-    Ok(true)
+    Ok(all.into_iter().map(|(_, id)| id.into()).collect())
 }
 
 fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {

@@ -128,10 +128,10 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
     let blobs = || -> i64 {
         connection.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap()
     };
-    assert!(delete(&connection, &id(0)).unwrap());
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0)]);
     assert_eq!((blobs(), words(&id(1)).len()), (2, 3));
-    assert!(delete(&connection, &id(1)).unwrap());
-    assert!(!delete(&connection, &id(1)).unwrap());
+    assert_eq!(delete(&connection, &id(1)).unwrap(), [id(1)]);
+    assert!(delete(&connection, &id(1)).unwrap().is_empty());
     assert_eq!(blobs(), 0);
     assert_eq!(fork(&connection, &id(0), &id(2), None), Err(StoreError::NoSuchSession));
 }
@@ -249,7 +249,7 @@ fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
     };
     assert_eq!(listed(&[id(1)]), ["s2", "s0"]);
     assert!(exists(&connection, &id(1)).unwrap());
-    assert!(delete(&connection, &id(0)).unwrap());
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0), id(1), id(3)]);
     assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
     assert_eq!(listed(&[]), ["s2"]);
 }

@@ -2,6 +2,7 @@
 //! temporary folder is stopped before.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,6 +105,18 @@ impl Jobs {
     /// The folder for the long outputs of a session.
     pub fn output_folder(state: &Path, session: &SessionId) -> PathBuf {
         state.join("outputs").join(session.as_str())
+    }
+
+    /// Removes the long outputs of sessions that were deleted. Blocks.
+    pub fn remove_outputs(state: &Path, deleted: &[SessionId]) {
+        for id in deleted {
+            match fs::remove_dir_all(Jobs::output_folder(state, id)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    tracing::warn!(%error, %id, "the outputs of a session were not removed");
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Sets another time limit for commands that are waited for.

@@ -1,6 +1,7 @@
 //! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions. Commands that name a session
 //! find it here.
 
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -287,16 +288,20 @@ pub fn export_session(
     }
 }
 
-/// Writes atomically, to a file that only its owner can read.
+/// Writes atomically, to a file that only its owner can read. A link stays, and so does a pipe or a device.
 fn export_to_file(
     session: (&Store, &SessionId),
     format: ExportFormat,
     path: &Path,
 ) -> Result<(), ExportError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return write(session, format, &mut File::options().write(true).open(path)?);
+    }
+    let target = real_path_or_same(path);
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     write(session, format, &mut file)?;
-    file.persist(path).map_err(|error| error.error)?;
+    file.persist(&target).map_err(|error| error.error)?;
     Ok(())
 }
 

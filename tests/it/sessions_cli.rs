@@ -239,6 +239,8 @@ fn a_session_that_is_deleted_leaves_no_outputs_behind() {
     let (text, status) = run(&home, &folder, &["sessions", "delete", "last", "--yes"]);
     assert_eq!(status, 0, "{text}");
     assert!(!outputs.exists(), "{text}");
+    let log = std::fs::metadata(home.join("state/sessions.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0, "the log still has what was deleted");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::{CliError, CliResult, prompt, write_stdout};
+use crate::{CliError, CliResult, prompt, runtime, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
@@ -258,6 +258,8 @@ pub fn delete(store: &Store, state: &Path, names: &[String], yes: bool) -> CliRe
         let deleted = store.write_blocking(move |connection| sessions::delete(connection, &id))?;
         Jobs::remove_outputs(state, &deleted);
     }
+    // The write-ahead log and the pages that it replaces have what was deleted.
+    runtime()?.block_on(store.final_flush())?;
     Ok(write_stdout("Deleted.\n")?)
 }
 

@@ -1,10 +1,14 @@
-//! Lists, deletes, moves and forks the sessions of a database in memory.
+//! Lists, deletes, moves and forks the sessions of a database.
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::*;
+use crate::database::open_writer;
 use crate::read::current_goal;
 use crate::rows::insert_entry;
+use crate::writer::cleanup::empty_log;
 use crate::{Audience, Entry, GoalState, GoalStatus};
 use turnwright_types::message::{Message, UserMessage};
 
@@ -252,4 +256,23 @@ fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
     assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0), id(1), id(3)]);
     assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
     assert_eq!(listed(&[]), ["s2"]);
+}
+
+#[test]
+fn what_was_deleted_is_overwritten_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let connection = open_writer(&path).unwrap();
+    for (key, title) in [(0, "kept words"), (1, "deleted words")] {
+        let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at, title) \
+                      VALUES (?1, 's' || ?1, '/', 1, 1, ?2)";
+        connection.execute(insert, params![key, title]).unwrap();
+    }
+    let holds = |words: &str| {
+        empty_log(&connection).unwrap();
+        memmem::find(&std::fs::read(&path).unwrap(), words.as_bytes()).is_some()
+    };
+    assert!(holds("kept words") && holds("deleted words"));
+    assert_eq!(delete(&connection, &id(1)).unwrap(), [id(1)]);
+    assert!(holds("kept words") && !holds("deleted words"));
 }

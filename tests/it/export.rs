@@ -78,6 +78,22 @@ fn an_unknown_session_is_an_error_and_leaves_no_file() {
 }
 
 #[test]
+fn an_export_has_no_key_that_was_loaded_after_it_was_typed() {
+    const LATER_KEY: &str = "sk-later-0123456789abcdef0123";
+    let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
+    assert_eq!(agent.turn(&format!("Use {LATER_KEY} then")), "end_turn");
+    let session = agent.session.clone();
+    for form in ["--md", "--html", "--json"] {
+        let arguments = ["sessions", "export", session.as_str(), form];
+        let mut command = subcommand(agent.home(), &arguments);
+        let output = process_waits::output(command.env("OPENAI_API_KEY", LATER_KEY)).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("Use [hidden:") && !text.contains(LATER_KEY), "{form}: {text}");
+        assert!(text.contains("Hi."), "{form}: {text}");
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn a_link_or_a_pipe_that_gets_an_export_stays_one() {
     use std::fs;

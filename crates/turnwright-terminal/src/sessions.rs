@@ -19,7 +19,7 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe}
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
-use turnwright_types::redact;
+use turnwright_types::redact::{self, StreamRedactor};
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
 use turnwright_workspace::exec::Jobs;
@@ -70,27 +70,23 @@ pub fn list(
     json: bool,
 ) -> CliResult<()> {
     let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
-    let sessions = store.read_blocking(session_summaries)?;
-    let count = sessions.iter().filter(|session| !session.is_helper).count();
-    let sessions: Vec<_> = sessions
-        .into_iter()
-        .filter(|session| {
-            !session.is_helper
-                && (archived || !session.row.is_archived)
-                && (all || is_same_folder(&session.row.cwd, &folder))
-        })
-        .collect();
+    let mut sessions = store.read_blocking(session_summaries)?;
+    sessions.retain(|session| !session.is_helper);
+    let count = sessions.len();
+    sessions.retain(|session| {
+        (archived || !session.row.is_archived)
+            && (all || is_same_folder(&session.row.cwd, &folder))
+    });
     let line = if json { json_line } else { text_line };
     let mut text: String = sessions.iter().map(|session| line(session, all)).collect();
     redact::redact_in_place(&mut text);
     write_stdout(&text)?;
-    let hint = match (sessions.len(), count - sessions.len()) {
-        _ if json => String::new(),
-        (0, 0) => "No sessions.\n".to_owned(),
-        (0, more) => {
-            format!("No sessions here, {more} elsewhere or archived: add --all or --archived\n")
-        }
-        _ => String::new(),
+    if json || !sessions.is_empty() {
+        return Ok(());
+    }
+    let hint = match count {
+        0 => "No sessions.\n".to_owned(),
+        _ => format!("No sessions here, {count} elsewhere or archived: add --all or --archived\n"),
     };
     Ok(write_stdout(&hint)?)
 }
@@ -168,14 +164,9 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     let id = find_session(store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let title = row.title.unwrap_or_default();
-    let heading = format!("{} {title}", row.id);
-    let cwd = row.cwd.to_string_lossy();
-    let begun = local_time(row.created_at);
-    print_redacted(format!(
-        "{}\n{}, {begun}\n",
-        escape_hidden_line(heading.trim()),
-        escape_hidden_line(&cwd)
-    ))?;
+    let heading = escape_hidden_line(format!("{} {title}", row.id).trim());
+    let cwd = escape_hidden_line(&row.cwd.to_string_lossy());
+    print_redacted(format!("{heading}\n{cwd}, {}\n", local_time(row.created_at)))?;
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
@@ -312,8 +303,23 @@ fn write(
     format: ExportFormat,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let mut out = BufWriter::new(out);
+    let mut out = BufWriter::new(WithoutKeys(out, StreamRedactor::default()));
     store.read_blocking(|connection| Ok(export(connection, id, format, &mut out)))?
+}
+
+/// Passes on what is written, without keys. What is held back follows when it is flushed at the end.
+struct WithoutKeys<'a>(&'a mut dyn Write, StreamRedactor);
+
+impl Write for WithoutKeys<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&self.1.push(bytes))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.write_all(&self.1.finish())?;
+        self.0.flush()
+    }
 }
 
 /// Returns true if both paths name the same folder, symbolic links resolved.

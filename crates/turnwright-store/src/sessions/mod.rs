@@ -123,7 +123,8 @@ pub fn list(
 }
 
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool> {
-    Ok(find_session_key(connection, id)?.is_some())
+    let mut find = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?")?;
+    Ok(find.exists([id.as_str()])?)
 }
 
 /// Sets a generated title unless the session has a title. Returns whether it was set.
@@ -196,11 +197,6 @@ fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {
     )?;
     connection.execute("DELETE FROM sessions WHERE key = ?", [session])?;
     Ok(())
-}
-
-fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>> {
-    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
-    Ok(find.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
 
 /// The tables and columns that a fork copies.

@@ -110,11 +110,10 @@ impl Jobs {
     /// Removes the long outputs of sessions that were deleted. Blocks.
     pub fn remove_outputs(state: &Path, deleted: &[SessionId]) {
         for id in deleted {
-            match fs::remove_dir_all(Jobs::output_folder(state, id)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    tracing::warn!(%error, %id, "the outputs of a session were not removed");
-                }
-                _ => {}
+            if let Err(error) = fs::remove_dir_all(Jobs::output_folder(state, id))
+                && error.kind() != ErrorKind::NotFound
+            {
+                tracing::warn!(%error, %id, "the outputs of a session were not removed");
             }
         }
     }

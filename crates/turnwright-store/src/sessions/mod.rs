@@ -139,10 +139,12 @@ pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result
     require_row(connection.execute(update, params![title, id.as_str()])?)
 }
 
-/// Archives a session, or takes it back from the archive.
+/// Archives a session, or takes it back from the archive. That is a use of it, or the next cleanup would delete it.
 pub fn set_archived(connection: &Connection, id: &SessionId, archived: bool) -> Result<()> {
-    let update = "UPDATE sessions SET archived = ? WHERE id = ?";
-    require_row(connection.execute(update, params![archived, id.as_str()])?)
+    let update = "UPDATE sessions SET archived = ?1, \
+                  updated_at = iif(archived > ?1, ?2, updated_at) WHERE id = ?3";
+    let now = to_millis(SystemTime::now());
+    require_row(connection.execute(update, params![archived, now, id.as_str()])?)
 }
 
 /// Sets the folders that a session works in.

@@ -19,7 +19,7 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe}
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
-use turnwright_types::redact::{self, StreamRedactor};
+use turnwright_types::redact::StreamRedactor;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
 use turnwright_workspace::exec::Jobs;
@@ -78,9 +78,7 @@ pub fn list(
             && (all || is_same_folder(&session.row.cwd, &folder))
     });
     let line = if json { json_line } else { text_line };
-    let mut text: String = sessions.iter().map(|session| line(session, all)).collect();
-    redact::redact_in_place(&mut text);
-    write_stdout(&text)?;
+    write_stdout(&sessions.iter().map(|session| line(session, all)).collect::<String>())?;
     if json || !sessions.is_empty() {
         return Ok(());
     }
@@ -166,18 +164,17 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     let title = row.title.unwrap_or_default();
     let heading = escape_hidden_line(format!("{} {title}", row.id).trim());
     let cwd = escape_hidden_line(&row.cwd.to_string_lossy());
-    print_redacted(format!("{heading}\n{cwd}, {}\n", local_time(row.created_at)))?;
+    print_safe(format!("{heading}\n{cwd}, {}\n", local_time(row.created_at)))?;
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
         Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
-            print_redacted(format_entry(&stored))
+            print_safe(format_entry(&stored))
         }))
     })?
 }
 
-fn print_redacted(mut text: String) -> CliResult<()> {
-    redact::redact_in_place(&mut text);
+fn print_safe(text: String) -> CliResult<()> {
     Ok(write_stdout(&terminal_safe(text))?)
 }
 

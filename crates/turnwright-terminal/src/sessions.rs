@@ -12,7 +12,7 @@ use crate::{CliError, CliResult, prompt, runtime, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
-    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
+    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, free_pages, read,
     session_summaries, sessions,
 };
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
@@ -28,6 +28,8 @@ use turnwright_workspace::real_path;
 
 /// Entries per query.
 const PAGE_SIZE: usize = 100;
+/// Free pages of the database that are given back in one transaction: about 4 MiB.
+const PAGES_PER_WRITE: u32 = 1024;
 /// The most characters of the last column of a table.
 const MAX_LINE_LENGTH: usize = 100;
 
@@ -246,7 +248,8 @@ pub fn delete(store: &Store, state: &Path, names: &[String], yes: bool) -> CliRe
         let deleted = store.write_blocking(move |connection| sessions::delete(connection, &id))?;
         Jobs::remove_outputs(state, &deleted);
     }
-    // The write-ahead log and the pages that it replaces have what was deleted.
+    // Until then, free pages and the write-ahead log hold what was deleted.
+    while store.write_blocking(|connection| free_pages(connection, PAGES_PER_WRITE))? {}
     runtime()?.block_on(store.final_flush())?;
     Ok(write_stdout("Deleted.\n")?)
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::database::open_writer;
 use crate::read::current_goal;
 use crate::rows::insert_entry;
-use crate::writer::cleanup::empty_log;
+use crate::writer::cleanup::{empty_log, free_pages};
 use crate::{Audience, Entry, GoalState, GoalStatus};
 use turnwright_types::message::{Message, UserMessage};
 
@@ -263,16 +263,19 @@ fn what_was_deleted_is_overwritten_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let connection = open_writer(&path).unwrap();
-    for (key, title) in [(0, "kept words"), (1, "deleted words")] {
+    for (key, words) in [(0, "deleted words "), (1, "kept words ")] {
         let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at, title) \
                       VALUES (?1, 's' || ?1, '/', 1, 1, ?2)";
-        connection.execute(insert, params![key, title]).unwrap();
+        // They fill several pages.
+        connection.execute(insert, params![key, words.repeat(2_000)]).unwrap();
     }
     let holds = |words: &str| {
         empty_log(&connection).unwrap();
         memmem::find(&std::fs::read(&path).unwrap(), words.as_bytes()).is_some()
     };
     assert!(holds("kept words") && holds("deleted words"));
-    assert_eq!(delete(&connection, &id(1)).unwrap(), [id(1)]);
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0)]);
+    assert!(free_pages(&connection, 100).unwrap());
     assert!(holds("kept words") && !holds("deleted words"));
+    assert!(!free_pages(&connection, 100).unwrap(), "all were freed at once");
 }

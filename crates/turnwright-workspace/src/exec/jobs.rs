@@ -110,7 +110,10 @@ impl Jobs {
     /// Removes the long outputs of sessions that were deleted. Blocks.
     pub fn remove_outputs(state: &Path, deleted: &[SessionId]) {
         for id in deleted {
-            if let Err(error) = fs::remove_dir_all(Jobs::output_folder(state, id))
+            // In a database from elsewhere, an id may be a path that leads out of the folder.
+            let is_path = id.as_str().is_empty() || id.as_str().contains(['.', '/', '\\', ':']);
+            if !is_path
+                && let Err(error) = fs::remove_dir_all(Jobs::output_folder(state, id))
                 && error.kind() != ErrorKind::NotFound
             {
                 tracing::warn!(%error, %id, "the outputs of a session were not removed");
@@ -429,6 +432,16 @@ fn free_bytes(_: &Path) -> Option<u64> {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_outputs_of_deleted_sessions_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = |id: &str| Jobs::output_folder(state.path(), &SessionId::from(id));
+        fs::create_dir_all(folder("a-1").join("deep")).unwrap();
+        fs::create_dir(folder("b")).unwrap();
+        Jobs::remove_outputs(state.path(), &["", ".", "..", "../..", "a-1"].map(SessionId::from));
+        assert!(!folder("a-1").exists() && folder("b").exists());
+    }
 
     #[test]
     fn only_what_is_in_the_folder_counts() {

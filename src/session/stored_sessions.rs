@@ -173,8 +173,7 @@ pub(crate) fn delete(
         let deleting = store
             .write(Durability::PowerLoss, move |connection| sessions::delete(connection, &id));
         let deleted = deleting.await?;
-        let removing = spawn_blocking(move || Jobs::remove_outputs(&state, &deleted));
-        removing.await.ok();
+        spawn_blocking(move || Jobs::remove_outputs(&state, &deleted)).await.ok();
         Ok(())
     });
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::{CliError, CliResult, prompt, runtime, write_stdout};
+use crate::{CliError, CliResult, print, prompt, runtime, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
@@ -84,11 +84,10 @@ pub fn list(
     if json || !sessions.is_empty() {
         return Ok(());
     }
-    let hint = match count {
+    print(&match count {
         0 => "No sessions.\n".to_owned(),
         _ => format!("No sessions here, {count} elsewhere or archived: add --all or --archived\n"),
-    };
-    Ok(write_stdout(&hint)?)
+    })
 }
 
 fn text_line(session: &SessionSummary, with_folder: bool) -> String {

@@ -183,10 +183,7 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<Vec<SessionId>>
     let mut find = connection.prepare_cached(query)?;
     let found = find.query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let all = found.collect::<Result<Vec<(i64, String)>, _>>()?;
-    for (key, _) in &all {
-        delete_by_key(connection, *key)?;
-    }
-    Ok(all.into_iter().map(|(_, id)| id.into()).collect())
+    all.into_iter().map(|(key, id)| delete_by_key(connection, key).map(|()| id.into())).collect()
 }
 
 fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {

@@ -495,6 +495,28 @@ async fn the_conversation_of_a_helper_stays_as_long_as_its_session() {
 }
 
 #[tokio::test]
+async fn a_session_that_was_taken_from_the_archive_is_not_deleted_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    session(&store, "old").await;
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    let limits = RetentionLimits { days: 30, bytes: 1 };
+    run_cleanup(&connection, folder.path(), limits);
+    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
+    for archived in [true, false, false] {
+        sessions::set_archived(&connection, &SessionId::from("old"), archived).unwrap();
+        let_a_day_pass(&connection);
+        run_cleanup(&connection, folder.path(), limits);
+        assert_eq!(count(&connection, "sessions"), 1, "archived: {archived}");
+    }
+    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
+    sessions::set_archived(&connection, &SessionId::from("old"), false).unwrap();
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0, "it was in no archive");
+}
+
+#[tokio::test]
 async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());

@@ -18,6 +18,7 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe}
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
@@ -285,17 +286,15 @@ pub fn export_session(
     }
 }
 
-/// Writes atomically, to a file that only its owner can read.
+/// Writes to a file that only its owner can read.
 fn export_to_file(
     session: (&Store, &SessionId),
     format: ExportFormat,
     path: &Path,
 ) -> Result<(), ExportError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    write(session, format, &mut file)?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    let mut document = Vec::new();
+    write(session, format, &mut document)?;
+    Ok(private_file::write_output(path, &document)?)
 }
 
 fn write(

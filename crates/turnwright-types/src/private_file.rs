@@ -59,6 +59,17 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Writes a document to the place that the user names. A pipe or device, such as `/dev/stdout`, gets the bytes and stays;
+/// anything else is replaced as by [`write`].
+pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(about) if !about.is_file() && !about.is_dir() => {
+            options().write(true).open(path)?.write_all(bytes)
+        }
+        _ => write(path, bytes),
+    }
+}
+
 /// Writes over a file without emptying it first. What it held is written back if the disk is full.
 fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = options().read(true).write(true).open(path)?;
@@ -342,6 +353,26 @@ mod tests {
             assert!(!path(name).is_symlink());
             assert_eq!(fs::read_to_string(path(name)).unwrap(), "new");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_output_that_is_a_pipe_gets_the_document_and_stays() {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("stdout");
+        let (mut reader, writer) = io::pipe().unwrap();
+        symlink(format!("/dev/fd/{}", writer.as_raw_fd()), &link).unwrap();
+        write_output(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "new");
+        let file = folder.path().join("a");
+        write_output(&file, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
     }
 
     #[test]

@@ -20,6 +20,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TICK: Duration = Duration::from_secs(1);
 /// How long a turn that is over its time may take for a last answer, and then for its cancellation.
 const GRACE: Duration = Duration::from_secs(30);
+/// A Ctrl-C that follows so soon is the same one: npm and other launchers pass it on to a program that has it from the
+/// terminal already.
+const SAME_CTRL_C: Duration = Duration::from_millis(200);
 
 const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
 const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
@@ -58,6 +61,8 @@ pub(super) struct RunClient {
     /// The text that was typed during turns, before questions, and is not sent yet.
     typed: String,
     turn: TurnState,
+    /// When a turn was cancelled last.
+    cancelled_at: Instant,
 }
 
 /// How far the running turn is.
@@ -105,6 +110,7 @@ impl RunClient {
             telling: JoinSet::new(),
             typed: String::new(),
             turn: TurnState::Idle,
+            cancelled_at: Instant::now(),
         })
     }
 
@@ -384,6 +390,11 @@ impl RunClient {
                 self.cancel_turn(end, None);
                 Ok(())
             }
+            (TurnEnd::Cancelled, TurnState::Cancelled(..))
+                if self.cancelled_at.elapsed() < SAME_CTRL_C =>
+            {
+                Ok(())
+            }
             _ => Err(RequestFailure::Ended(end)),
         }
     }
@@ -400,6 +411,7 @@ impl RunClient {
 
     fn cancel_turn(&mut self, reason: TurnEnd, end: Option<Instant>) {
         self.turn = TurnState::Cancelled(reason, end);
+        self.cancelled_at = Instant::now();
         let params = json!({ "sessionId": self.session });
         self.link.peer.outbox().notify("session/cancel", &params);
     }
@@ -458,6 +470,18 @@ mod tests {
         let ((end, answer), ()) = tokio::join!(turn, sent);
         assert!(answer.is_none());
         assert_eq!((end, began.elapsed().as_secs()), (TurnEnd::Unfinished, 660));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ctrl_c_that_a_launcher_passes_on_is_no_second_one() {
+        let (outbox, _drain) = message_queue(|_, _| None, None);
+        let (_lines, incoming) = line_queue(None);
+        let mut client = client(outbox, incoming);
+        client.turn = TurnState::Running(None);
+        for (wait, goes_on) in [(0, true), (50, true), (100, true), (100, false)] {
+            tokio::time::advance(Duration::from_millis(wait)).await;
+            assert_eq!(client.on_signal(TurnEnd::Cancelled).is_ok(), goes_on, "{wait} ms later");
+        }
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Writes a document to the place that the user names. A pipe or device, such as `/dev/stdout`, gets the bytes and stays;
-/// anything else is replaced as by [`write`].
+/// Writes a document to the place that the user names. A pipe or device, such as `/dev/stdout`, gets the bytes and
+/// stays; anything else is replaced as by [`write`].
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(about) if !about.is_file() && !about.is_dir() => {

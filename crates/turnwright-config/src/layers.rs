@@ -89,7 +89,7 @@ impl UserFile {
     fn read(&self) -> Result<Option<String>, ConfigError> {
         match private_file::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
+            Err(error) if !self.must_exist && is_absent(&self.path, &error) => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
@@ -112,9 +112,16 @@ impl UserFile {
 /// The text of a file; empty if there is none.
 fn read_or_empty(path: &Path) -> io::Result<String> {
     match private_file::read(path, MAX_FILE_SIZE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) if is_absent(path, &error) => Ok(String::new()),
         read => read,
     }
+}
+
+/// Returns true if there is no file. A link that leads nowhere, such as to dotfiles on a disk that is not mounted, says
+/// that there are settings, which may deny something.
+fn is_absent(path: &Path, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        && !path.ancestors().any(|place| place.is_symlink() && !place.exists())
 }
 
 /// The settings of the machine's administrator.
@@ -230,6 +237,24 @@ mod tests {
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
         private_file::write(file.path(), b"model = 'c'").unwrap();
         assert_eq!(model_in(&named).as_deref(), Some("c"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_that_leads_nowhere_is_no_lack_of_settings() {
+        use std::os::unix::fs::symlink;
+        let home = tempfile::tempdir().unwrap();
+        let dotfiles = home.path().join("dotfiles");
+        for name in ["link/config.toml", "config.toml"] {
+            let path = home.path().join(name);
+            let file = UserFile { path, must_exist: false, logged: AtomicU64::default() };
+            assert_eq!((file.text().unwrap(), model_in(&file)), (String::new(), None));
+            let link = home.path().join(name.split('/').next().unwrap());
+            symlink(&dotfiles, link).unwrap();
+            let error = file.load().unwrap_err().to_string();
+            assert!(error.starts_with("The settings cannot be read: "), "{error}");
+            assert!(file.text().is_err(), "{name}: it would be replaced");
+        }
     }
 
     #[test]

@@ -388,7 +388,7 @@ impl PolicyLayers<'_> {
     }
 
     fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
-        match settings.file() {
+        match settings.file().and_then(|file| settings.config.file.text().map(|_| file)) {
             Ok(file) => {
                 self.load(&drafts(&file.permissions), Scope::User, &settings.config.file_path());
             }

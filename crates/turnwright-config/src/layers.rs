@@ -55,10 +55,7 @@ impl UserFile {
 
     /// The text of the file; empty if there is none.
     pub(crate) fn text(&self) -> Result<String, ConfigError> {
-        read_or_empty(&self.path).map_err(|error| {
-            let place = self.path.display();
-            ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
-        })
+        read_or_empty(&self.path)
     }
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
@@ -89,7 +86,7 @@ impl UserFile {
     fn read(&self) -> Result<Option<String>, ConfigError> {
         match private_file::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
-            Err(error) if !self.must_exist && is_absent(&self.path, &error) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
@@ -109,19 +106,22 @@ impl UserFile {
     }
 }
 
-/// The text of a file; empty if there is none.
-fn read_or_empty(path: &Path) -> io::Result<String> {
+/// The text of a file; empty if there is none. A link that leads nowhere, such as to dotfiles on a disk that is not
+/// mounted, is an error: there are settings, which may deny something.
+fn read_or_empty(path: &Path) -> Result<String, ConfigError> {
     match private_file::read(path, MAX_FILE_SIZE) {
-        Err(error) if is_absent(path, &error) => Ok(String::new()),
-        read => read,
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                && !path.ancestors().any(|place| place.is_symlink() && !place.exists()) =>
+        {
+            Ok(String::new())
+        }
+        read => read.map_err(|error| {
+            let place = path.display();
+            let why = io_error_text(&error);
+            ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
+        }),
     }
-}
-
-/// Returns true if there is no file. A link that leads nowhere, such as to dotfiles on a disk that is not mounted, says
-/// that there are settings, which may deny something.
-fn is_absent(path: &Path, error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        && !path.ancestors().any(|place| place.is_symlink() && !place.exists())
 }
 
 /// The settings of the machine's administrator.
@@ -186,12 +186,8 @@ impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
     pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
-        let text = read_or_empty(path).map_err(|error| {
-            let place = path.display();
-            let why = io_error_text(&error);
-            ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
-        })?;
-        let (settings, warnings) = read_settings(&text, path, ManagedSettings::ROWS)?;
+        let (settings, warnings) =
+            read_settings(&read_or_empty(path)?, path, ManagedSettings::ROWS)?;
         Ok(ManagedSettings { warnings, ..settings })
     }
 }
@@ -242,18 +238,35 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn a_link_that_leads_nowhere_is_no_lack_of_settings() {
+        use std::fs;
         use std::os::unix::fs::symlink;
-        let home = tempfile::tempdir().unwrap();
-        let dotfiles = home.path().join("dotfiles");
-        for name in ["link/config.toml", "config.toml"] {
-            let path = home.path().join(name);
-            let file = UserFile { path, must_exist: false, logged: AtomicU64::default() };
-            assert_eq!((file.text().unwrap(), model_in(&file)), (String::new(), None));
-            let link = home.path().join(name.split('/').next().unwrap());
-            symlink(&dotfiles, link).unwrap();
-            let error = file.load().unwrap_err().to_string();
-            assert!(error.starts_with("The settings cannot be read: "), "{error}");
-            assert!(file.text().is_err(), "{name}: it would be replaced");
+
+        use crate::effective_policy::resolve_policy;
+        use crate::trust::TrustStore;
+        use crate::{EnvironmentVariables, Flags};
+        use turnwright_workspace::files::Roots;
+
+        fn unread(config: &Config) -> usize {
+            let trust = TrustStore::new(&config.paths.state);
+            let roots = Roots::new(Path::new(".")).unwrap();
+            let policy = resolve_policy(&config.snapshot(), &trust, &roots);
+            let problems = policy.problems.iter();
+            problems.filter(|problem| problem.contains("settings cannot be read")).count()
+        }
+
+        for name in ["config", "config/config.toml", "managed/config.toml"] {
+            let home = tempfile::tempdir().unwrap();
+            let paths = Paths::below(home.path());
+            let file = UserFile::at_default_path(&paths);
+            let variables = EnvironmentVariables::default();
+            let config = Config::new(variables, Flags::default(), file, paths);
+            assert_eq!(unread(&config), 0);
+            let link = home.path().join(name);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(home.path().join("dotfiles"), &link).unwrap();
+            assert_eq!(unread(&config), 1, "{name}");
+            // Else `config set` would replace the link.
+            assert_eq!(config.file.text().is_err(), name.starts_with("config"), "{name}");
         }
     }
 

@@ -110,7 +110,7 @@ impl RunClient {
             telling: JoinSet::new(),
             typed: String::new(),
             turn: TurnState::Idle,
-            cancelled_at: Instant::now(),
+            cancelled_at: Instant::now() - SAME_CTRL_C,
         })
     }
 
@@ -390,11 +390,7 @@ impl RunClient {
                 self.cancel_turn(end, None);
                 Ok(())
             }
-            (TurnEnd::Cancelled, TurnState::Cancelled(..))
-                if self.cancelled_at.elapsed() < SAME_CTRL_C =>
-            {
-                Ok(())
-            }
+            (TurnEnd::Cancelled, _) if self.cancelled_at.elapsed() < SAME_CTRL_C => Ok(()),
             _ => Err(RequestFailure::Ended(end)),
         }
     }

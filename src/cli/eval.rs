@@ -240,7 +240,7 @@ fn show(args: &ShowCliArgs) -> EvalResult<ExitCode> {
         return Err(EvalError::Unusable("no model has trials in both of them".to_owned()));
     }
     let shown = if let Some(file) = &args.html {
-        private_file::write_output(file, report::page(&summary).as_bytes())?;
+        private_file::write(file, report::page(&summary).as_bytes())?;
         format!("Wrote {}.\n", file.display())
     } else if args.json {
         format!("{:#}\n", serde_json::to_value(summary).map_err(std::io::Error::from)?)

@@ -294,7 +294,7 @@ fn export_to_file(
 ) -> Result<(), ExportError> {
     let mut document = Vec::new();
     write(session, format, &mut document)?;
-    Ok(private_file::write_output(path, &document)?)
+    Ok(private_file::write(path, &document)?)
 }
 
 fn write(

@@ -43,8 +43,12 @@ pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
 /// the path is a link to a file, that file is replaced and the link stays. A file that is a mount of its own, as in a
-/// container, cannot be replaced: it is overwritten and keeps its mode.
+/// container, cannot be replaced: it is overwritten and keeps its mode. A pipe or device, such as `/dev/stdout`, which
+/// the user may have named, gets the bytes and stays.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        return options().write(true).open(path)?.write_all(bytes);
+    }
     let target = fs::canonicalize(path).ok().filter(|target| target.is_file());
     let path = target.as_deref().unwrap_or(path);
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -56,17 +60,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // The temporary file stays until the other one is complete, so a crash in between loses nothing.
         Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
         replaced => replaced.map_err(|failed| failed.error),
-    }
-}
-
-/// Writes a document to the place that the user names. A pipe or device, such as `/dev/stdout`, gets the bytes and
-/// stays; anything else is replaced as by [`write`].
-pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(about) if !about.is_file() && !about.is_dir() => {
-            options().write(true).open(path)?.write_all(bytes)
-        }
-        _ => write(path, bytes),
     }
 }
 
@@ -364,14 +357,14 @@ mod tests {
         let link = folder.path().join("stdout");
         let (mut reader, writer) = io::pipe().unwrap();
         symlink(format!("/dev/fd/{}", writer.as_raw_fd()), &link).unwrap();
-        write_output(&link, b"new").unwrap();
+        write(&link, b"new").unwrap();
         assert!(link.is_symlink());
         drop(writer);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "new");
         let file = folder.path().join("a");
-        write_output(&file, b"new").unwrap();
+        write(&file, b"new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
     }
 

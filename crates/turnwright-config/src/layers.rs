@@ -60,7 +60,8 @@ impl UserFile {
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
     pub fn key_variables(&self) -> Vec<String> {
-        self.parse(self.read()).map(|(file, _)| file.variables()).unwrap_or_default()
+        let parsed = self.read().and_then(|text| ConfigFile::parse(&text, &self.path));
+        parsed.map(|(file, _)| file.variables()).unwrap_or_default()
     }
 
     /// Reads the file. Returns the settings with warnings about entries that have no effect, one sentence each. Logs
@@ -68,7 +69,7 @@ impl UserFile {
     pub(crate) fn load(&self) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         let text = self.read();
         let hash = std_hash(text.as_ref().map_err(ToString::to_string));
-        let parsed = self.parse(text);
+        let parsed = text.and_then(|text| ConfigFile::parse(&text, &self.path));
         if self.logged.swap(hash, Ordering::Relaxed) != hash {
             match &parsed {
                 Ok((_, warnings)) => {
@@ -82,26 +83,18 @@ impl UserFile {
         parsed
     }
 
-    /// The text of the file; `Ok(None)` if there is none.
-    fn read(&self) -> Result<Option<String>, ConfigError> {
+    /// The text of the file; empty if there is none that must exist.
+    fn read(&self) -> Result<String, ConfigError> {
         match private_file::read(&self.path, MAX_FILE_SIZE) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => {
+                Ok(String::new())
+            }
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
                 io_error_text(&error)
             ))),
-        }
-    }
-
-    fn parse(
-        &self,
-        text: Result<Option<String>, ConfigError>,
-    ) -> Result<(ConfigFile, Vec<String>), ConfigError> {
-        match text? {
-            Some(text) => ConfigFile::parse(&text, &self.path),
-            None => Ok((ConfigFile::default(), Vec::new())),
         }
     }
 }

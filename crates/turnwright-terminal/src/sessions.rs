@@ -269,7 +269,11 @@ pub fn export_session(
 ) -> ExitCode {
     let session = (store, id);
     let result = match output {
-        Some(path) => export_to_file(session, format, path),
+        Some(path) => {
+            let mut document: Vec<u8> = Vec::new();
+            write(session, format, &mut document)
+                .and_then(|()| private_file::write(path, &document).map_err(ExportError::Write))
+        }
         None => write(session, format, &mut stdout()),
     };
     match result {
@@ -284,17 +288,6 @@ pub fn export_session(
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes to a file that only its owner can read.
-fn export_to_file(
-    session: (&Store, &SessionId),
-    format: ExportFormat,
-    path: &Path,
-) -> Result<(), ExportError> {
-    let mut document = Vec::new();
-    write(session, format, &mut document)?;
-    Ok(private_file::write(path, &document)?)
 }
 
 fn write(

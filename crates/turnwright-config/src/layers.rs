@@ -102,19 +102,16 @@ impl UserFile {
 /// The text of a file; empty if there is none. A link that leads nowhere, such as to dotfiles on a disk that is not
 /// mounted, is an error: there are settings, which may deny something.
 fn read_or_empty(path: &Path) -> Result<String, ConfigError> {
-    match private_file::read(path, MAX_FILE_SIZE) {
-        Err(error)
-            if error.kind() == io::ErrorKind::NotFound
-                && !path.ancestors().any(|place| place.is_symlink() && !place.exists()) =>
-        {
-            Ok(String::new())
-        }
-        read => read.map_err(|error| {
-            let place = path.display();
-            let why = io_error_text(&error);
-            ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
-        }),
-    }
+    private_file::read(path, MAX_FILE_SIZE).or_else(|error| {
+        let mut links = path.ancestors().filter(|place| place.is_symlink());
+        let why = match links.find(|link| matches!(link.try_exists(), Ok(false))) {
+            Some(link) => format!("the link {} leads nowhere", link.display()),
+            None if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            None => io_error_text(&error),
+        };
+        let place = path.display();
+        Err(ConfigError::new(format!("The settings cannot be read: {place}: {why}")))
+    })
 }
 
 /// The settings of the machine's administrator.
@@ -244,7 +241,7 @@ mod tests {
             let roots = Roots::new(Path::new(".")).unwrap();
             let policy = resolve_policy(&config.snapshot(), &trust, &roots);
             let problems = policy.problems.iter();
-            problems.filter(|problem| problem.contains("settings cannot be read")).count()
+            problems.filter(|problem| problem.contains(" leads nowhere. Until ")).count()
         }
 
         for name in ["config", "config/config.toml", "managed/config.toml"] {

@@ -385,12 +385,13 @@ impl RunClient {
     /// The first Ctrl-C cancels the turn, the second one ends the program.
     fn on_signal(&mut self, end: TurnEnd) -> RequestResult<()> {
         match (end, &self.turn) {
+            // It is not for the next turn, either, which may run already.
+            (TurnEnd::Cancelled, _) if self.cancelled_at.elapsed() < SAME_CTRL_C => Ok(()),
             (TurnEnd::Cancelled, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
                 self.cancel_turn(end, None);
                 Ok(())
             }
-            (TurnEnd::Cancelled, _) if self.cancelled_at.elapsed() < SAME_CTRL_C => Ok(()),
             _ => Err(RequestFailure::Ended(end)),
         }
     }

@@ -61,6 +61,10 @@ fn a_session_is_exported_as_markdown_html_and_json() {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(agent.path("out.html")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        // It is not replaced: if it were the device itself, no other program could use it any more.
+        std::os::unix::fs::symlink("/dev/stdout", agent.path("out.md")).unwrap();
+        assert_eq!(text(&["--output", "out.md"]), markdown);
+        assert!(agent.path("out.md").is_symlink());
     }
 }
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::writer::cleanup::run_cleanup;
 use crate::writer::queue::{MAX_JOBS, MAX_QUEUED_BYTES};
 use turnwright_types::ids::MessageId;
+use turnwright_types::message::TokenUsage;
 
 fn row(id: &str) -> SessionRow {
     SessionRow::new(SessionId::from(id), "/w".into())
@@ -101,6 +102,17 @@ async fn while_the_disk_hangs_what_is_waited_for_stays_and_the_oldest_of_the_res
     last.ended().await;
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "abh");
+}
+
+#[tokio::test]
+async fn a_window_without_an_end_does_not_keep_a_session_from_being_stored() {
+    let store = Store::in_memory();
+    let log = session(&store, "s").await;
+    log.record_usage("m", "", TokenUsage::default(), Some(u64::MAX), None);
+    note(&log, "a");
+    log.flush().ended().await;
+    assert_eq!(notes(&store, "s").await.unwrap(), "a");
+    assert_eq!(log.take_notices(), Vec::<String>::new());
 }
 
 #[tokio::test]

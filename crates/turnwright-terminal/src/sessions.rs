@@ -1,7 +1,6 @@
 //! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions. Commands that name a session
 //! find it here.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +18,7 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe}
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
+use turnwright_types::private_file;
 use turnwright_types::redact::StreamRedactor;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
@@ -263,7 +263,11 @@ pub fn export_session(
 ) -> ExitCode {
     let session = (store, id);
     let result = match output {
-        Some(path) => export_to_file(session, format, path),
+        Some(path) => {
+            let mut document: Vec<u8> = Vec::new();
+            write(session, format, &mut document)
+                .and_then(|()| private_file::write(path, &document).map_err(ExportError::Write))
+        }
         None => write(session, format, &mut stdout()),
     };
     match result {
@@ -278,23 +282,6 @@ pub fn export_session(
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes atomically, to a file that only its owner can read. A link stays, and so does a pipe or a device.
-fn export_to_file(
-    session: (&Store, &SessionId),
-    format: ExportFormat,
-    path: &Path,
-) -> Result<(), ExportError> {
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return write(session, format, &mut File::options().write(true).open(path)?);
-    }
-    let target = real_path_or_same(path);
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    write(session, format, &mut file)?;
-    file.persist(&target).map_err(|error| error.error)?;
-    Ok(())
 }
 
 fn write(

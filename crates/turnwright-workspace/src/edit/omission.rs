@@ -11,16 +11,12 @@ const COMMENT_MARKS: &[&str] =
 
 /// Words for what is omitted.
 const OMITTED_THINGS: &str = include_str!("omitted_things.txt");
-
 /// Words that say that something stays as it is.
-const OMISSION_WORDS: &[&str] =
-    &["existing", "rest", "remaining", "unchanged", "same", "previous", "omitted", "original"];
-
+const OMISSION_WORDS: &str = include_str!("omission_words.txt");
+/// Words that say so only behind dots, as in `// ... other methods ...`.
+const WORDS_BEHIND_DOTS: [&str; 3] = ["other", "full", "changes"];
 /// Words that are ignored.
-const FILLER_WORDS: &[&str] = &[
-    "of", "the", "as", "is", "are", "before", "here", "this", "your", "all", "other", "above",
-    "below", "for", "brevity", "remains", "remain", "stays", "stay", "goes", "and", "from", "in",
-];
+const FILLER_WORDS: &str = include_str!("filler_words.txt");
 
 /// The beginnings of tags that follow the end of an argument.
 const CALL_TAGS: &[&str] = &["</invoke>", "</tool_call>", "<parameter"];
@@ -84,28 +80,55 @@ fn is_placeholder(line: &str) -> bool {
     while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_suffix(mark)) {
         words = rest.trim_end();
     }
-    let bare = words.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
+    let inner = words.trim_matches(|c: char| "()[]{}<>: ".contains(c));
+    let bare = inner.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
     let has_dots = words.contains('…') || words.contains("...");
     if bare.is_empty() {
         // Three dots alone are code in some languages, but a placeholder in a comment.
         let is_only_dots = words.chars().all(|c| c == '…' || c == '.');
         return has_dots && is_only_dots && (is_comment || words == "…");
     }
-    (is_comment || has_dots) && describes_omission(bare, has_dots)
+    let is_behind_dots = inner.starts_with(['…', '.']);
+    let is_framed = is_behind_dots && inner.ends_with(['…', '.']);
+    let may_be_prose = is_comment || has_dots && (is_framed || !is_code(words));
+    may_be_prose && describes_omission(bare, has_dots, is_comment && is_behind_dots)
+}
+
+/// Returns true for a line such as `{...rest}`, `return original(...args);` or `def rest(self): ...`, and for a label
+/// such as `Loading previous messages...`.
+fn is_code(words: &str) -> bool {
+    let chars: Vec<_> = words.replace("...", "…").chars().collect();
+    chars.windows(2).any(|pair| match *pair {
+        ['…', behind] => behind.is_alphanumeric() || "_$(".contains(behind),
+        [before, '…' | '('] => before.is_alphanumeric(),
+        _ => false,
+    })
 }
 
 /// Returns true if the words say only that something is unchanged.
-fn describes_omission(words: &str, has_dots: bool) -> bool {
-    let lower = words.to_lowercase();
+fn describes_omission(words: &str, has_dots: bool, is_behind_dots: bool) -> bool {
+    let mut lower = words.to_lowercase();
+    if !lower.is_ascii() {
+        // Some languages have no blanks between words.
+        let lists = [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].into_iter();
+        for word in lists.flat_map(text::list_entries).filter(|word| !word.is_ascii()) {
+            lower = lower.replace(word, &format!(" {word} "));
+        }
+    }
     let mut names_thing = false;
     let mut states = 0;
     let mut unknown = 0;
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let is_thing = text::list_entries(OMITTED_THINGS).any(|thing| thing == word);
-        let is_state = OMISSION_WORDS.contains(&word);
+        let is_state = text::list_entries(OMISSION_WORDS).any(|state| state == word)
+            || is_behind_dots && WORDS_BEHIND_DOTS.contains(&word);
         names_thing |= is_thing;
         states += usize::from(is_state);
-        unknown += usize::from(!is_thing && !is_state && !FILLER_WORDS.contains(&word));
+        if !is_thing && !is_state && !text::list_entries(FILLER_WORDS).any(|filler| filler == word)
+        {
+            // A character of Chinese is about half a word.
+            unknown += if word.is_ascii() { 1 } else { word.chars().count().div_ceil(2) };
+        }
     }
     // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
@@ -134,6 +157,19 @@ mod tests {
             "// rest of parse_args unchanged",
             "/* existing code */",
             "// (unchanged code)",
+            "(rest of methods ...)",
+            "...existing code...",
+            "[…unchanged…]",
+            "// ...existing code",
+            "// ... other methods ...",
+            "// (...no changes around here)",
+            "/* ... full function ... */",
+            "// 其他代码保持不变",
+            "# ... 其余方法不变 ...",
+            "……省略其余代码……",
+            "// ... 既存のコード ...",
+            "// 나머지 코드는 동일",
+            "# ... остальной код ...",
         ] {
             assert_eq!(
                 find_placeholder(&format!("fn a() {{\n{line}\n}}"), "fn a() {}", "content"),
@@ -160,6 +196,19 @@ mod tests {
             "// the same",
             "## Rest",
             "The rest of the code is in lib.rs.",
+            "{...rest}",
+            "...rest,",
+            "...(rest as Props),",
+            "...existing, ...original,",
+            "return original(...args);",
+            "items = append(existing, rest...)",
+            "def rest(self): ...",
+            "Loading previous messages...",
+            "加载其他内容…",
+            "// Other methods",
+            "// 其他方法",
+            "// 省略代码块的语言标记",
+            "// 保持与其他代码一致",
         ] {
             assert_eq!(find_placeholder(line, "", "content"), None, "{line}");
         }

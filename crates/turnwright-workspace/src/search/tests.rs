@@ -259,6 +259,26 @@ fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
     );
 }
 
+#[test]
+fn text_with_a_stray_nul_byte_is_searched_and_named() {
+    let code = "const a = 1;\n".repeat(20) + "const key = `${a}\0${b}`;\nneedle\n";
+    let log = "a line of a log\n".repeat(2_000) + "\0\0\0\nneedle\n";
+    let large = "a line of a log\n".repeat(600_000) + "\0\nneedle\n";
+    let fixture = fixture(&[("code.ts", &code), ("large.log", &large), ("log", &log)]);
+    let found = fixture.grep(&query("key|needle"));
+    assert_eq!(
+        fixture.lines(&found),
+        [
+            "code.ts:21: const key = `${a}\u{fffd}${b}`;",
+            "code.ts:22: needle",
+            "large.log:600002: needle",
+            "log:2002: needle"
+        ]
+    );
+    let names: Vec<_> = found.garbled.iter().map(|path| fixture.short(path)).collect();
+    assert_eq!(names, ["code.ts"]);
+}
+
 /// Encodes a text, which the encoding can hold.
 fn encoded(text: &str, encoding: &'static encoding_rs::Encoding) -> Vec<u8> {
     let (bytes, _, is_lossy) = encoding.encode(text);

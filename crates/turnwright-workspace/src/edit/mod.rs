@@ -16,7 +16,7 @@ use std::ops::Range;
 
 pub use closest::SimilarLines;
 use closest::closest_lines;
-pub use matching::{MatchKind, unescaped_lines};
+pub use matching::{MatchKind, unescaped_lines, unnumbered_lines};
 
 use buffer::{EditBuffer, count_newlines, to_lf};
 use line_changes::{LineChange, LineCounts};

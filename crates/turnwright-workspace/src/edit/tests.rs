@@ -9,7 +9,7 @@ use super::line_changes::{self, LineCounts};
 use super::patch::{self, PatchOp};
 use super::{
     AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines,
-    unescaped_lines,
+    unescaped_lines, unnumbered_lines,
 };
 
 fn edit(old: &str, new: &str) -> TextEdit {
@@ -230,6 +230,27 @@ fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
     }
     for kept in ["a\\n\nb\\n", r"\newpage", r"C:\new", r"s/\n/ /", "f('a\\n')\\n"] {
         assert_eq!(unescaped_lines(kept), None, "{kept}");
+    }
+}
+
+#[test]
+fn only_a_listing_with_a_number_for_each_line_loses_them() {
+    for (sent, meant) in [
+        ("    1| a\n    2|\n    3|   b\n", "a\n\n  b\n"),
+        ("    9| a\n   10| b", "a\nb"),
+    ] {
+        assert_eq!(unnumbered_lines(sent).as_deref(), Some(meant));
+    }
+    for kept in [
+        "1|alice\n2|bob\n",
+        "     1\ta\n     2\tb\n",
+        " 1 | a\n 2 | b\n",
+        "    1| a\n    3| b\n",
+        "    1| a\nb\n",
+        "    1| a",
+        "",
+    ] {
+        assert_eq!(unnumbered_lines(kept), None, "{kept}");
     }
 }
 

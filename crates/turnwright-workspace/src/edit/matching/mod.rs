@@ -183,6 +183,14 @@ pub fn unescaped_lines(text: &str) -> Option<String> {
     if was_escaped_twice { unescape(text) } else { None }
 }
 
+/// Takes the numbers from lines that were copied as `read_file` shows them. `None` for any other text.
+pub fn unnumbered_lines(text: &str) -> Option<String> {
+    let first = text.strip_prefix(' ')?.trim_start_matches(' ').split('|').next()?;
+    let mut lines = (u64::from(first.parse::<u32>().ok()?)..).zip(text.split_inclusive('\n'));
+    let is_listing = lines.all(|(number, line)| line.starts_with(&format!("{number:>5}|")));
+    (is_listing && text.contains('\n')).then(|| without_line_numbers(text))
+}
+
 /// Removes one level of backslash escapes; `None` if there is none.
 fn unescape(text: &str) -> Option<String> {
     memchr::memchr(b'\\', text.as_bytes())?;

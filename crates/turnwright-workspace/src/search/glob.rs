@@ -33,16 +33,22 @@ impl Glob {
         let unescaped = unescape_hidden_line(text).filter(|_| text.contains("\\u{"));
         let text = unescaped.as_deref().unwrap_or(text);
         let plain = plain_blanks(text);
-        let parts = split_at_commas(&plain);
+        let mut parts = split_at_commas(&plain);
+        // A name may have a comma, too.
+        parts.push(plain.trim());
+        parts.dedup();
         for part in &parts {
             let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |rest| (true, rest));
             let part = normalize(part, base);
             let is_path = part.contains('/');
             let set = &mut sets[usize::from(is_not) * 2 + usize::from(is_path)];
-            // Routes have names such as `[id].tsx`, which are meant as they are.
-            let with_brackets = part.contains('[').then(|| part.replace('[', "[[]"));
-            for glob in [Some(&part), with_brackets.as_ref()].into_iter().flatten() {
-                let glob = GlobBuilder::new(glob)
+            // Names such as `[id].tsx` and `{{cookiecutter.slug}}` are meant as they are.
+            let with_brackets = part.replace('[', "[[]");
+            let with_braces = with_brackets.replace('{', "[{]").replace('}', "[}]");
+            let mut globs = vec![part.clone(), with_brackets, with_braces];
+            globs.dedup();
+            for glob in globs {
+                let glob = GlobBuilder::new(&glob)
                     .literal_separator(true)
                     .empty_alternates(true)
                     .build()

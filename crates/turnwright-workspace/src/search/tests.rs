@@ -431,13 +431,23 @@ fn a_file_that_is_not_wholly_decoded_is_named() {
 
 #[test]
 fn brackets_in_a_glob_also_stand_for_themselves() {
-    let fixture =
-        fixture(&["app/[id].tsx", "app/[[...all]]/page.tsx", "app/i.tsx"].map(|path| (path, "")));
+    let files = [
+        "app/[id].tsx",
+        "app/[[...all]]/page.tsx",
+        "app/i.tsx",
+        "{{cookiecutter.slug}}/setup.py",
+        "{rule} one.md",
+        "Report, final.md",
+    ];
+    let fixture = fixture(&files.map(|path| (path, "")));
     for (glob, expected) in [
         ("[id].tsx", ["app/[id].tsx", "app/i.tsx"].as_slice()),
         ("app/[id].tsx", &["app/[id].tsx", "app/i.tsx"]),
         ("app/[[...all]]/*.tsx", &["app/[[...all]]/page.tsx"]),
         ("**/[id].*", &["app/[id].tsx", "app/i.tsx"]),
+        ("{{cookiecutter.slug}}/**/*.py", &["{{cookiecutter.slug}}/setup.py"]),
+        ("{rule}*.md", &["{rule} one.md"]),
+        ("Report, final.md", &["Report, final.md"]),
     ] {
         assert_eq!(fixture.names(glob), expected, "{glob}");
     }

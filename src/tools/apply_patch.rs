@@ -298,9 +298,16 @@ async fn plan_step(
         (_, Err(error)) => {
             return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
         }
-        (PatchOp::Delete, Ok(before)) => {
+        (change @ (PatchOp::Delete | PatchOp::Replace { .. }), Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
                 return Err(edit_common::stale_message(&name, &before, &lines, None).into());
+            }
+            if let PatchOp::Replace { text } = change {
+                if edit_common::is_unread(&ctx.env, &target, &before).await {
+                    return Err(file_refusal(&name, "has text that you have not read"));
+                }
+                let after = before.with_file_line_endings(&text);
+                return Ok(PatchStep::replacing(name, target, before, after));
             }
             PatchAction::Delete { before: Some(before), aside: None }
         }

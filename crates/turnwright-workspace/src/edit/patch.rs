@@ -34,7 +34,7 @@ impl FilePatch {
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let to = match &mut self.change {
             PatchOp::Update { to, .. } => to.as_mut(),
-            PatchOp::Add { .. } | PatchOp::Delete => None,
+            PatchOp::Add { .. } | PatchOp::Replace { .. } | PatchOp::Delete => None,
         };
         std::iter::once(&mut self.path).chain(to)
     }
@@ -48,6 +48,10 @@ pub enum PatchOp {
         text: String,
     },
     Delete,
+    /// The file gets another text: it is deleted and added again.
+    Replace {
+        text: String,
+    },
     /// The file is changed, moved to a new path, or both.
     Update {
         to: Option<String>,
@@ -95,16 +99,26 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             continue;
         }
         let file = parser.parse_file(line)?;
-        if files.iter().any(|other| other.path == file.path) {
-            return Err(
-                parser.error(&format!("{} comes twice: put all its hunks together", file.path))
-            );
+        let Some(twin) = files.iter().position(|other| other.path == file.path) else {
+            files.push(file);
+            continue;
+        };
+        let known = &mut files[twin].change;
+        if let (
+            PatchOp::Update { hunks, .. },
+            PatchOp::Update { to: None, hunks: others },
+        ) = (&mut *known, &file.change)
+        {
+            hunks.extend(others.iter().cloned());
+        } else if let (PatchOp::Delete, PatchOp::Add { text }) = (&*known, &file.change) {
+            *known = PatchOp::Replace { text: text.clone() };
+        } else {
+            return Err(parser.error(&format!("{} comes twice: make two patches", file.path)));
         }
-        files.push(file);
     }
     let hunks = files.iter().map(|file| match &file.change {
         PatchOp::Update { hunks, .. } => hunks.len(),
-        PatchOp::Add { .. } | PatchOp::Delete => 0,
+        _ => 0,
     });
     match (files.len(), hunks.sum::<usize>()) {
         (0, _) => Err(parser.error("the patch names no file")),

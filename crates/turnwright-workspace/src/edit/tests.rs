@@ -440,6 +440,21 @@ fn patches_that_follow_each_other_are_one() {
 }
 
 #[test]
+fn a_file_that_comes_twice_in_a_patch_is_changed_twice_or_replaced() {
+    let update = "*** Update File: f\n@@\n-a\n+b\n";
+    let text = format!("*** Begin Patch\n{update}*** Add File: g\n+x\n{update}*** End Patch\n");
+    let files = patch::parse(&text).unwrap();
+    let PatchOp::Update { to: None, hunks } = &files[0].change else { panic!("{files:?}") };
+    assert_eq!((files.len(), hunks.len(), hunks[1].line), (2, 2, 9));
+    let text = "*** Begin Patch\n*** Delete File: f\n*** Add File: f\n+x\n*** End Patch\n";
+    let files = patch::parse(text).unwrap();
+    assert_eq!(files[0].change, PatchOp::Replace { text: "x\n".to_owned() });
+    assert_eq!(files.len(), 1);
+    let update_and_delete = format!("*** Begin Patch\n{update}*** Delete File: f\n*** End Patch\n");
+    assert!(patch::parse(&update_and_delete).unwrap_err().contains("f comes twice"));
+}
+
+#[test]
 fn hunks_are_put_in_their_one_place() {
     let twins = "fn a() {\n    x();\n}\nfn b() {\n    x();\n}\n";
     let hunk = "-    x();\n+    y();\n";

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{ToolCtx, ToolEnv};
@@ -12,6 +13,7 @@ use turnwright_types::effect::{
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
+use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdit, AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
@@ -138,6 +140,17 @@ pub(super) fn not_shown(names: &str) -> String {
     format!(
         "[The editor took the text of {names}, but it is not there yet: read before you go on.]"
     )
+}
+
+/// The note about a text that was JSON before, such as a notebook, and will be none.
+pub(super) fn broken_json_note(change: &ExpectedChange<'_>) -> Option<String> {
+    let (after, _) = change.after.filter(|(text, _)| text.len() <= MAX_CARD_BYTES)?;
+    let name = change.path.file_name()?.to_str()?;
+    [".json", ".ipynb", ".geojson"].iter().find(|end| name.ends_with(**end))?;
+    serde_json::from_str::<IgnoredAny>(&change.before?.text).ok()?;
+    let error = serde_json::from_str::<IgnoredAny>(after).err()?;
+    let told = "was valid JSON before and is not now";
+    Some(format!("[{} {told}: {error}. Code in it needs escapes.]", escape_hidden_line(name)))
 }
 
 /// How the edits were matched, in a few words.

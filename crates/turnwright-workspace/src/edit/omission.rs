@@ -29,8 +29,12 @@ pub const REFUSAL: &str = "stands for lines that were left out, which would be l
 /// ends that carries `new` in this argument. A line that `old` contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str, argument: &str) -> Option<usize> {
     let mut known = HashSet::new();
+    // Code in a new text may leave lines out, unless all of the text is in a fence.
+    let may_have_examples = old.is_empty() || argument != "content";
+    let mut is_example = false;
     for (index, line) in new.lines().enumerate() {
-        if !is_placeholder(line) && !is_cut_off(line.trim(), old) {
+        is_example ^= may_have_examples && index > 0 && line.trim_start().starts_with("```");
+        if (is_example || !is_placeholder(line)) && !is_cut_off(line.trim(), old) {
             continue;
         }
         let line = line.trim();
@@ -212,6 +216,16 @@ mod tests {
         ] {
             assert_eq!(find_placeholder(line, "", "content"), None, "{line}");
         }
+    }
+
+    #[test]
+    fn an_example_in_a_new_text_may_leave_lines_out() {
+        let text = "# Use\n\n```js\nf();\n// ...\n# ... existing settings ...\n```\n";
+        assert_eq!(find_placeholder(text, "", "content"), None);
+        assert_eq!(find_placeholder(text, "# Use\n", "new_string"), None);
+        assert_eq!(find_placeholder(text, "# Use\n", "content"), Some(5));
+        assert_eq!(find_placeholder(&format!("{text}\n// ...\n"), "", "content"), Some(9));
+        assert_eq!(find_placeholder("```js\nf();\n// ...\n```\n", "", "content"), Some(3));
     }
 
     #[test]

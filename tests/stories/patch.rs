@@ -47,6 +47,11 @@ fn a_file_may_come_twice_in_a_patch() {
     let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
     assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("1\n2\n", "new\r\n"));
     assert!(result.starts_with("Applied the patch to 2 files (+3 −3).\n"), "{result}");
+    let secret = "*** Delete File: .env\n*** Add File: .env\n+KEY=2\n";
+    let builder = TestAgent::builder().file(".env", "KEY=1\n");
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(secret));
+    assert!(result.contains(".env has text that you have not read"), "{result}");
+    assert_eq!(agent.read(".env"), "KEY=1\n");
 }
 
 #[test]

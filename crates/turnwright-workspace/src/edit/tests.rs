@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::line_changes::{self, LineCounts};
-use super::patch::{self, PatchOp};
+use super::patch::{self, Hunk, PatchOp};
 use super::{
     AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines,
     unescaped_lines, unnumbered_lines,
@@ -448,8 +448,12 @@ fn a_file_that_comes_twice_in_a_patch_is_changed_twice_or_replaced() {
     assert_eq!((files.len(), hunks.len(), hunks[1].line), (2, 2, 9));
     let text = "*** Begin Patch\n*** Delete File: f\n*** Add File: f\n+x\n*** End Patch\n";
     let files = patch::parse(text).unwrap();
-    assert_eq!(files[0].change, PatchOp::Replace { text: "x\n".to_owned() });
-    assert_eq!(files.len(), 1);
+    let PatchOp::Update { to: None, hunks } = &files[0].change else { panic!("{files:?}") };
+    assert_eq!((files.len(), hunks.len()), (1, 1));
+    assert_eq!(patch::apply("a\r\nb\r\n", hunks, "f").unwrap().text, "x\r\n");
+    assert_eq!(patch::apply("", hunks, "f").unwrap().text, "x\n");
+    let rest = [Hunk { new: "x\n// ... existing code ...\n".to_owned(), ..hunks[0].clone() }];
+    assert!(patch::apply("a\nb\n", &rest, "f").unwrap_err().contains("left out"));
     let update_and_delete = format!("*** Begin Patch\n{update}*** Delete File: f\n*** End Patch\n");
     assert!(patch::parse(&update_and_delete).unwrap_err().contains("f comes twice"));
 }

@@ -98,9 +98,8 @@ type MatchAttempt<'a> = Option<Result<TextMatch<'a>, MatchError>>;
 
 /// Finds a text, trying one kind of match after the other.
 pub(super) fn find<'a>(text: &str, query: &MatchQuery<'a>) -> Result<TextMatch<'a>, MatchError> {
-    if let Some(answer) =
-        match_exact(text, query).or_else(|| match_without_line_numbers(text, query))
-    {
+    let answer = match_exact(text, query).or_else(|| match_without_line_numbers(text, query));
+    if let Some(answer) = answer {
         return answer;
     }
     // Text of only white space would match everywhere.
@@ -185,8 +184,8 @@ pub fn unescaped_lines(text: &str) -> Option<String> {
 
 /// Takes the numbers from lines that were copied as `read_file` shows them. `None` for any other text.
 pub fn unnumbered_lines(text: &str) -> Option<String> {
-    let first = text.strip_prefix(' ')?.trim_start_matches(' ').split('|').next()?;
-    let mut lines = (u64::from(first.parse::<u32>().ok()?)..).zip(text.split_inclusive('\n'));
+    let first: u32 = text.get(1..5)?.trim_start().parse().ok()?;
+    let mut lines = (first..).zip(text.split_inclusive('\n'));
     let is_listing = lines.all(|(number, line)| line.starts_with(&format!("{number:>5}|")));
     (is_listing && text.contains('\n')).then(|| without_line_numbers(text))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
-    Encoding, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind,
+    BinaryDetection, Encoding, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind,
     SinkMatch,
 };
 
@@ -61,8 +61,13 @@ impl<'a> FileSearcher<'a> {
         }
         let charset = if has_nul { Charset::BrokenUtf8 } else { Charset::of(bytes, is_cut) };
         let encoding = if let Charset::Other(found) = charset { Some(found) } else { None };
+        // Text may be in front of something else, as in an archive that unpacks itself.
+        let is_text = is_utf8(bytes, is_cut);
         if is_cut {
             let mut searcher = pattern.searcher(*context, encoding);
+            if !is_text {
+                searcher.set_binary_detection(BinaryDetection::quit(0));
+            }
             searcher.search_reader(&pattern.matcher, bytes.chain(reader), sink)?;
             return Ok(charset);
         }
@@ -70,6 +75,9 @@ impl<'a> FileSearcher<'a> {
             *bytes = encoding.decode(bytes).0.into_owned().into_bytes();
         } else if bytes.starts_with("\u{feff}".as_bytes()) {
             bytes.drain(..3);
+        }
+        if !is_text {
+            bytes.truncate(memchr::memchr(0, bytes).unwrap_or(bytes.len()));
         }
         if pattern.multi_line && !pattern.names_carriage_return {
             remove_carriage_returns(bytes);
@@ -154,10 +162,8 @@ fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexM
         .dot_matches_new_line(query.multiline)
         .size_limit(MAX_COMPILED_BYTES)
         .dfa_size_limit(MAX_DFA_BYTES)
-        .nest_limit(MAX_NESTING);
-    if !multi_line {
-        builder.crlf(true);
-    }
+        .nest_limit(MAX_NESTING)
+        .crlf(!multi_line);
     builder.build(&query.pattern).map_err(|error| {
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default();

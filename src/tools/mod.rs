@@ -525,8 +525,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let TypedCall { call, ignored, other_names, preview, name_notes, refusal, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
-            let broken =
-                T::expected_changes(&preview).iter().find_map(edit_common::broken_json_note);
+            let broken = T::expected_changes(&preview).iter().find_map(edit_common::broken_json);
             // The folder of the session may have gone while the user was asked.
             let result = match refusal {
                 Some(refusal) => Err(refusal),

@@ -266,8 +266,8 @@ fn text_with_a_stray_nul_byte_is_searched_and_named() {
     let large = "a line of a log\n".repeat(600_000) + "\0\nneedle\n";
     let fixture = fixture(&[("code.ts", &code), ("large.log", &large), ("log", &log)]);
     let archive = ["echo key\n".repeat(2_000).as_bytes(), b"\0\xff\xfe\nneedle\n"].concat();
-    std::fs::write(fixture.root.join("setup.run"), archive).unwrap();
-    std::fs::write(fixture.root.join("a.sqlite"), b"SQLite\0\0\0\nneedle\n".repeat(90)).unwrap();
+    fixture.put("setup.run", &archive);
+    fixture.put("a.sqlite", &b"SQLite\0\0\0\nneedle\n".repeat(90));
     let found = fixture.grep(&query("const key|needle"));
     assert_eq!(
         fixture.lines(&found),

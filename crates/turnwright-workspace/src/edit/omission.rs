@@ -30,7 +30,7 @@ pub fn find_placeholder(new: &str, old: &str, argument: &str) -> Option<usize> {
     // Code in a new text may leave lines out, unless all of the text is in a fence or only an end of one is there.
     let may_have_examples = (old.is_empty() || argument != "content")
         && !new.starts_with("```")
-        && new.matches("```").count() % 2 == 0;
+        && new.matches("```").count().is_multiple_of(2);
     let mut is_example = false;
     for (index, line) in new.lines().enumerate() {
         is_example ^= may_have_examples && line.trim_start().starts_with("```");

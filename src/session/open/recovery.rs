@@ -168,16 +168,13 @@ fn interrupted_call(
         let outcome = turn::not_run(&row.tool, view.as_ref(), why);
         return CallOutcome { file_changes: known, ..outcome };
     }
-    let content = vec![CallContent::Text(text.clone())];
-    let raw = serde_json::json!({ "applied": known.len() });
-    let tool = row.tool.clone();
     CallOutcome {
-        is_success: ok,
-        tool,
+        is_success: true,
+        tool: row.tool.clone(),
+        content: vec![CallContent::Text(text.clone())],
         text,
         view,
-        content,
-        raw_output: raw,
+        raw_output: serde_json::json!({ "applied": known.len() }),
         file_changes: known,
         ..CallOutcome::default()
     }

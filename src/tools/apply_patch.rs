@@ -518,12 +518,8 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
     };
     let unit = if count == 1 { "file" } else { "files" };
     let head = format!("Applied the patch to {count} {unit} (+{added} −{removed}).");
-    ToolOutcome {
-        ok: true,
-        text: format!("{head}\n{lines}"),
-        raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
-        view: Some(CallView { title, kind: ApplyPatch::KIND, locations }),
-        content: step_diffs(steps, roots),
-        images: Vec::new(),
-    }
+    let text = format!("{head}\n{lines}");
+    let raw = json!({ "result": head, "files": count, "added": added, "removed": removed });
+    let view = Some(CallView { title, kind: ApplyPatch::KIND, locations });
+    ToolOutcome { view, ..ToolOutcome::done(text, step_diffs(steps, roots), raw) }
 }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{ToolEnv, UserFolders, note_folders};
-use crate::turn::Turn;
+use crate::turn::{Turn, context_parts};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::look_alike::without_smuggled_text;
@@ -515,11 +515,9 @@ impl Turn {
     fn has_been_told(&self, words: &str) -> bool {
         self.history.messages.iter().any(|message| match &**message {
             Message::Tool(result) => result.text.contains(words),
-            Message::User(prompt) => prompt
-                .parts
-                .iter()
-                .any(|part| matches!(part, PromptPart::Context(text) if text.contains(words))),
-            Message::Assistant(_) => false,
+            Message::User(_) | Message::Assistant(_) => {
+                context_parts(message).any(|text| text.contains(words))
+            }
         })
     }
 }

@@ -132,9 +132,7 @@ pub fn stakes(script: &Script) -> Vec<&'static str> {
         let runs_download = (downloads && reads_program(command)).then_some(RUNS_DOWNLOAD);
         downloads |= is_in(DOWNLOADERS, name(command.program()));
         for stake in danger(command).into_iter().chain(runs_download) {
-            if !stakes.contains(&stake) {
-                stakes.push(stake);
-            }
+            turnwright_types::lists::add_new(&mut stakes, stake);
         }
     }
     stakes

@@ -173,13 +173,17 @@ pub(super) async fn run_steps(mut steps: Vec<PatchStep>, pass: &Pass, ctx: &Tool
                 steps.truncate(number + 1);
                 let rest = roll_back(steps, files).await;
                 // It writes the old texts, which were not read.
-                unread.iter().for_each(|place| files.forget_seen(place));
+                for place in &unread {
+                    files.forget_seen(place);
+                }
                 return Err(format!("{name} {error}. {rest}").into());
             }
         }
     }
     delete_set_aside(&steps, files).await;
-    unread.iter().for_each(|place| files.forget_seen(place));
+    for place in &unread {
+        files.forget_seen(place);
+    }
     let mut outcome = patch_outcome(&steps, &unread, files.roots());
     if !unshown.is_empty() {
         outcome.append_note(edit_common::not_shown(&unshown.join(", ")));

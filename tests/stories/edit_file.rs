@@ -228,8 +228,7 @@ fn a_change_that_breaks_json_says_so() {
     let content = json!({ "path": "b.json", "content": "{\n" });
     let written = again(&mut agent, "write_file", &content);
     assert!(written.contains("[b.json was valid JSON before and is not now: EOF"), "{written}");
-    for (name, old, new) in
-        [("n.ipynb", "\"1\"", "\\\"1\\\""), ("with-comment.json", "one", "two")]
+    for (name, old, new) in [("n.ipynb", "\"1\"", "\\\"1\\\""), ("with-comment.json", "one", "two")]
     {
         let result = again(&mut agent, "edit_file", &edit(name, old, new));
         assert!(result.starts_with("Applied 1 edit") && !result.contains("JSON"), "{result}");

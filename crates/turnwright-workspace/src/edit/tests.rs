@@ -235,10 +235,9 @@ fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
 
 #[test]
 fn only_a_listing_with_a_number_for_each_line_loses_them() {
-    for (sent, meant) in [
-        ("    1| a\n    2|\n    3|   b\n", "a\n\n  b\n"),
-        ("    9| a\n   10| b", "a\nb"),
-    ] {
+    for (sent, meant) in
+        [("    1| a\n    2|\n    3|   b\n", "a\n\n  b\n"), ("    9| a\n   10| b", "a\nb")]
+    {
         assert_eq!(unnumbered_lines(sent).as_deref(), Some(meant));
     }
     for kept in [

@@ -1,5 +1,6 @@
 //! `exec_output`: the new output of a running command; also sends it input and signals.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use serde::Deserialize;
 
 use super::exec::{self, command_outcome, finished_outcome, seconds};
 use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::Pass;
+use turnwright_policy::permission::{Grants, Mode, Pass, Verdict, decide};
+use turnwright_policy::shell;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
@@ -18,7 +20,7 @@ use turnwright_types::message::{Arguments, ToolCall};
 use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
-use turnwright_workspace::exec::{Job, Signal};
+use turnwright_workspace::exec::{Job, Signal, dialect};
 
 /// The default wait, in seconds.
 const DEFAULT_WAIT_SECS: u64 = 5;
@@ -71,6 +73,20 @@ impl ExecOutput {
         }
     }
 
+    /// The command with this input, if a rule is about it then, or it destroys something: it may be a shell, or the
+    /// client of a database.
+    fn harmful_line(&self, input: &str, site: &CallSite<'_>) -> Option<Effect> {
+        let job = site.env.jobs.find(&self.id())?;
+        let line = format!("{} <<'end of input'\n{input}\nend of input", job.command());
+        let command = shell::command(line, site.roots().real_cwd(), dialect());
+        let is_full = site.env.mode() == Mode::Full;
+        let is_destructive = !is_full && !shell::stakes(&command.script).is_empty();
+        let effect = Effect::Exec(Box::new(command));
+        let rules = site.env.shared.rules.get();
+        let judged = decide(&rules, Mode::Full, &Grants::default(), slice::from_ref(&effect));
+        (is_destructive || judged.verdict() != Verdict::Allow).then_some(effect)
+    }
+
     fn wait(&self) -> Duration {
         let wait = seconds(self.wait, self.wait_ms, MAX_WAIT_SECS);
         Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
@@ -97,8 +113,9 @@ impl Tool for ExecOutput {
         };
         let view = CallView::new(title, Self::KIND);
         let mut effects = Vec::new();
-        if self.input().is_some() {
+        if let Some(input) = self.input() {
             effects.push(self.input_effect());
+            effects.extend(self.harmful_line(input, site));
         }
         if self.signal.is_some() {
             effects.push(Effect::Signal { job });

@@ -244,11 +244,18 @@ pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
         let is_known = |program: &Program| program.operand_use != OperandUse::Unknown;
         let (program, words) =
             subcommand.filter(|(sub, _)| is_known(sub)).unwrap_or((program, words));
-        is_known(program).then(|| {
-            let takes_all =
-                (program.targets)(words).iter().any(|target| target.harm == Harm::RemovesContents);
-            use_of(program.operand_use, words, takes_all)
-        })
+        let targets = (program.targets)(words);
+        if is_known(program) {
+            let takes_all = targets.iter().any(|target| target.harm == Harm::RemovesContents);
+            return Some(use_of(program.operand_use, words, takes_all));
+        }
+        let changed = targets.iter().filter(|target| {
+            matches!(target.harm, Harm::Deletes | Harm::Overwrites | Harm::Formats)
+        });
+        let sources: Vec<_> = changed.map(|target| Word::plain(target.text)).collect();
+        let used =
+            FileUse { sources, is_change: true, is_deep: true, destination: None, is_exact: false };
+        (!used.sources.is_empty()).then_some(used)
     })
 }
 

@@ -64,7 +64,7 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     match text.strip_prefix("--") {
         Some(_) => {
             let given = text.split('=').next().unwrap_or(text);
-            given.len() > 3 && name.starts_with(given)
+            given.len() > 2 && name.starts_with(given)
         }
         None => text.strip_prefix('-').is_some_and(|letters| letters.contains(letter)),
     }

@@ -530,7 +530,7 @@ fn is_device(text: &str) -> bool {
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
 pub(in crate::shell) fn is_everything(text: &str) -> bool {
-    text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
+    text != "{}" && text.bytes().all(|byte| b"/.*?[!^]{,}".contains(&byte))
 }
 
 #[cfg(test)]
@@ -549,6 +549,10 @@ mod tests {
         for line in [
             "git reset --hard",
             "git reset --har HEAD~1",
+            "git reset --h",
+            "git checkout --f main",
+            "git tag --d v1",
+            "rm --r .git",
             "git -C x reset --hard",
             "git -c a=b reset --hard",
             "git clean -fd",
@@ -582,6 +586,7 @@ mod tests {
             "git push -d origin x",
             "git filter-branch x",
             "git gc --prune=now",
+            "git -c gc.reflogExpire=now -c gc.pruneExpire=now gc",
             "git prune",
             "git reflog expire --expire=now --all",
             "git reflog delete HEAD@{0}",
@@ -595,6 +600,9 @@ mod tests {
             "rm -r ..",
             "rm -rf *",
             "rm -fr ./*",
+            "rm -rf .[!.]* ..?*",
+            "rm -rf ./{*,.*}",
+            "rm -rf ??*",
             "rm *",
             "rm -rf .git",
             "rm -rf sub/.git/",

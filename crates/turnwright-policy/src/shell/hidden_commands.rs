@@ -14,29 +14,38 @@ use super::{Script, SimpleCommand};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
-const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
-    dbus-run-session dotenv dotenv-cli eatmydata entr env-cmd faketime firejail flatpak-spawn gchroot gdb genv gnice \
-    gnohup gosu gstdbuf gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
-    rlwrap run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
+    cross-env cross-env-shell dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime \
+    firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ifne ld.so \
+    linux32 linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec \
+    script sem setlock sg ssh-agent su-exec systemd-inhibit tini torsocks ts uclampset watchexec wsl wsl.exe xcrun \
+    xvfb-run";
 /// Programs that do so after one of the words below.
-const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
-    hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
-    rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList = "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
+const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv doppler dotenvx fd \
+    fdfind flox guix gum hatch infisical lerna mamba micromamba mise nix nodemon nodenv npm nvm op opam pdm pipenv \
+    pipx pixi pnpm poetry pyenv rbenv rustup rye screen sops stack tmux tox uv volta yarn zellij";
+const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
+    new-window run send-keys shell spin split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
-const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
+const WITH_OPERAND: WordList =
+    "aws-vault chamber direnv envdir gchroot gosu nix nvm rustup script setlock sg sops su-exec";
 /// Runners whose operands are lines, and the options of others in front of one.
-const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
+const LINE_RUNNERS: WordList =
+    "concurrently cross-env-shell hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 /// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
 const VALUE_OPTIONS: [(WordList, WordList); 7] = [
-    ("bat man", "-P --pager"),
-    ("git", "-c -u -x --exec --extcmd --receive-pack --upload-pack"),
+    ("bat man", "-H -P --html --pager"),
+    (
+        "git",
+        "-O -c -u -x --config --exec --extcmd --open-files-in-pager --receive-pack --sendmail-cmd \
+         --upload-pack",
+    ),
     ("gmake make", "-E --eval SHELL"),
     ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
     ("rg sort split zip", "-TT --compress-program --filter --pre --unzip-command"),
     ("rsync", "-e --rsh"),
-    ("scp sftp ssh", "-o"),
+    ("scp sftp ssh", "-S -o"),
 ];
 /// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
@@ -221,18 +230,8 @@ fn named_paths(command: &SimpleCommand, workdir: &Path, home: Option<&Path>) -> 
         names.extend(words_and_values(command).map(PathBuf::from));
     }
     let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
-    let globs = operands.clone().filter(|word| word.is_glob);
-    names.extend(globs.map(|word| PathBuf::from(&word.text)));
-    names.extend(operands.flat_map(|word| in_braces(&word.text)).map(PathBuf::from));
+    names.extend(operands.filter(|word| word.is_glob).map(|word| PathBuf::from(&word.text)));
     names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
-}
-
-/// The words that the shell makes of the first braces in a word: `a.x` and `a.y` of `a.{x,y}`.
-fn in_braces(word: &str) -> Vec<String> {
-    let Some((start, rest)) = word.split_once('{') else { return Vec::new() };
-    let (list, end) = rest.split_once('}').unwrap_or_default();
-    let parts = list.split(',').take(MAX_WORDS).filter(|part| !part.is_empty());
-    parts.map(|part| format!("{start}{part}{end}")).collect()
 }
 
 /// The hosts that the words of a command may name, in lower case.

@@ -15,11 +15,10 @@ use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
-    cross-env cross-env-shell dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime \
-    firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ifne ld.so \
-    linux32 linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec \
-    script sem setlock sg ssh-agent su-exec systemd-inhibit tini torsocks ts uclampset watchexec wsl wsl.exe xcrun \
-    xvfb-run";
+    cross-env dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime firejail \
+    flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ld.so linux64 lldb \
+    nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec script sem setlock sg \
+    ssh-agent su-exec systemd-inhibit tini torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv doppler dotenvx fd \
     fdfind flox guix gum hatch infisical lerna mamba micromamba mise nix nodemon nodenv npm nvm op opam pdm pipenv \
@@ -30,17 +29,12 @@ const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop 
 const WITH_OPERAND: WordList =
     "aws-vault chamber direnv envdir gchroot gosu nix nvm rustup script setlock sg sops su-exec";
 /// Runners whose operands are lines, and the options of others in front of one.
-const LINE_RUNNERS: WordList =
-    "concurrently cross-env-shell hyperfine nodemon sg sops tmux watchexec";
+const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 /// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
 const VALUE_OPTIONS: [(WordList, WordList); 7] = [
     ("bat man", "-H -P --html --pager"),
-    (
-        "git",
-        "-O -c -u -x --config --exec --extcmd --open-files-in-pager --receive-pack --sendmail-cmd \
-         --upload-pack",
-    ),
+    ("git", "-O -c -u -x --config --exec --extcmd --receive-pack --upload-pack"),
     ("gmake make", "-E --eval SHELL"),
     ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
     ("rg sort split zip", "-TT --compress-program --filter --pre --unzip-command"),
@@ -93,7 +87,11 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     if script.commands.iter().any(ruin::is_shell_with_input) {
         let printed = script.commands.iter().flat_map(printed_lines);
         for line in script.texts.iter().cloned().chain(printed) {
-            found.extend(command_scanner::scan(&line).commands);
+            let script = command_scanner::scan(&line);
+            if script.is_cut {
+                return None;
+            }
+            found.extend(script.commands);
         }
     }
     let most = found.len() + MAX_COMMANDS;
@@ -180,7 +178,13 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(aliases(arguments));
     }
     lines.extend(given_lines(program, command));
-    found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
+    for script in lines.iter().map(|line| command_scanner::scan(line)) {
+        found.extend(script.commands);
+        // Anything could have been left out.
+        if script.is_cut {
+            found.resize(most + 1, SimpleCommand::default());
+        }
+    }
 }
 
 /// The lines that `echo` or `printf` writes: its operands, and each of them with its escapes.

@@ -97,7 +97,8 @@ pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
     }
     if dialect == ShellDialect::Cmd {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
-        return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
+        let commands = syntax::cmd_scanner::scan(line);
+        return Script { commands, ambiguity, ..Script::default() };
     }
     let folders = BTreeSet::from([folder.to_path_buf()]);
     let mut script = match syntax::parser::parse(line, dialect, folders, 0) {

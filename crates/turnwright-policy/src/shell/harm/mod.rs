@@ -463,14 +463,6 @@ fn push_parts<'a>(parts: &mut Vec<&'a str>, path: impl Iterator<Item = &'a str>)
 /// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
 /// stand for one of them.
 fn is_system(text: &str, folder: Option<&Path>) -> bool {
-    if !text.starts_with('{') {
-        return is_system_path(text, folder);
-    }
-    // Alternatives, maybe with others among them.
-    text.split(',').any(|alternative| is_system_path(alternative.trim_matches(['{', '}']), folder))
-}
-
-fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
     let is_any = |part: &str, names: &str| names.split(' ').any(|name| may_be(part, name));
     match path_parts(text, folder).as_deref() {
         Some([]) => true,

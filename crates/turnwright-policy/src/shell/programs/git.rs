@@ -200,8 +200,7 @@ pub(super) fn subcommand(name: &str) -> &'static Program {
 
 fn danger(words: Args<'_>) -> Option<&'static str> {
     let (sub, rest) = git_subcommand(words)?;
-    let sets = |name: &str| words.iter().any(|word| word.text.contains(name));
-    let loses_commits = sub == "gc" && (sets("xpire=") || sets("xpireUnreachable="));
+    let loses_commits = sub == "gc" && words.iter().any(|word| word.text.contains("xpire"));
     first_danger(subcommand(sub).dangers, rest, false).or(loses_commits.then_some(HISTORY))
 }
 

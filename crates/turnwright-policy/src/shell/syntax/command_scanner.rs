@@ -14,8 +14,6 @@ use super::{here_document, shell_state};
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum depth of lines within lines. Brackets may be nested eight times as deep.
 const MAX_DEPTH: usize = 8;
-/// The words of a command beyond which no list in braces is expanded.
-const MAX_EXPANDED: usize = 128;
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
@@ -49,6 +47,8 @@ struct CommandScanner {
     folder: ShellFolder,
     /// The number of bytes that the result may still grow by.
     budget: usize,
+    /// True if something was left out because of that.
+    is_cut: bool,
 }
 
 impl CommandScanner {
@@ -64,12 +64,13 @@ impl CommandScanner {
             texts.append(&mut self.data);
         }
         let commands = shell_state::resolve(self.found, &self.assigned);
-        Script { commands, ambiguity: None, texts }
+        Script { commands, ambiguity: None, texts, is_cut: self.is_cut }
     }
 
     fn spend(&mut self, bytes: usize) -> bool {
         let is_affordable = bytes <= self.budget;
         self.budget = self.budget.saturating_sub(bytes);
+        self.is_cut |= !is_affordable;
         is_affordable
     }
 
@@ -274,7 +275,7 @@ impl Frame {
         let has_expansion = std::mem::take(&mut self.has_expansion);
         let Some(word) = self.word.take() else { return };
         match self.redirect_is_write.take() {
-            None if has_expansion => self.push_expanded(word),
+            None if has_expansion => self.words.extend(shell_state::expand_braces(word)),
             None => self.words.push(word),
             Some(is_write)
                 if (!has_expansion || word.text.starts_with("/dev/"))
@@ -288,30 +289,6 @@ impl Frame {
             Some(_) => {}
         }
     }
-
-    /// Pushes the words that the shell makes of one with lists in braces, as far as they are few.
-    fn push_expanded(&mut self, word: Word) {
-        let mut pending = vec![word];
-        while let Some(word) = pending.pop() {
-            let is_full = self.words.len() + pending.len() >= MAX_EXPANDED;
-            match first_list(&word.text).filter(|_| !is_full) {
-                None => self.words.push(word),
-                Some((start, list, end)) => {
-                    let parts = list.split(',').take(MAX_EXPANDED);
-                    let texts: Vec<_> = parts.map(|part| format!("{start}{part}{end}")).collect();
-                    let named = texts.into_iter().rev().filter(|text| !text.is_empty());
-                    pending.extend(named.map(|text| Word { text, is_glob: word.is_glob }));
-                }
-            }
-        }
-    }
-}
-
-/// Splits a word at the first braces if they hold a list: `a{b,c}d` into `a`, `b,c` and `d`.
-fn first_list(word: &str) -> Option<(&str, &str, &str)> {
-    let (start, rest) = word.split_once('{')?;
-    let (list, end) = rest.split_once('}')?;
-    (list.contains(',') && !start.ends_with('$')).then_some((start, list, end))
 }
 
 /// Reads one text with its quotes and brackets.

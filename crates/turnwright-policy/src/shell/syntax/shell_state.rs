@@ -36,6 +36,9 @@ const HARMLESS_VARIABLES: WordList = "CARGO_INCREMENTAL CARGO_TERM_COLOR CGO_ENA
 const PLAIN_VARIABLES: WordList = "CARGO_HOME GOPATH GOROOT HOME JAVA_HOME LANG LOGNAME NVM_DIR \
     PWD RUSTUP_HOME SHELL USER XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME";
 
+/// At most so many braces of a word are looked at, and about so many words made of it.
+const MAX_BRACES: usize = 64;
+
 /// Returns true if everybody may see the value of this variable.
 pub(in crate::shell) fn is_plain_variable(name: &str) -> bool {
     is_in(PLAIN_VARIABLES, name)
@@ -66,6 +69,34 @@ pub(in crate::shell) fn program_name(program: &str) -> &str {
         Some(rest) if !rest.contains('/') => program,
         _ => program.rsplit('/').next().unwrap_or_default(),
     }
+}
+
+/// The words that the shell makes of one with lists in braces: `ac` and `bc` of `{a,b}c`.
+pub(super) fn expand_braces(word: Word) -> Vec<Word> {
+    let mut words = vec![word];
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let list = first_list(&word.text).filter(|_| words.len() < MAX_BRACES);
+        let Some((start, list, end)) = list else {
+            at += 1;
+            continue;
+        };
+        let texts = list.split(',').take(MAX_BRACES).map(|part| format!("{start}{part}{end}"));
+        let is_glob = word.is_glob;
+        let parts: Vec<_> = texts.map(|text| Word { text, is_glob }).collect();
+        words.splice(at..=at, parts);
+    }
+    words.retain(|word| !word.text.is_empty());
+    words
+}
+
+/// Splits a word at the first braces that hold a list and no other braces: `a{b,c}d` into `a`, `b,c` and `d`.
+fn first_list(word: &str) -> Option<(&str, &str, &str)> {
+    word.match_indices('}').take(MAX_BRACES).find_map(|(at, _)| {
+        let (start, list) = word[..at].rsplit_once('{')?;
+        let is_list = list.contains(',') && !list.contains('}') && !start.ends_with('$');
+        is_list.then_some((start, list, &word[at + 1..]))
+    })
 }
 
 /// True if this assignment does not change what is run.

@@ -85,8 +85,11 @@ fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are
 #[test]
 fn a_line_that_exhausts_the_search_for_commands_does_not_run() {
     for end in ["ls", "git push", "rm -rf /"] {
-        let line = format!("{}rm $x {}; {end}", "sudo ".repeat(300), "y ".repeat(8_000));
-        assert_eq!(verdicts(&line, &[Mode::Auto, Mode::Full]), "deny deny", "{end}");
+        let wide = format!("{}rm $x {}; {end}", "sudo ".repeat(300), "y ".repeat(8_000));
+        let deep = format!("{}{end}", "eval ".repeat(12));
+        for line in [wide, deep] {
+            assert_eq!(verdicts(&line, &[Mode::Auto, Mode::Full]), "deny deny", "{end}");
+        }
     }
 }
 

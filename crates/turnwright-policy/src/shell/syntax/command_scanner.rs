@@ -47,7 +47,7 @@ struct CommandScanner {
     folder: ShellFolder,
     /// The number of bytes that the result may still grow by.
     budget: usize,
-    /// True if something was left out because of that.
+    /// True if something was left out because of that, or because it is too deep.
     is_cut: bool,
 }
 
@@ -75,6 +75,7 @@ impl CommandScanner {
     }
 
     fn scan_later(&mut self, text: String, depth: usize) {
+        self.is_cut |= depth >= MAX_DEPTH && !text.is_empty();
         if depth < MAX_DEPTH && !text.is_empty() && self.spend(text.len()) {
             self.texts.push((text, depth + 1, self.folder.clone()));
         }

@@ -76,8 +76,8 @@ pub(super) fn expand_braces(word: Word) -> Vec<Word> {
     let mut words = vec![word];
     let mut at = 0;
     while let Some(word) = words.get(at) {
-        let list = first_list(&word.text).filter(|_| words.len() < MAX_BRACES);
-        let Some((start, list, end)) = list else {
+        let found = first_list(&word.text).filter(|_| words.len() < MAX_BRACES);
+        let Some((start, list, end)) = found else {
             at += 1;
             continue;
         };

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
-    pidfd_open, pidfd_send_signal, set_child_subreaper, waitid, waitpid,
+    pidfd_open, pidfd_send_signal, set_child_subreaper, test_kill_process, waitid, waitpid,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -110,11 +110,15 @@ fn has_ended_child() -> bool {
     !matches!(waitid(WaitId::All, how), Ok(None) | Err(rustix::io::Errno::CHILD))
 }
 
-/// Returns true if a process has ended and was not reaped yet.
+/// Returns true if a process has ended, whether it was reaped or not.
 pub(super) fn is_zombie(process: Pid) -> bool {
-    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or_default();
-    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
+    Stat::of(process).map_or_else(|| !is_hidden(process), |stat| stat.has_ended())
+}
+
+/// Returns true if a process without a readable folder in `/proc` exists: with `hidepid`, a running process that is
+/// not dumpable has none.
+fn is_hidden(process: Pid) -> bool {
+    test_kill_process(process).is_ok()
 }
 
 /// The children of this process, zombies included; `None` if the kernel does not list them, or if
@@ -123,9 +127,22 @@ pub(super) fn of_this_process() -> Option<Vec<Pid>> {
     adopt_orphans().then(|| children("self")).flatten()
 }
 
-/// The children of another process.
+/// The children of another process, apart from hidden ones.
 pub(super) fn of(process: Pid) -> Vec<Pid> {
-    children(&process.to_string()).unwrap_or_default()
+    match children(&process.to_string()) {
+        Some(found) => found,
+        None if is_hidden(process) => children_by_parent(process),
+        None => Vec::new(),
+    }
+}
+
+/// The children of a process, each of which is asked for its parent.
+fn children_by_parent(parent: Pid) -> Vec<Pid> {
+    let mut found: Vec<_> = all_processes().into_iter().flatten().collect();
+    found.retain(|process| {
+        Stat::of(*process).is_some_and(|stat| stat.parent == parent.as_raw_pid())
+    });
+    found
 }
 
 /// These processes and all below them. The children of each are looked up after it was taken.
@@ -167,21 +184,35 @@ pub(super) fn has_running_member(group: Pid) -> bool {
 
 /// True if the process is running and belongs to the group.
 fn is_running_member(process: Pid, group: Pid) -> bool {
-    let stat = fs::read(format!("/proc/{process}/stat"));
-    stat.is_ok_and(|stat| {
-        member_state(&stat, group).is_some_and(|state| !matches!(state, b'Z' | b'X' | b'x'))
-    })
+    Stat::of(process).is_some_and(|stat| stat.group == group.as_raw_pid() && !stat.has_ended())
 }
 
-/// The state of a process, if it is a member of the group. The line is `number (name) state parent
-/// group …`, and the name may contain anything.
-fn member_state(stat: &[u8], group: Pid) -> Option<u8> {
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?.bytes().next()?;
-    let its_group = fields.nth(1)?.parse::<i32>().ok()?;
-    (its_group == group.as_raw_nonzero().get()).then_some(state)
+/// The first fields of `/proc/PID/stat`.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    state: u8,
+    parent: i32,
+    group: i32,
+}
+
+impl Stat {
+    fn of(process: Pid) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{process}/stat")).ok()?)
+    }
+
+    /// The line is `number (name) state parent group …`, and the name may contain anything.
+    fn parse(line: &[u8]) -> Option<Stat> {
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = std::str::from_utf8(&line[end + 1..]).ok()?.split_ascii_whitespace();
+        let state = fields.next()?.bytes().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        Some(Stat { state, parent, group })
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
 }
 
 fn parse_pid(number: &str) -> Option<Pid> {
@@ -560,11 +591,30 @@ mod tests {
 
     #[test]
     fn the_name_of_a_process_may_hold_anything() {
-        let group = Pid::from_raw(77).unwrap();
-        assert_eq!(member_state(b"5 (a) Z 1 77) S 4 77 5 0", group), Some(b'S'));
-        assert_eq!(member_state(b"5 (a) Z 4 77 5 0", group), Some(b'Z'));
-        assert_eq!(member_state(b"5 (a) S 77 78 77 0", group), None);
-        assert_eq!(member_state(b"", group), None);
+        for (line, stat) in [
+            (&b"5 (a) Z 1 77) S 4 77 5 0"[..], Some((b'S', 4, 77))),
+            (b"5 (a) Z 4 77 5 0", Some((b'Z', 4, 77))),
+            (b"5 (a) S 77 78 77 0", Some((b'S', 77, 78))),
+            (b"5 (a) S 77", None),
+            (b"", None),
+        ] {
+            let expected = stat.map(|(state, parent, group)| Stat { state, parent, group });
+            assert_eq!(Stat::parse(line), expected);
+        }
+    }
+
+    /// With `hidepid` the list of its children cannot be read.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
+    fn the_children_of_a_hidden_process_are_found_by_their_parent() {
+        let mut child = std::process::Command::new("sleep").arg("713").spawn().unwrap();
+        let id = pid(child.id()).unwrap();
+        assert!(children_by_parent(getpid()).contains(&id));
+        assert!(is_hidden(id) && !is_zombie(id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_hidden(id) && is_zombie(id));
+        assert_eq!(children_by_parent(id), []);
     }
 
     #[test]

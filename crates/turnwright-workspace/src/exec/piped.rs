@@ -193,7 +193,7 @@ impl ProgramActivity {
         let roots = match known {
             ProgramRoots::Namespace(mut roots) => {
                 // One that has ended does not run any more.
-                roots.retain(|root| std::fs::exists(format!("/proc/{root}")).unwrap_or(true));
+                roots.retain(|root| !descendants::is_zombie(*root));
                 roots
             }
             ProgramRoots::Everything => descendants::of(rustix::process::getpid()),

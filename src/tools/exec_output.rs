@@ -1,6 +1,5 @@
 //! `exec_output`: the new output of a running command; also sends it input and signals.
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use serde::Deserialize;
 
 use super::exec::{self, command_outcome, finished_outcome, seconds};
 use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::{Grants, Mode, Pass, Verdict, decide};
+use turnwright_policy::permission::{Grants, Mode, Pass, decide};
 use turnwright_policy::shell;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -73,18 +72,22 @@ impl ExecOutput {
         }
     }
 
-    /// The command with this input, if a rule is about it then, or it destroys something: it may be a shell, or the
-    /// client of a database.
-    fn harmful_line(&self, input: &str, site: &CallSite<'_>) -> Option<Effect> {
+    /// The command with this input, if a rule is about the input or it destroys something: the command may be a shell,
+    /// or the client of a database.
+    fn harmful_line(&self, input: &str, site: &CallSite<'_>) -> Option<[Effect; 1]> {
         let job = site.env.jobs.find(&self.id())?;
-        let line = format!("{} <<'end of input'\n{input}\nend of input", job.command());
-        let command = shell::command(line, site.roots().real_cwd(), dialect());
-        let is_full = site.env.mode() == Mode::Full;
-        let is_destructive = !is_full && !shell::stakes(&command.script).is_empty();
-        let effect = Effect::Exec(Box::new(command));
         let rules = site.env.shared.rules.get();
-        let judged = decide(&rules, Mode::Full, &Grants::default(), slice::from_ref(&effect));
-        (is_destructive || judged.verdict() != Verdict::Allow).then_some(effect)
+        let judge = |input: &str| {
+            let line = format!("{} <<'end of input'\n{input}\nend of input", job.command());
+            let command = shell::command(line, site.roots().real_cwd(), dialect());
+            let stakes = shell::stakes(&command.script);
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&rules, Mode::Full, &Grants::default(), &effects);
+            (effects, (decision.verdict(), stakes))
+        };
+        let (effects, harm) = judge(input);
+        // The user has been asked about the command itself when it was started.
+        (harm != judge("").1).then_some(effects)
     }
 
     fn wait(&self) -> Duration {
@@ -115,7 +118,7 @@ impl Tool for ExecOutput {
         let mut effects = Vec::new();
         if let Some(input) = self.input() {
             effects.push(self.input_effect());
-            effects.extend(self.harmful_line(input, site));
+            effects.extend(self.harmful_line(input, site).into_iter().flatten());
         }
         if self.signal.is_some() {
             effects.push(Effect::Signal { job });
@@ -130,11 +133,9 @@ impl Tool for ExecOutput {
         let job = find(self, ctx)?;
         let Some(input) = self.input() else { return Ok(((), Vec::new())) };
         if input.len() > MAX_INPUT_BYTES {
-            return Err(
-                "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
-                        write_file and let a command read that."
-                    .into(),
-            );
+            let why = "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
+                write_file and let a command read that.";
+            return Err(why.into());
         }
         let command = fenced(&escape_hidden(job.command()));
         let text = format!("{}\nto {}:\n{command}", fenced(&escape_hidden(input)), job.id());

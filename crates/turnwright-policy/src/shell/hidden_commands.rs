@@ -87,27 +87,26 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     if script.commands.iter().any(ruin::is_shell_with_input) {
         let printed = script.commands.iter().flat_map(printed_lines);
         for line in script.texts.iter().cloned().chain(printed) {
-            let script = command_scanner::scan(&line);
-            if script.is_cut {
-                return None;
-            }
-            found.extend(script.commands);
+            found.extend(scan_all(&line)?);
         }
     }
     let most = found.len() + MAX_COMMANDS;
     for command in &script.commands {
-        add_hidden(command, most, &mut found);
+        add_hidden(command, most, &mut found)?;
     }
     // A found command may be a runner, too.
     let mut next = 0;
     while let Some(command) = found.get(next).cloned() {
-        add_hidden(&command, most, &mut found);
-        if found.len() > most {
-            return None;
-        }
+        add_hidden(&command, most, &mut found)?;
         next += 1;
     }
     Some(found)
+}
+
+/// All commands that can be found in a line; `None` if some of them cannot be found.
+fn scan_all(line: &str) -> Option<Vec<SimpleCommand>> {
+    let script = command_scanner::scan(line);
+    (!script.is_cut).then_some(script.commands)
 }
 
 /// A command and those that it starts, wherever they run, as far as its words tell; only some if they are many.
@@ -148,9 +147,9 @@ pub(super) fn note_statements(script: &mut Script) {
     }
 }
 
-/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until
-/// there are more than `most`.
-fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
+/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell; `None`
+/// if there are then more than `most`, or if some of them cannot be found.
+fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) -> Option<()> {
     let program = name(command.program());
     let arguments = command.words.get(1..).unwrap_or_default();
     let mut lines = Vec::new();
@@ -161,7 +160,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(operands.map(|word| word.text.clone()));
         for start in started(program, words) {
             if found.len() > most {
-                return;
+                return None;
             }
             let known = &start[..start.len().min(MAX_WORDS)];
             let has_more = command.has_unknown_args || known.len() < start.len();
@@ -178,13 +177,10 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(aliases(arguments));
     }
     lines.extend(given_lines(program, command));
-    for script in lines.iter().map(|line| command_scanner::scan(line)) {
-        found.extend(script.commands);
-        // Anything could have been left out.
-        if script.is_cut {
-            found.resize(most + 1, SimpleCommand::default());
-        }
+    for line in &lines {
+        found.extend(scan_all(line)?);
     }
+    (found.len() <= most).then_some(())
 }
 
 /// The lines that `echo` or `printf` writes: its operands, and each of them with its escapes.

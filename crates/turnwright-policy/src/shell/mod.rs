@@ -221,7 +221,7 @@ enum OperandUse {
 }
 
 /// The files that a command names, and what it does with them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
     pub sources: Vec<Word>,
     /// True if the sources are changed or moved away; otherwise they are only read.
@@ -250,12 +250,10 @@ pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
             let takes_all = targets.iter().any(|target| target.harm == Harm::RemovesContents);
             return Some(use_of(program.operand_use, words, takes_all));
         }
-        let changed = targets.iter().filter(|target| {
-            matches!(target.harm, Harm::Deletes | Harm::Overwrites | Harm::Formats)
-        });
+        let harms = [Harm::Deletes, Harm::Overwrites, Harm::Formats];
+        let changed = targets.iter().filter(|target| harms.contains(&target.harm));
         let sources: Vec<_> = changed.map(|target| Word::plain(target.text)).collect();
-        let used =
-            FileUse { sources, is_change: true, is_deep: true, destination: None, is_exact: false };
+        let used = FileUse { sources, is_change: true, is_deep: true, ..FileUse::default() };
         (!used.sources.is_empty()).then_some(used)
     })
 }

@@ -150,16 +150,17 @@ pub(in crate::permission) fn starts_with(
 pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
     let Some((program, words)) = words.split_first() else { return true };
     let Some((first, arguments)) = command.words.split_first() else { return false };
-    // A rule for nothing but a program does not mean each program that nobody knows, as in `$x y` and `gi? y`.
-    let is_known = words.is_empty() || !may_become_program(program, first);
-    if is_known && !is_same_program(program, &first.text) {
+    // A program that nobody knows, as in `$x push` and `gi? push`, counts only if the subcommand itself is there.
+    let subcommand = words.first().filter(|word| !word.starts_with('-'));
+    let may_become = subcommand.is_some_and(|word| command.argv().any(|text| text == word))
+        && may_become_program(program, first);
+    if !may_become && !is_same_program(program, &first.text) {
         return false;
     }
     if exact {
         let fits = arguments.iter().zip(words).all(|(argument, word)| may_be_word(word, argument));
-        let given = arguments.len();
-        let wanted = words.len();
-        return fits && (given == wanted || given < wanted && command.has_unknown_args);
+        let missing = words.len().checked_sub(arguments.len());
+        return fits && missing.is_some_and(|count| count == 0 || command.has_unknown_args);
     }
     if words.is_empty() {
         return true;
@@ -220,10 +221,12 @@ fn is_option(word: &Word) -> bool {
 }
 
 /// True if an argument is this word, or an option of this name that is shortened or has a value: `--forc`, `--force=x`.
+/// `--save` is another one than `--save-dev`, and `--force=false` takes it back.
 fn is_word(wanted: &str, argument: &str) -> bool {
     let name = argument.split('=').next().unwrap_or(argument);
-    let is_long = name.len() > 2 && name.starts_with("--");
-    wanted == argument || is_long && !wanted.contains('=') && wanted.starts_with(name)
+    let is_long = name.len() > 2 && name.starts_with("--") && !argument.ends_with("=false");
+    let is_start = wanted.strip_prefix(name).is_some_and(|rest| !rest.starts_with('-'));
+    wanted == argument || is_long && is_start && !wanted.contains('=')
 }
 
 /// The words with each short option as a word of its own, and options that follow each other sorted, so that `-rf` is
@@ -260,17 +263,21 @@ fn short_options(word: &Word, program: &str) -> Vec<Word> {
 
 /// Compares names without folders and case.
 fn is_same_program(wanted: &str, given: &str) -> bool {
-    wanted == given || name(wanted).eq_ignore_ascii_case(name(given))
+    wanted == given || base_name(wanted).eq_ignore_ascii_case(base_name(given))
 }
 
-fn name(path: &str) -> &str {
+fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// True if a program is the output of another, or a glob or a variable that could expand to the wanted one.
+/// True if a program is the output of another, or a glob or a variable that could expand to the wanted one. A variable
+/// in capitals is named after its program: `$NPM`, `${DOCKER:-docker}`.
 fn may_become_program(wanted: &str, given: &Word) -> bool {
-    let word = Word { text: name(&given.text).to_owned(), is_glob: given.is_glob };
-    word.text.is_empty() || !word.text.starts_with('[') && may_be_word(name(wanted), &word)
+    let word = Word { text: base_name(&given.text).to_owned(), is_glob: given.is_glob };
+    let variable = word.text.strip_prefix('$').unwrap_or_default().trim_start_matches('{');
+    let is_other = variable.starts_with(|char: char| char.is_ascii_uppercase())
+        && !variable.to_ascii_lowercase().starts_with(base_name(wanted));
+    word.text.is_empty() || !is_other && may_be_word(base_name(wanted), &word)
 }
 
 /// True if a word is the wanted one, or a glob or a variable that could expand to it.
@@ -503,9 +510,10 @@ mod tests {
                 "git push",
                 "git push; git push -f; git -C dir push; git --no-pager push; git -c a=b -C d push; \
                  git p*~; git *~; git …; git -C …; /usr/bin/git push; git $x; git -C a $x; git p$x; git $(); \
-                 $x push; $x/git push; /bin/g?t~ push -f",
+                 $x push; $x/git push; /bin/g?t~ push -f; ${GIT:-git} push",
                 "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …; git log $x; \
-                 git a$x; $x pull; $x; g*~; /bin/c?t~ push; [~ push ]; hg push",
+                 git a$x; $x pull; $x; g*~; /bin/c?t~ push; [~ push ]; hg push; $x $y; $x …; g*~ $y; $x pull push; \
+                 $DOCKER push",
             ),
             (
                 "git remote add",
@@ -536,7 +544,9 @@ mod tests {
                 "git push -u",
             ),
             ("x --a=b", "x --a=b", "x --a=c; x --a"),
-            ("x --config", "x --config=a; x --conf a", "x --config-file a; x -c"),
+            ("x --config", "x --config=a; x --conf a", "x --config-file a; x -c; x --config=false"),
+            ("npm i --save-dev", "npm i x --save-dev; npm i --save-d x", "npm i --save x; $x --save-dev"),
+            ("rm -r", "rm a -r", "$x -r a; [[~ $x == -r ]]"),
             (
                 "git commit --amend",
                 "git commit --amend; git commit -am x --amend; git commit $x; git commit -v $x",

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -37,6 +37,11 @@ use turnwright_types::update::Update;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// An editor may show the change to the user first.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The bits for the requests that are not made again before the next prompt: for files, because the client has left
+/// one unanswered, and for terminals, also because it has none, although it advertised them.
+const SILENT_READS: u8 = 1;
+const SILENT_TERMINALS: u8 = 2;
 
 /// The error codes of a client for a file that does not exist, and for a method that it advertised but
 /// does not have. In both cases the file is read from disk instead.
@@ -86,12 +91,9 @@ pub(super) struct AcpClient {
     cwd: PathBuf,
     // Held only to look something up.
     shown: Mutex<ShownEntities>,
-    /// Set when the client turns out not to have the terminals that it advertised, so that later
-    /// commands are not delayed by trying again.
-    lacks_terminals: AtomicBool,
     questions: UserQuestions,
-    /// Shared by the sessions of the connection.
-    has_silent_reads: Arc<AtomicBool>,
+    /// The bits of the requests that are not made now. Shared by the sessions of the connection.
+    silent_requests: Arc<AtomicU8>,
     /// The helpers that the client of the connection was told of.
     told: ToldSessions,
 }
@@ -102,7 +104,7 @@ impl AcpClient {
         session: &ids::SessionId,
         caps: ClientCaps,
         cwd: PathBuf,
-        has_silent_reads: Arc<AtomicBool>,
+        silent_requests: Arc<AtomicU8>,
         told: ToldSessions,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
@@ -114,9 +116,8 @@ impl AcpClient {
             caps,
             cwd,
             shown: Mutex::default(),
-            lacks_terminals: AtomicBool::new(false),
             questions,
-            has_silent_reads,
+            silent_requests,
             told,
         }
     }
@@ -173,7 +174,7 @@ impl Client for AcpClient {
             &helper.session,
             caps,
             self.cwd.clone(),
-            Arc::clone(&self.has_silent_reads),
+            Arc::clone(&self.silent_requests),
             self.told.clone(),
         );
         let parent = ids::SessionId::from(self.session.0.as_ref());
@@ -194,12 +195,12 @@ impl Client for AcpClient {
 
 impl EditorBuffers for AcpClient {
     fn can_read(&self) -> bool {
-        self.caps.read && !self.has_silent_reads.load(Ordering::Relaxed)
+        self.caps.read && !self.is_silent(SILENT_READS)
     }
 
     fn can_write(&self) -> bool {
         // A text in the editor that cannot be read must not be replaced.
-        self.caps.write && !self.has_silent_reads.load(Ordering::Relaxed)
+        self.caps.write && !self.is_silent(SILENT_READS)
     }
 
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
@@ -209,18 +210,15 @@ impl EditorBuffers for AcpClient {
             let response = self.peer.request("fs/read_text_file", &params, READ_TIMEOUT).await;
             let result = response.map_err(|error| {
                 let error = read_error(&error, path);
-                if error == BufferError::TimedOut
-                    && !self.has_silent_reads.swap(true, Ordering::Relaxed)
-                {
+                if error == BufferError::TimedOut && !self.set_silent(SILENT_READS) {
                     self.update(Update::Notice(UNANSWERED_READ.to_owned()));
                 }
                 error
             })?;
             let value = parse(&result);
             let content = value.as_str().or_else(|| value.get("content")?.as_str());
-            content
-                .map(str::to_owned)
-                .ok_or_else(|| BufferError::Failed("it sent no content".to_owned()))
+            let text = content.map(str::to_owned);
+            text.ok_or_else(|| BufferError::Failed("it sent no content".to_owned()))
         })
     }
 
@@ -283,10 +281,8 @@ fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let text = text.to_lowercase();
     let parts = text.split(|letter: char| letter.is_whitespace() || "\"'`{}(),".contains(letter));
-    let plain = parts
-        .filter(|part| !part.contains(['/', '\\']) && !part.contains(name.as_str()))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let plain_parts = parts.filter(|part| !part.contains(['/', '\\']) && !part.contains(&*name));
+    let plain = plain_parts.collect::<Vec<_>>().join(" ");
     words.iter().any(|word| plain.contains(word))
 }
 
@@ -312,16 +308,21 @@ impl AcpClient {
         release(&self.peer, &self.session, wire_id(id));
     }
 
-    /// Records a failure to create a terminal.
+    /// Records a failure to create a terminal, unless the next attempt may succeed.
     fn record_failure(&self, error: &RequestError) {
-        let is_permanent = match error {
-            RequestError::TimedOut(_) => true,
-            RequestError::ErrorResponse(error) => error.code == METHOD_NOT_FOUND,
-            RequestError::ConnectionClosed | RequestError::TooMany => false,
-        };
-        if is_permanent {
-            self.lacks_terminals.store(true, Ordering::Relaxed);
+        let code = if let RequestError::ErrorResponse(answer) = error { answer.code } else { 0 };
+        if code == METHOD_NOT_FOUND || matches!(error, RequestError::TimedOut(_)) {
+            self.set_silent(SILENT_TERMINALS);
         }
+    }
+
+    fn is_silent(&self, bit: u8) -> bool {
+        self.silent_requests.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Returns true if the bit was set before.
+    fn set_silent(&self, bit: u8) -> bool {
+        self.silent_requests.fetch_or(bit, Ordering::Relaxed) & bit != 0
     }
 
     /// Takes note of an update that is about to be sent, and returns the terminals to release after
@@ -371,7 +372,7 @@ impl ClientTerminals for AcpClient {
             .output_byte_limit(command.output_byte_limit);
             let peer = self.peer.clone();
             let session = self.session.clone();
-            if self.lacks_terminals.load(Ordering::Relaxed) {
+            if self.is_silent(SILENT_TERMINALS) {
                 return Err(TerminalError::Failed("not available, although advertised".to_owned()));
             }
             let response = self.peer.request_with_late_handler(
@@ -430,10 +431,8 @@ impl ClientTerminals for AcpClient {
 }
 
 fn release(peer: &Peer, session: &SessionId, id: WireId) {
-    peer.send_request_ignoring_response(
-        "terminal/release",
-        &ReleaseTerminalRequest::new(session.clone(), id),
-    );
+    let params = ReleaseTerminalRequest::new(session.clone(), id);
+    peer.send_request_ignoring_response("terminal/release", &params);
 }
 
 fn wire_id(id: &TerminalId) -> WireId {

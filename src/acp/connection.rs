@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{Write, stderr};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -48,9 +48,9 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
-    /// True once the client has left a request for a file unanswered: no session requests another one before the
-    /// next prompt, when a busy editor may answer again.
-    pub(super) has_silent_reads: Arc<AtomicBool>,
+    /// The kinds of requests that the client has left unanswered: no session makes another one before the next prompt,
+    /// when a busy editor may answer again.
+    pub(super) silent_requests: Arc<AtomicU8>,
     /// The offer of `initialize`, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
     pub(super) offer: PendingOffer,
@@ -136,7 +136,7 @@ impl Connection {
             host,
             peer: Peer::new(outbox),
             client: None,
-            has_silent_reads: Arc::default(),
+            silent_requests: Arc::default(),
             offer: capabilities::no_offer(),
             sessions: HashMap::new(),
             busy: HashMap::new(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
+use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource, ImageContent};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{blob_text, read_pdf, read_picture, usual_base64};
@@ -112,6 +112,12 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
         },
+        // Some clients only say where the picture is.
+        ContentBlock::Image(ImageContent { data, uri: Some(uri), .. })
+            if data.is_empty() && uri.contains("://") =>
+        {
+            parts.push(PromptPart::Link { name: "picture".to_owned(), uri: file_uri(uri) });
+        }
         // No model takes such a picture, but every model can read its text.
         ContentBlock::Image(it) if it.mime_type.starts_with("image/svg") => {
             let uri = it.uri.unwrap_or_else(|| "picture.svg".to_owned());

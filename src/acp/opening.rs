@@ -133,10 +133,10 @@ pub(super) fn open<R: Serialize + 'static>(
     let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
-    let silent_reads = Arc::clone(&connection.has_silent_reads);
+    let silent_requests = Arc::clone(&connection.silent_requests);
     let told = connection.told.clone();
     let cwd = wanted.cwd.clone();
-    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, told));
+    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_requests, told));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let terminals = client.terminals();
     let client = ClientSide { client, buffers, terminals };

@@ -65,6 +65,26 @@ fn a_client_may_have_a_word_of_its_own_for_a_rejection() {
     }
 }
 
+#[test]
+fn a_client_may_leave_out_the_object_around_the_outcome() {
+    let chosen = |word: &str, id: &str| parsed(&json!({ "outcome": word, "optionId": id }));
+    for (id, kind) in
+        [("allow_once", ChoiceKind::AllowOnce), ("reject_once", ChoiceKind::RejectOnce)]
+    {
+        assert_eq!(chosen("selected", id), PermissionAnswer::Chosen(kind));
+    }
+    assert_eq!(parsed(&json!({ "outcome": "cancelled" })), PermissionAnswer::Cancelled);
+    for (word, id) in [
+        ("selected", "allow_always"),
+        ("selected", ""),
+        ("rejected", "allow_once"),
+        ("approved", "allow_once"),
+        ("allow_once", "allow_once"),
+    ] {
+        assert!(matches!(chosen(word, id), PermissionAnswer::Unclear(_)), "{word} {id}");
+    }
+}
+
 /// Returns the messages that `write` puts into an outbox.
 fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
     let (reader, writer) = std::io::pipe().unwrap();

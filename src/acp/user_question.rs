@@ -133,10 +133,11 @@ impl UserQuestions {
     }
 }
 
-/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
+/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6), with or without the object
+/// around the outcome, which some clients leave out.
 pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let outcome = &value["outcome"];
+    let outcome = if value["outcome"].is_string() { &value } else { &value["outcome"] };
     let id = outcome["optionId"].as_str().unwrap_or_default();
     match outcome["outcome"].as_str() {
         Some("cancelled") => PermissionAnswer::Cancelled,
@@ -210,8 +211,9 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
         _ => return UserReply::InConversation,
     };
     words.retain(|word| !word.is_empty());
-    let options = &question.options;
-    if !options.is_empty() && words.iter().any(|word| options.iter().all(|one| one != word)) {
+    // Some clients send the user's own words in the place of an option.
+    let is_closed = !question.options.is_empty() && !question.allows_text;
+    if is_closed && words.iter().any(|word| question.options.iter().all(|one| one != word)) {
         return UserReply::InConversation;
     }
     let text = content[TEXT_FIELD].as_str().filter(|_| question.allows_text).map(str::trim);
@@ -277,7 +279,8 @@ mod tests {
             (&open, with_text("a", " b, later "), answered(&["a", "b, later"])),
             (&open, with_text("", "c"), answered(&["c"])),
             (&open, with_text("", " "), UserReply::Declined),
-            (&open, with_text("c", "d"), UserReply::InConversation),
+            (&open, accept(json!("c")), answered(&["c"])),
+            (&open, with_text("c", "d"), answered(&["c", "d"])),
         ];
         for (question, result, expected) in table {
             let raw = to_raw_value(&result).unwrap();

@@ -47,7 +47,7 @@ pub(super) fn run(args: SandboxCliArgs, config: &Config) -> ExitCode {
 
 /// True if an agent has had this process started. Its arguments must not be parsed then.
 pub(super) fn is_launcher() -> bool {
-    turnwright_config::has_variable(SOCKET_VARIABLE)
+    turnwright_config::own_variable(SOCKET_VARIABLE).is_some()
 }
 
 pub(super) fn run_for_agent(config: &Config) -> ExitCode {

@@ -97,7 +97,8 @@ impl ExportCliArgs {
 }
 
 pub(super) fn run_sessions(action: SessionsCommand, config: &Config) -> ExitCode {
-    let store = Store::new(&config.paths.state);
+    let state = &config.paths.state;
+    let store = Store::new(state);
     if !store.exists() {
         return report("sessions", write_stdout("No stored sessions.\n").map_err(CliError::from));
     }
@@ -112,7 +113,7 @@ pub(super) fn run_sessions(action: SessionsCommand, config: &Config) -> ExitCode
             }
             Err(error) => Err(error),
         },
-        SessionsCommand::Delete { ids, yes } => sessions::delete(&store, &ids, yes),
+        SessionsCommand::Delete { ids, yes } => sessions::delete(&store, state, &ids, yes),
     };
     report("sessions", done)
 }

@@ -214,7 +214,7 @@ impl McpHandler {
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());
         let guard = self.calls.register(ClientCall { token, ask_method, progress_count: 0 });
-        let arguments = Value::Object(call.arguments.clone());
+        let arguments = tool.understood(Value::Object(call.arguments.clone()));
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
             Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),

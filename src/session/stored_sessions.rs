@@ -1,8 +1,7 @@
 //! Lists, finds, reads, archives, renames and deletes sessions, open or not. Nothing here waits for a
 //! session, except for the end of one that was told to close.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -171,28 +170,12 @@ pub(crate) fn delete(
             Err(StoreError::NoSuchSession) => return Ok(()),
             hold => hold?,
         };
-        let name = id.clone();
-        let deleting = store
-            .write(Durability::PowerLoss, move |connection| sessions::delete(connection, &name));
-        deleting.await?;
-        let removing = spawn_blocking(move || remove_outputs(&state, &id));
-        removing.await.ok();
+        let deleting =
+            store.write(Durability::PowerLoss, move |connection| sessions::delete(connection, &id));
+        let deleted = deleting.await?;
+        spawn_blocking(move || Jobs::remove_outputs(&state, &deleted)).await.ok();
         Ok(())
     });
-}
-
-fn remove_outputs(state: &Path, id: &SessionId) {
-    // The identifier comes from a client: it must be one folder name and not a path.
-    let is_name = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if !is_name || id.as_str().is_empty() {
-        return;
-    }
-    match fs::remove_dir_all(Jobs::output_folder(state, id)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            tracing::warn!(%error, %id, "the outputs of a session were not removed");
-        }
-        _ => {}
-    }
 }
 
 /// Archives a session once `closed` is cancelled; without `closed`, unarchives it.

@@ -51,6 +51,7 @@ const ALIASES: &[(&str, &[&str])] = &[
         &["file_path", "filepath", "file", "filename", "target_file", "dir", "directory", "folder"],
     ),
     ("command", &["cmd", "script", "shell_command"]),
+    ("workdir", &["cwd"]),
     ("old_string", &["old_text", "old_str", "search"]),
     ("new_string", &["new_text", "new_str", "replace"]),
     ("content", &["contents", "text", "data"]),
@@ -374,9 +375,9 @@ fn matching_enum_value(text: String, schema: &Value) -> String {
 }
 
 fn object(fields: Map<String, Value>, schema: &Value) -> Value {
-    let mut repaired = fields;
+    let mut repaired = unwrapped(fields, schema);
     if let Some(known) = schema["properties"].as_object() {
-        repaired = rename_aliases(unwrapped(repaired, known), known);
+        repaired = rename_aliases(repaired, known);
         repaired = gather_list_item(repaired, schema, known);
     }
     let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
@@ -387,8 +388,11 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     Value::Object(kept.collect())
 }
 
-/// The arguments out of a wrapper such as `{"name": "grep", "arguments": {…}}`, which models and servers add.
-fn unwrapped(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
+/// The arguments that count, out of all wrappers such as `{"name": "grep", "arguments": {…}}`, which models and servers
+/// add: what is repaired once must not change when it is repaired again.
+fn unwrapped(mut fields: Map<String, Value>, schema: &Value) -> Map<String, Value> {
+    fields.retain(|key, value| !value.is_null() || is_required(schema, key));
+    let Some(known) = schema["properties"].as_object() else { return fields };
     if fields.keys().any(|key| known.contains_key(key) || !WRAPPERS.contains(&key.as_str())) {
         return fields;
     }
@@ -396,7 +400,7 @@ fn unwrapped(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<Stri
         Value::String(text) => serde_json::from_str(text).ok(),
         value => value.as_object().cloned(),
     });
-    inner.unwrap_or(fields)
+    inner.map_or(fields, |inner| unwrapped(inner, schema))
 }
 
 /// Repairs one field of an object. Returns `None` if it counts as left out.
@@ -414,12 +418,8 @@ fn repair_field(
         Some("string") => as_text(&key, value, names_json),
         _ => value,
     };
-    let is_left_out = match &value {
-        Value::Null => true,
-        // An empty string for an optional argument that is not a string.
-        Value::String(text) => text.is_empty() && wanted.is_object() && wanted["type"] != "string",
-        _ => false,
-    };
+    let is_empty = value.as_str().is_some_and(str::is_empty);
+    let is_left_out = is_empty && wanted.is_object() && wanted["type"] != "string";
     let repaired = repair_arguments(value, wanted);
     (!is_left_out || is_required(schema, &key)).then_some((key, repaired))
 }

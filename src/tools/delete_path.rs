@@ -19,7 +19,6 @@ use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, displ
 /// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct DeletePath {
-    #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
     recursive: Option<bool>,

@@ -299,9 +299,7 @@ fn shown_path(path: &Path) -> String {
 
 /// The file that a call would edit, by its arguments.
 pub(crate) fn edited_path(arguments: &Value) -> Option<&str> {
-    let mut names = ["path", "file_path", "file"].iter();
-    let named = names.find_map(|name| arguments.get(name)?.as_str());
-    named.or_else(|| {
+    arguments.get("path").and_then(Value::as_str).or_else(|| {
         let patch = ["patch", "input"].iter().find_map(|name| arguments.get(name)?.as_str())?;
         patch.lines().find_map(|line| line.strip_prefix("*** Update File: ")).map(str::trim)
     })

@@ -26,16 +26,12 @@ use turnwright_workspace::files::{FileText, Roots};
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EditFile {
     /// Relative to the working folder
-    #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// The text that is there now, exactly, with enough lines to be unique
-    #[serde(alias = "old_text", alias = "old_str", alias = "oldText")]
     old_string: Option<String>,
     /// The text in its place
-    #[serde(alias = "new_text", alias = "new_str", alias = "newText")]
     new_string: Option<String>,
     /// In all places, not in one
-    #[serde(alias = "replaceAll")]
     replace_all: Option<bool>,
     // Several replacements, all or none, as models send them that know such a tool. It is not advertised.
     #[serde(default)]
@@ -44,11 +40,8 @@ pub(super) struct EditFile {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TextReplacement {
-    #[serde(alias = "old_text", alias = "old_str", alias = "oldText")]
     old_string: String,
-    #[serde(alias = "new_text", alias = "new_str", alias = "newText")]
     new_string: String,
-    #[serde(alias = "replaceAll")]
     replace_all: Option<bool>,
 }
 

@@ -71,13 +71,11 @@ const NO_OUTPUT: &str = "No output";
 /// continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Exec {
-    #[serde(alias = "cmd")]
     command: String,
     /// Seconds (default 120, at most 1800)
     timeout: Option<u64>,
     #[schemars(skip)]
     timeout_ms: Option<u64>,
-    #[serde(alias = "cwd")]
     workdir: Option<String>,
     /// For servers and watchers: do not wait
     background: Option<bool>,

@@ -16,7 +16,6 @@ use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find}
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFiles {
     /// The folder to look in; all if left out
-    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// A pattern with * and ?; ** is any folder
     #[serde(alias = "pattern", alias = "name", alias = "query")]

@@ -28,10 +28,8 @@ const SPECIAL_CHARS: [char; 8] = ['^', '$', '*', '+', '?', '(', '[', '{'];
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Grep {
     /// A file or folder; all if left out
-    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// The regex
-    #[serde(alias = "query", alias = "regex")]
     pattern: String,
     /// Only in files with such names, as in find_files
     #[serde(alias = "include")]

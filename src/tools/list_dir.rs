@@ -19,7 +19,6 @@ const MAX_DEPTH: u8 = 3;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ListDir {
     /// The working folder if left out
-    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
     depth: Option<u8>,

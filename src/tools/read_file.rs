@@ -53,7 +53,6 @@ const MAX_INDENT: usize = 8;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFile {
     /// Relative to the working folder
-    #[serde(alias = "file_path", alias = "file")]
     path: Option<String>,
     /// Several files
     paths: Option<Vec<String>>,

@@ -24,13 +24,11 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct RenameSymbol {
     /// A file that uses it
-    #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Its name
     #[serde(alias = "name")]
     symbol: String,
     /// The name in its place
-    #[serde(alias = "newName")]
     new_name: String,
     /// A line of the file that uses it
     line: Option<u32>,

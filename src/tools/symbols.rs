@@ -29,7 +29,6 @@ const MAX_LINE_CHARS: usize = 160;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindSymbol<const IS_DEFINITION: bool> {
     /// A file that uses it
-    #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Its name
     #[serde(alias = "name")]

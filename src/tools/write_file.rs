@@ -39,10 +39,8 @@ const MAX_LAST_CHARS: usize = 120;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WriteFile {
     /// Relative to the working folder
-    #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// The whole text, or the part to append
-    #[serde(alias = "contents", alias = "text")]
     content: String,
     #[serde(default)]
     mode: WriteMode,

@@ -22,7 +22,7 @@ use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_lea
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
-    AssistantMessage, Message, ProviderState, StopReason, ToolCall, repair,
+    Arguments, AssistantMessage, Message, ProviderState, StopReason, ToolCall, repair,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::TokenMeter;
@@ -255,28 +255,32 @@ impl Turn {
         }
     }
 
-    /// Gives each call of the answer its identifiers. A call without a card, because its name
-    /// arrived only at the end, gets one now.
+    /// Gives each call of the answer its identifiers, and the arguments as its tool understands them: everything that
+    /// looks at a call sees those. A call without a card, because its name arrived only at the end, gets one now.
     fn identify_calls(&mut self, reply: &Reply, cards: &[Option<StreamingCall>]) -> Vec<ToolCall> {
+        let tools = &self.conversation.tools;
         let mut calls = Vec::with_capacity(reply.calls.len());
         for call in &reply.calls {
             let id = match cards.get(call.slot).and_then(Option::as_ref) {
                 Some(card) => card.id.clone(),
-                None => {
-                    let tools = &self.conversation.tools;
-                    open_card(&mut self.cards, tools, &mut self.history, &call.name).id
-                }
+                None => open_card(&mut self.cards, tools, &mut self.history, &call.name).id,
             };
             let mut provider_id =
                 prompt::unique_provider_id(&self.history, &call.provider_id, id.as_str());
             if calls.iter().any(|other: &ToolCall| other.provider_id == provider_id) {
                 id.as_str().clone_into(&mut provider_id);
             }
+            let arguments = match (tools.find(&call.name), call.arguments.clone()) {
+                (Ok(tool), Arguments::Object(sent)) if tool.server().is_none() => {
+                    Arguments::Object(tool.understood(sent))
+                }
+                (_, sent) => sent,
+            };
             calls.push(ToolCall {
                 id,
                 provider_id,
                 name: clip_name(&call.name),
-                arguments: call.arguments.clone(),
+                arguments,
                 extra: call.extra.clone(),
             });
         }

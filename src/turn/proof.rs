@@ -57,8 +57,6 @@ const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 
                         no tests to run|no tests were found|no tests executed";
 /// Words of test runners beside the number of the tests that they have run.
 const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
-/// The names of the argument with the line of a command.
-const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
 /// The tool that shows the output of a command in the background.
 const OUTPUT_TOOL: &str = "exec_output";
 /// The tool that sets the plan.
@@ -247,8 +245,7 @@ impl Ledger {
     pub(super) fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
         let Arguments::Object(arguments) = arguments else { return None };
         if name == COMMAND_TOOL {
-            let line = LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?;
-            return line.as_str().map(str::to_owned);
+            return arguments.get("command")?.as_str().map(str::to_owned);
         }
         let id = arguments.get("id").filter(|_| name == OUTPUT_TOOL)?.as_str()?;
         let number = id.trim().trim_start_matches('p');
@@ -261,8 +258,7 @@ impl Ledger {
 /// Returns true if the arguments of a command name another folder than the working folder.
 fn names_folder(arguments: &Arguments) -> bool {
     let Arguments::Object(arguments) = arguments else { return false };
-    let mut folders = ["cwd", "workdir"].iter().filter_map(|name| arguments[*name].as_str());
-    folders.any(|folder| !["", "."].contains(&folder.trim()))
+    !["", "."].contains(&arguments["workdir"].as_str().unwrap_or_default().trim())
 }
 
 /// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that

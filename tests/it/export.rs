@@ -61,6 +61,10 @@ fn a_session_is_exported_as_markdown_html_and_json() {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(agent.path("out.html")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        // It is not replaced: if it were the device itself, no other program could use it any more.
+        std::os::unix::fs::symlink("/dev/stdout", agent.path("out.md")).unwrap();
+        assert_eq!(text(&["--output", "out.md"]), markdown);
+        assert!(agent.path("out.md").is_symlink());
     }
 }
 
@@ -75,4 +79,49 @@ fn an_unknown_session_is_an_error_and_leaves_no_file() {
         "turnwright sessions: no session nobody; `turnwright sessions list --all` lists all\n";
     assert_eq!(stderr, expected);
     assert!(!agent.path("out.md").exists());
+}
+
+#[test]
+fn an_export_has_no_key_that_was_loaded_after_it_was_typed() {
+    const LATER_KEY: &str = "sk-later-0123456789abcdef0123";
+    let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
+    assert_eq!(agent.turn(&format!("Use {LATER_KEY} then")), "end_turn");
+    let session = agent.session.clone();
+    for form in ["--md", "--html", "--json"] {
+        let arguments = ["sessions", "export", session.as_str(), form];
+        let mut command = subcommand(agent.home(), &arguments);
+        let output = process_waits::output(command.env("OPENAI_API_KEY", LATER_KEY)).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("Use [hidden:") && !text.contains(LATER_KEY), "{form}: {text}");
+        assert!(text.contains("Hi."), "{form}: {text}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_link_or_a_pipe_that_gets_an_export_stays_one() {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::FileTypeExt;
+    use std::process::Command;
+
+    let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let session = agent.session.clone();
+    fs::write(agent.path("real.md"), "old").unwrap();
+    std::os::unix::fs::symlink("real.md", agent.path("link.md")).unwrap();
+    assert!(export(&agent, &[session.as_str(), "--output", "link.md"]).status.success());
+    assert!(agent.path("link.md").is_symlink());
+    assert!(agent.read("real.md").contains("Hi."));
+
+    let pipe = agent.path("pipe");
+    let made = process_waits::status(Command::new("mkfifo").arg(&pipe));
+    assert!(made.unwrap().success());
+    // Both ends, so that nobody waits for the other one.
+    let mut ends = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    assert!(export(&agent, &[session.as_str(), "--output", "pipe"]).status.success());
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    let mut bytes = [0; 16 * 1024];
+    let count = ends.read(&mut bytes).unwrap();
+    assert!(String::from_utf8_lossy(&bytes[..count]).contains("Hi."));
 }

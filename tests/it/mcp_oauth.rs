@@ -27,6 +27,8 @@ struct AuthState {
     lifetime: u64,
     /// The error with which the server refuses to renew tokens.
     renewal_error: Option<&'static str>,
+    /// True if it renews them nevertheless for scopes that are named.
+    wants_scope: bool,
     /// The secret that a client gets when it is registered, and must show for each token.
     client_secret: Option<&'static str>,
     /// True if the metadata is at another address of the server.
@@ -126,7 +128,7 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
             field("code") == "code-1" && base64_url(hash.as_ref()) == auth.challenge
         }
         "refresh_token" => {
-            auth.renewal_error.is_none()
+            (auth.renewal_error.is_none() || auth.wants_scope && field("scope") == "notes")
                 && field("refresh_token") == format!("refresh-{}", auth.tokens)
         }
         _ => false,
@@ -395,6 +397,45 @@ fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
         log_in(home.path(), &stub, &auth);
         stub.wait_for("the list of tools", |it| it.method() == "tools/list");
     }
+}
+
+/// As Entra does, which says AADSTS90009 or AADSTS9010010.
+#[test]
+fn a_token_is_renewed_for_its_scopes_if_the_server_wants_them_named() {
+    for error in ["invalid_request", "invalid_target"] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(3600);
+        log_in(home.path(), &stub, &auth);
+        auth.lock().unwrap().wants_scope = true;
+        auth.lock().unwrap().renewal_error = Some(error);
+        auth.lock().unwrap().valid = 0;
+        let mut agent = calling(&stub, home.path()).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(
+            last_message(&agent, 1).contains(r#"{"text":"hi"}"#),
+            "{}",
+            last_message(&agent, 1)
+        );
+        assert_eq!(auth.lock().unwrap().tokens, 2);
+    }
+}
+
+/// A server that replaces its refresh tokens may take the second use of one for a theft.
+#[test]
+fn a_failed_renewal_is_tried_again_at_once_only_where_named_scopes_may_help() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().renewal_error = Some("temporarily_unavailable");
+    let mut agent = calling(&stub, home.path()).start();
+    agent.turn("go");
+    let requests = stub.requests();
+    let renewals: Vec<_> = requests
+        .iter()
+        .filter(|request| request.text.contains("grant_type=refresh_token"))
+        .map(|request| request.text.as_str())
+        .collect();
+    assert!(!renewals.is_empty() && !renewals.concat().contains("scope="), "{renewals:?}");
 }
 
 /// Its server could be another one than the authorization server.

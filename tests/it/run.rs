@@ -394,6 +394,26 @@ fn the_limit_of_open_files_is_raised() {
     assert!(messages.matches("limit=").count() > 1, "{messages}");
 }
 
+/// As some clients start agents. bash would take a path that ends with the current folder.
+#[test]
+#[cfg(unix)]
+fn without_a_path_no_program_of_the_project_runs_unasked() {
+    let search = calls("exec", &json!({ "command": "rg x" }));
+    let desk = Desk::new(&json!([search, says("Seen."), search, says("Seen.")]));
+    turnwright_testing::write_program(&desk.project.join("rg"), "#!/bin/sh\necho planted\n");
+    for request in [1, 3] {
+        let mut command = desk.command(&["--no-input", "Look"]);
+        command.env_remove("PATH");
+        if request == 3 {
+            command.env("PATH", "");
+        }
+        let ended = Ended::of(process_waits::output(&mut command).unwrap());
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        let messages = desk.messages(request);
+        assert!(!messages.contains("planted"), "{messages}");
+    }
+}
+
 /// As pipes that Node.js or Go has made.
 #[test]
 #[cfg(target_os = "linux")]

@@ -228,6 +228,38 @@ fn sessions_are_listed_shown_and_deleted() {
 }
 
 #[test]
+fn a_session_that_is_deleted_leaves_no_outputs_behind() {
+    let mut agent = agent();
+    let home = agent.home().to_path_buf();
+    let folder = agent.workspace().to_path_buf();
+    let outputs = home.join("state/outputs").join(&agent.session);
+    std::fs::create_dir_all(&outputs).unwrap();
+    std::fs::write(outputs.join("p1.txt"), "words\n").unwrap();
+    agent.close();
+    let (text, status) = run(&home, &folder, &["sessions", "delete", "last", "--yes"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(!outputs.exists(), "{text}");
+    let log = std::fs::metadata(home.join("state/sessions.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0, "the log still has what was deleted");
+}
+
+#[test]
+fn an_undo_prints_no_key_that_was_loaded_after_it_was_typed() {
+    const LATER_KEY: &str = "sk-later-0123456789abcdef0123";
+    let write = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
+    let replies = json!([write, says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
+    assert_eq!(agent.turn(&format!("Write with {LATER_KEY}")), "end_turn");
+    let home = agent.home().to_path_buf();
+    let folder = agent.workspace().to_path_buf();
+    agent.close();
+    let mut command = command(&home, &folder, &["undo"]);
+    let output = process_waits::output(command.env("OPENAI_API_KEY", LATER_KEY)).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("[hidden:") && !text.contains(LATER_KEY), "{text}");
+}
+
+#[test]
 fn last_never_means_a_session_of_another_folder() {
     let mut agent = agent();
     let (home, folder) = (agent.home().to_path_buf(), agent.workspace().to_path_buf());

@@ -433,7 +433,7 @@ fn r_term_2_a_terminal_that_opens_after_the_cancel_is_released() {
 }
 
 #[test]
-fn commands_run_without_a_terminal_if_the_client_does_not_answer() {
+fn commands_run_without_a_terminal_until_the_next_prompt_if_the_client_does_not_answer() {
     let mut editor = Editor::running(Manner::Silent, &["echo one >> ran", "echo two >> ran"]);
     assert_eq!(editor.turn(), "end_turn");
     assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
@@ -443,6 +443,14 @@ fn commands_run_without_a_terminal_if_the_client_does_not_answer() {
     editor.agent.respond(&create, &json!({ "terminalId": "late" }));
     let release = editor.agent.wait_for_request("terminal/release");
     assert_eq!(release["params"]["terminalId"], "late");
+    // The editor was only busy.
+    editor.manner = Manner::Runs;
+    for reply in [calls("exec", &json!({ "command": "echo three >> ran" })), says("Done.")] {
+        editor.agent.model().push(reply).unwrap();
+    }
+    assert_eq!(editor.turn(), "end_turn");
+    assert_eq!(editor.agent.read("ran"), "one\ntwo\nthree\n");
+    assert_eq!(editor.terminals.len(), 1, "the agent requested no terminal");
     cards::check(&editor.agent);
     editor.close();
 }

@@ -39,6 +39,21 @@ fn tool_names_of_other_agents_are_accepted() {
 }
 
 #[test]
+fn everything_that_looks_at_a_call_sees_the_arguments_that_its_tool_understands() {
+    let meant = json!({ "command": "echo hi" });
+    for sent in [json!({ "cmd": "echo hi" }), json!({ "name": "exec", "arguments": meant })] {
+        let (agent, result) = cards::run(TestAgent::builder(), "exec", &sent);
+        assert!(result.contains("hi\n"), "{sent}: {result}");
+        assert_eq!(cards::card(&agent, 0)["rawInput"], meant, "{sent}");
+        let request = agent.model_request(1);
+        let mut messages = request["messages"].as_array().unwrap().iter();
+        let answer = messages.find(|message| message["tool_calls"].is_array()).unwrap();
+        let kept = answer["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(kept).unwrap(), meant, "{sent}");
+    }
+}
+
+#[test]
 fn an_error_names_the_wrong_argument_and_lists_the_valid_ones() {
     let arguments = json!({ "command": "true", "timeout": "soon" });
     let (agent, result) = cards::run(TestAgent::builder(), "exec", &arguments);

@@ -208,6 +208,50 @@ fn r_fs_4_a_missing_file_is_missing_whatever_the_client_answers() {
 }
 
 #[test]
+fn r_fs_4_an_empty_text_of_the_client_is_no_text_of_a_file_that_has_one() {
+    #[expect(clippy::unnecessary_wraps, reason = "the form of all answers")]
+    fn answer(method: &str, _: &str) -> Result<Value, i64> {
+        let is_read = method == "fs/read_text_file";
+        Ok(if is_read { json!({ "content": "" }) } else { json!({}) })
+    }
+    let mut agent = client(true, true)
+        .file("a.txt", "one\ntwo\n")
+        .file("bom.txt", "\u{feff}one\n")
+        .file("empty.txt", "")
+        .start();
+    let results = serve(&mut agent, &read("a.txt"), answer);
+    assert_eq!(results, ["[File: a.txt | Lines: 2]\n    1| one\n    2| two\n"]);
+    let edit = json!({ "path": "a.txt", "old_text": "two", "new_text": "2" });
+    serve(&mut agent, &calls("edit_file", &edit), answer);
+    assert_eq!(agent.read("a.txt"), "one\n2\n");
+    // The user may have emptied the buffer.
+    let methods = cards::requests(&agent);
+    assert!(!methods.iter().any(|method| method == "fs/write_text_file"), "{methods:?}");
+    // A file that the client would alter is written to the disk.
+    serve(&mut agent, &writes("bom.txt", "new\n"), answer);
+    assert_eq!(agent.read("bom.txt"), "\u{feff}new\n");
+    let results = serve(&mut agent, &read("empty.txt"), answer);
+    assert!(results[0].starts_with("[File: empty.txt | Lines: 0]"), "{results:?}");
+}
+
+#[test]
+fn r_fs_4_a_buffer_that_the_user_has_emptied_is_empty_if_the_client_shows_other_texts() {
+    #[expect(clippy::unnecessary_wraps, reason = "the form of all answers")]
+    fn answer(_: &str, name: &str) -> Result<Value, i64> {
+        Ok(json!({ "content": if name == "emptied.txt" { "" } else { "shown\n" } }))
+    }
+    let builder = client(true, true).file("a.txt", "shown\n").file("emptied.txt", "old\n");
+    let mut agent = builder.start();
+    serve(&mut agent, &read("a.txt"), answer);
+    let results = serve(&mut agent, &read("emptied.txt"), answer);
+    assert!(results[0].starts_with("[File: emptied.txt | Lines: 0]"), "{results:?}");
+    let edit = json!({ "path": "emptied.txt", "old_text": "old", "new_text": "new" });
+    serve(&mut agent, &calls("edit_file", &edit), answer);
+    assert_eq!(last_card(&agent)["status"], "failed");
+    assert_eq!(agent.read("emptied.txt"), "old\n");
+}
+
+#[test]
 fn r_fs_4_a_read_that_is_never_answered_is_served_by_the_disk_after_five_seconds() {
     let mut agent = client(true, false)
         .file("a.txt", "disk\n")

@@ -540,9 +540,13 @@ fn a_loaded_session_has_the_answer_of_a_helper_and_not_its_conversation() {
     assert!(messages.contains("the task") && messages.contains("read_file"), "{messages}");
     let deleted = agent.call("session/close", &json!({ "sessionId": session }));
     assert!(deleted["result"].is_object(), "{deleted}");
+    // Such as the whole result of an MCP tool.
+    let outputs = agent.home().join("state/outputs").join(&helper);
+    std::fs::create_dir_all(&outputs).unwrap();
     agent.call("session/delete", &json!({ "sessionId": session }));
     let history = agent.call("_turnwright/history", &json!({ "sessionId": helper }));
     assert!(history["error"].is_object(), "{history}");
+    assert!(!outputs.exists(), "the outputs of a helper outlive it");
 }
 
 #[test]

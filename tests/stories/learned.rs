@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::{McpHttpStub, answer_json};
 use turnwright_testing::model_failures::failure;
 
 use crate::agent::TestAgent;
@@ -72,6 +73,39 @@ fn two_parameters_that_are_refused_one_after_the_other_are_both_remembered() {
     let mut next = next(&mut agent);
     assert_eq!(next.turn("hi"), "end_turn");
     assert_eq!(provider.chat_requests().len(), 4);
+}
+
+/// A gateway may call a model of Anthropic by a name of its own.
+#[test]
+fn arguments_whose_names_are_refused_are_described_from_then_on() {
+    let server = McpHttpStub::start(|request, stream| {
+        let is_list = request.method() == "tools/list";
+        if is_list {
+            let schema =
+                json!({ "type": "object", "properties": { "ids[]": { "type": "string" } } });
+            let tools = json!({ "tools": [{ "name": "list", "inputSchema": schema }] });
+            answer_json(stream, "", &request.result(&tools));
+        }
+        is_list
+    });
+    let provider = Provider::answering(|body| {
+        if body["tools"].to_string().contains(r#""ids[]":"#) {
+            return refuses(
+                "tools.9.custom.input_schema.properties: Property keys should match pattern \
+                 '^[a-zA-Z0-9_.-]{1,64}$'",
+            );
+        }
+        says("Hello.")
+    });
+    let mut agent = configured(&settings(&provider)).server_as(server.server("far", &[])).start();
+    for _ in 0..2 {
+        assert_eq!(agent.turn("hi"), "end_turn");
+    }
+    let requests = provider.chat_requests();
+    assert_eq!(requests.len(), 3);
+    assert!(requests[2]["tools"].to_string().contains("Also takes `ids[]`"), "{}", requests[2]);
+    agent.close();
+    assert_eq!(profile(&agent)["learned"]["quirks"], json!({ "names": false }));
 }
 
 const EXPECTED_THINKING: &str = "litellm.BadRequestError: messages.1.content.0.type: Expected `thinking` or \

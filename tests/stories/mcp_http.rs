@@ -205,6 +205,23 @@ fn m_44_any_success_is_enough_for_a_notification() {
 }
 
 #[test]
+fn a_server_that_refuses_the_first_notification_is_used_all_the_same() {
+    for status in ["400 Bad Request", "404 Not Found", "405 Method Not Allowed", "500 Oh No"] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_notification = request.method() == "notifications/initialized";
+            if is_notification {
+                answer(stream, status, "", "");
+            }
+            is_notification
+        });
+        let mut agent = calling(&stub).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = call_result(&agent);
+        assert!(result.contains(r#"{"text":"hi"}"#), "{status}: {result}");
+    }
+}
+
+#[test]
 fn m_45_a_result_may_lack_its_content() {
     let table = [
         (json!({}), "completed", "(done; the result is empty)"),
@@ -247,6 +264,31 @@ fn a_call_that_a_server_turns_away_unread_is_not_said_to_be_executed_in_part() {
     let result = call_result(&agent);
     assert!(result.contains("HTTP 429") && result.contains("was not executed"), "{result}");
     assert!(!result.contains("partly"), "{result}");
+}
+
+/// Google's servers are open to everyone until a tool is called, and others until the tools are listed.
+#[test]
+fn a_server_that_is_open_to_everyone_at_first_says_later_that_it_requires_a_login() {
+    let refusing = |method: &'static str, status: &'static str| {
+        McpHttpStub::start(move |request, stream| {
+            let is_refused = request.method() == method;
+            if is_refused {
+                answer(stream, status, "", "");
+            }
+            is_refused
+        })
+    };
+    let stub = refusing("tools/call", "401 Unauthorized");
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = call_result(&agent);
+    let is_told = result.contains("turnwright mcp login http://");
+    assert!(is_told && result.contains("was not executed"), "{result}");
+    let stub = refusing("tools/list", "401 Unauthorized");
+    let text = notice(stub.server("far", &[]));
+    assert!(text.contains("turnwright mcp login http://"), "{text}");
+    let text = notice(refusing("tools/list", "403 Forbidden").server("far", &[]));
+    assert!(text.contains("it denies access"), "{text}");
 }
 
 #[test]
@@ -350,6 +392,29 @@ fn a_redirect_within_the_same_server_is_followed() {
             answer(stream, "307 Temporary Redirect", "location: /mcp/\r\n", "");
         }
         is_short
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
+}
+
+/// Load balancers lead the requests of a session to one instance of a server by a cookie.
+#[test]
+fn cookies_of_a_server_are_sent_back_to_it() {
+    let stub = McpHttpStub::start(|request, stream| {
+        if request.method() == "initialize" {
+            let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "stub", "version": "1" } });
+            let head = "mcp-session-id: session-1\r\nset-cookie: lb=pod-7; Path=/; HttpOnly\r\n\
+                        set-cookie: sticky=1\r\n";
+            answer_json(stream, head, &request.result(&hello));
+            return true;
+        }
+        let is_elsewhere = request.header("cookie") != Some("lb=pod-7; sticky=1");
+        if is_elsewhere {
+            answer(stream, "404 Not Found", "", "");
+        }
+        is_elsewhere
     });
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");

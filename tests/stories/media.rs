@@ -123,6 +123,22 @@ fn r_turn_11_what_is_no_picture_is_refused_in_words_and_a_wrong_label_does_not_m
 }
 
 #[test]
+fn a_picture_of_which_the_client_only_says_where_it_is_is_a_link() {
+    let provider = Provider::of(&[]);
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    for (uri, expected) in [
+        ("file:///shots/a.png", "[picture](/shots/a.png)"),
+        ("https://example.com/a.png", "[picture](https://example.com/a.png)"),
+    ] {
+        let block = json!({ "type": "image", "data": "", "mimeType": "image/png", "uri": uri });
+        let answer = send(&mut agent, &[text("Look"), block]);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let request = provider.chat_requests().pop().unwrap().to_string();
+        assert!(request.contains(expected), "{request}");
+    }
+}
+
+#[test]
 fn an_attached_picture_is_shown_to_a_model_that_takes_pictures() {
     let provider = Provider::of(&["eye", "blind"]);
     let mut agent = configured(&settings(&provider, "eye")).start();

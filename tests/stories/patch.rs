@@ -109,6 +109,7 @@ fn a_patch_in_a_command_line_runs_as_the_tool() {
     for (name, arguments, path, rest) in [
         ("exec", json!({ "command": document }), "a.txt", ""),
         ("shell", json!({ "command": ["apply_patch", text] }), "a.txt", ""),
+        ("exec", json!({ "arguments": { "cmd": document, "cwd": "sub" } }), "sub/a.txt", ""),
         ("bash", json!({ "command": ["bash", "-lc", document] }), "a.txt", ""),
         ("exec", json!({ "command": format!("cd sub && {document}") }), "sub/a.txt", ""),
         ("exec", json!({ "command": document, "workdir": "sub\n" }), "sub/a.txt", ""),

@@ -279,10 +279,13 @@ fn r_turn_12_a_model_whose_answer_is_empty_or_unreadable_twice_is_told_so_once()
     let dropped = json!([{ "finish": "MALFORMED_FUNCTION_CALL" }]);
     let unreadable = json!([{ "status": 500, "body": { "error": { "message":
         "error parsing tool call: raw='{\"path\"', err=unexpected end of JSON input" } } }]);
+    let unmatched = json!([{ "status": 500, "body": { "error": { "message":
+        "The model produced output that does not match the expected peg-native format" } } }]);
     for (wrong, kind, status) in [
         (nothing, "empty", None),
         (dropped, "unavailable", Some(503)),
         (unreadable, "unavailable", Some(500)),
+        (unmatched, "unavailable", Some(500)),
     ] {
         let nudge = "could not be read";
         let mut agent = start(json!([wrong, wrong, says("Now.")]));

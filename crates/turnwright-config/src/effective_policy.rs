@@ -388,7 +388,8 @@ impl PolicyLayers<'_> {
     }
 
     fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
-        match settings.file() {
+        // A snapshot takes a link that leads nowhere for no file, because the start has no time to look for one.
+        match settings.file().and_then(|file| settings.config.file.text().map(|_| file)) {
             Ok(file) => {
                 self.load(&drafts(&file.permissions), Scope::User, &settings.config.file_path());
             }

@@ -40,6 +40,9 @@ const LOG_VARIABLE: &str = "TURNWRIGHT_LOG";
 const RUST_LOG_VARIABLE: &str = "RUST_LOG";
 /// The token of `turnwright serve`.
 const SERVE_TOKEN: &str = "TURNWRIGHT_SERVE_TOKEN";
+/// Where direnv, mise, shadowenv and varlock keep other variables with their values, which may be keys, mostly encoded.
+const KEPT_VARIABLES: &str =
+    "DIRENV_DIFF __MISE_DIFF __MISE_SESSION __VARLOCK_ENV __shadowenv_data";
 
 /// The variables with a setting that has no key in the file. Those of the others are in the table.
 const OTHER_VARIABLES: [&str; 5] = [
@@ -71,13 +74,6 @@ pub fn take_environment(named: &[String]) -> EnvironmentVariables {
     variables
 }
 
-/// True if a variable is set. It is needed before the environment is taken.
-#[cfg(unix)]
-#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub fn has_variable(name: &str) -> bool {
-    std::env::var_os(name).is_some()
-}
-
 /// A variable that a program of ours or the system has set for this process. Nothing else of the environment is read.
 #[cfg(unix)]
 pub fn own_variable(name: &str) -> Option<String> {
@@ -91,7 +87,7 @@ pub(crate) fn variable_name(name: &str) -> Cow<'_, str> {
 
 impl EnvironmentVariables {
     /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
-    /// copy of one. Keys are the variables in `named`, those of well-known providers, the token of
+    /// copy of one, or may. Keys are the variables in `named`, those of well-known providers, the token of
     /// `turnwright serve`, and all that end in `_API_KEY`, because the settings file may name them later.
     pub fn classify(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -121,6 +117,9 @@ impl EnvironmentVariables {
                     };
                     let secret = value.to_str().and_then(read);
                     variables.keys.extend(secret.map(|secret| (key.to_owned(), secret)));
+                }
+                Some(kept) if KEPT_VARIABLES.split(' ').any(|known| known == kept) => {
+                    keys.push(kept.to_owned());
                 }
                 _ => variables.inherited.push((name, value)),
             }
@@ -307,6 +306,17 @@ mod key_tests {
         let (variables, _) = EnvironmentVariables::classify(header, &["MY_HEADER".to_owned()]);
         assert_eq!(variables.keys["MY_HEADER"].expose(), "Bearer sk-0123456789");
         assert_eq!(removed, ["OPENAI_API_KEY"]);
+    }
+
+    #[test]
+    fn variables_with_the_values_of_others_are_not_inherited() {
+        let names = ["DIRENV_DIFF", "DIRENV_DIR", "__MISE_DIFF", "__VARLOCK_ENV", "PATH"];
+        let environment = names.map(|name| (name.into(), "eJxTyk7MyUnNS1Gy".into()));
+        let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
+        assert_eq!(removed, ["DIRENV_DIFF", "__MISE_DIFF", "__VARLOCK_ENV"]);
+        let inherited: Vec<_> = variables.inherited.iter().map(|(name, _)| name).collect();
+        assert_eq!(inherited, ["DIRENV_DIR", "PATH"]);
+        assert!(variables.keys.is_empty());
     }
 
     #[test]

@@ -55,15 +55,13 @@ impl UserFile {
 
     /// The text of the file; empty if there is none.
     pub(crate) fn text(&self) -> Result<String, ConfigError> {
-        read_or_empty(&self.path).map_err(|error| {
-            let place = self.path.display();
-            ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
-        })
+        read_or_empty(&self.path)
     }
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
     pub fn key_variables(&self) -> Vec<String> {
-        self.parse(self.read()).map(|(file, _)| file.variables()).unwrap_or_default()
+        let parsed = self.read().and_then(|text| ConfigFile::parse(&text, &self.path));
+        parsed.map(|(file, _)| file.variables()).unwrap_or_default()
     }
 
     /// Reads the file. Returns the settings with warnings about entries that have no effect, one sentence each. Logs
@@ -71,7 +69,7 @@ impl UserFile {
     pub(crate) fn load(&self) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         let text = self.read();
         let hash = std_hash(text.as_ref().map_err(ToString::to_string));
-        let parsed = self.parse(text);
+        let parsed = text.and_then(|text| ConfigFile::parse(&text, &self.path));
         if self.logged.swap(hash, Ordering::Relaxed) != hash {
             match &parsed {
                 Ok((_, warnings)) => {
@@ -85,11 +83,13 @@ impl UserFile {
         parsed
     }
 
-    /// The text of the file; `Ok(None)` if there is none.
-    fn read(&self) -> Result<Option<String>, ConfigError> {
+    /// The text of the file; empty if there is none that must exist.
+    fn read(&self) -> Result<String, ConfigError> {
         match private_file::read(&self.path, MAX_FILE_SIZE) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => {
+                Ok(String::new())
+            }
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check the file, --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
@@ -97,24 +97,21 @@ impl UserFile {
             ))),
         }
     }
-
-    fn parse(
-        &self,
-        text: Result<Option<String>, ConfigError>,
-    ) -> Result<(ConfigFile, Vec<String>), ConfigError> {
-        match text? {
-            Some(text) => ConfigFile::parse(&text, &self.path),
-            None => Ok((ConfigFile::default(), Vec::new())),
-        }
-    }
 }
 
-/// The text of a file; empty if there is none.
-fn read_or_empty(path: &Path) -> io::Result<String> {
-    match private_file::read(path, MAX_FILE_SIZE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read,
-    }
+/// The text of a file; empty if there is none. A link that leads nowhere, such as to dotfiles on a disk that is not
+/// mounted, is an error: there are settings, which may deny something.
+fn read_or_empty(path: &Path) -> Result<String, ConfigError> {
+    private_file::read(path, MAX_FILE_SIZE).or_else(|error| {
+        let mut links = path.ancestors().filter(|place| place.is_symlink());
+        let why = match links.find(|link| matches!(link.try_exists(), Ok(false))) {
+            Some(link) => format!("the link {} leads nowhere", link.display()),
+            None if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            None => io_error_text(&error),
+        };
+        let place = path.display();
+        Err(ConfigError::new(format!("The settings cannot be read: {place}: {why}")))
+    })
 }
 
 /// The settings of the machine's administrator.
@@ -179,12 +176,8 @@ impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
     pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
-        let text = read_or_empty(path).map_err(|error| {
-            let place = path.display();
-            let why = io_error_text(&error);
-            ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
-        })?;
-        let (settings, warnings) = read_settings(&text, path, ManagedSettings::ROWS)?;
+        let (settings, warnings) =
+            read_settings(&read_or_empty(path)?, path, ManagedSettings::ROWS)?;
         Ok(ManagedSettings { warnings, ..settings })
     }
 }
@@ -230,6 +223,41 @@ mod tests {
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
         private_file::write(file.path(), b"model = 'c'").unwrap();
         assert_eq!(model_in(&named).as_deref(), Some("c"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_that_leads_nowhere_is_no_lack_of_settings() {
+        use std::fs;
+        use std::os::unix::fs::symlink;
+
+        use crate::effective_policy::resolve_policy;
+        use crate::trust::TrustStore;
+        use crate::{EnvironmentVariables, Flags};
+        use turnwright_workspace::files::Roots;
+
+        fn unread(config: &Config) -> usize {
+            let trust = TrustStore::new(&config.paths.state);
+            let roots = Roots::new(Path::new(".")).unwrap();
+            let policy = resolve_policy(&config.snapshot(), &trust, &roots);
+            let problems = policy.problems.iter();
+            problems.filter(|problem| problem.contains(" leads nowhere. Until ")).count()
+        }
+
+        for name in ["config", "config/config.toml", "managed/config.toml"] {
+            let home = tempfile::tempdir().unwrap();
+            let paths = Paths::below(home.path());
+            let file = UserFile::at_default_path(&paths);
+            let variables = EnvironmentVariables::default();
+            let config = Config::new(variables, Flags::default(), file, paths);
+            assert_eq!(unread(&config), 0);
+            let link = home.path().join(name);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(home.path().join("dotfiles"), &link).unwrap();
+            assert_eq!(unread(&config), 1, "{name}");
+            // Else `config set` would replace the link.
+            assert_eq!(config.file.text().is_err(), name.starts_with("config"), "{name}");
+        }
     }
 
     #[test]

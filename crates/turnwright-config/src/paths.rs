@@ -38,9 +38,9 @@ impl Paths {
         if let Some(home) = read_variable("TURNWRIGHT_HOME") {
             let folder = with_home(home.into());
             let below = Paths::below(std::path::absolute(&folder).unwrap_or(folder));
-            // A managed file that exists but cannot be inspected must not be ignored.
-            return match std::fs::symlink_metadata(MANAGED) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => below,
+            // A managed file that exists but cannot be inspected, such as one in a linked folder, must not be ignored.
+            return match Path::new(MANAGED).parent().map(std::fs::symlink_metadata) {
+                Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => below,
                 _ => Paths { managed: MANAGED.into(), ..below },
             };
         }

@@ -21,7 +21,7 @@ use turnwright_types::error_text::as_sentence;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::ids::SessionId;
-use turnwright_types::private_file;
+use turnwright_types::{private_file, redact};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 const CHECK_TEMPLATE: &str = "\
@@ -159,7 +159,9 @@ fn write_definition(
     check: Option<&str>,
     prompt: &str,
 ) -> EvalResult<()> {
-    private_file::write(&draft.join(PROMPT), format!("{}\n", prompt.trim()).as_bytes())?;
+    // The task may be shared.
+    let text = format!("{}\n", redact::text(prompt.trim()));
+    private_file::write(&draft.join(PROMPT), text.as_bytes())?;
     if check.is_none() {
         private_file::write(&draft.join(CHECK_FILES).join("check.sh"), CHECK_TEMPLATE.as_bytes())?;
     }
@@ -283,5 +285,15 @@ mod tests {
         write_definition(&draft, "4f2c", None, "x").unwrap();
         assert_eq!(Task::read(&draft).unwrap().definition.check.command, "sh check.sh");
         assert!(draft.join("check/check.sh").is_file());
+    }
+
+    #[test]
+    fn the_prompt_of_a_session_is_written_without_keys() {
+        let place = tempfile::tempdir().unwrap();
+        let key = "sk-made-0123456789abcdef0123";
+        redact::register_keys([key.to_owned()]).unwrap();
+        write_definition(place.path(), "4f2c", None, &format!("Use {key} here")).unwrap();
+        let written = fs::read_to_string(place.path().join(PROMPT)).unwrap();
+        assert!(written.starts_with("Use [hidden:") && !written.contains(key), "{written}");
     }
 }

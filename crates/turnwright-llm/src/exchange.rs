@@ -267,6 +267,11 @@ impl ReplyContext {
         Err(self.malformed_error("the answer has more than 32 MiB"))
     }
 
+    /// Returns true if the name of a tool that the model knows begins with this text.
+    pub(super) fn begins_tool_name(&self, start: &str) -> bool {
+        self.tools.iter().flat_map(|tools| &tools.wire_names).any(|name| name.starts_with(start))
+    }
+
     /// The declared name of the tool that the model calls by `name`.
     pub(super) fn tool_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.tools.as_ref().map_or(name, |tools| tools.aliases.from_wire(name))

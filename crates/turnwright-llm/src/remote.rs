@@ -20,6 +20,7 @@ use super::{
 use crate::http::request_body::{PrefixCache, RequestBody};
 use crate::quirks::learned_quirks::LearnedQuirks;
 use crate::reply::{HttpReplyStream, ReadyReply, ReplyAssembler};
+use crate::schema::with_safe_names;
 use turnwright_types::message::ToolSpecs;
 
 /// How often one request is adapted after the server has refused something in it.
@@ -66,8 +67,8 @@ pub struct RemoteModel {
     /// Marks the model's replies: the host and the model.
     origin: Arc<str>,
     learned_quirks: Arc<LearnedQuirks>,
-    /// One for each protocol.
-    prefix_caches: [PrefixCache; 2],
+    /// One for each protocol, without and with names of arguments of any characters.
+    prefix_caches: [PrefixCache; 4],
     local_server: OnceLock<LocalServer>,
     /// Set once the local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
@@ -109,7 +110,7 @@ impl RemoteModel {
             settings,
             origin,
             learned_quirks,
-            prefix_caches: [PrefixCache::default(), PrefixCache::default()],
+            prefix_caches: <[PrefixCache; 4]>::default(),
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
             first_list: tokio::sync::OnceCell::new(),
@@ -125,10 +126,23 @@ impl RemoteModel {
         if quirks.responses { Protocol::Responses } else { self.protocol }
     }
 
-    fn rendered_tools(&self, specs: &ToolSpecs, protocol: Protocol) -> Arc<RenderedTools> {
-        self.prefix_caches[protocol as usize].lock().tools(specs, || match protocol {
-            Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
-            Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
+    /// The cache for requests with these quirks.
+    fn prefix_cache(&self, quirks: &Quirks) -> &PrefixCache {
+        &self.prefix_caches[self.protocol(quirks) as usize + 2 * usize::from(quirks.names)]
+    }
+
+    fn rendered_tools(&self, specs: &ToolSpecs, quirks: &Quirks) -> Arc<RenderedTools> {
+        self.prefix_cache(quirks).lock().tools(specs, || {
+            let mut shown = Arc::clone(specs);
+            if !quirks.names {
+                let safe = specs.iter().map(|spec| Arc::new(with_safe_names(spec)));
+                shown = Arc::new(safe.collect());
+            }
+            let rendered = match self.protocol(quirks) {
+                Protocol::Chat => RenderedTools::new(&shown, chat::render_tool),
+                Protocol::Responses => RenderedTools::new(&shown, responses::render_tool),
+            };
+            RenderedTools { specs: Arc::clone(specs), ..rendered }
         })
     }
 
@@ -138,8 +152,7 @@ impl RemoteModel {
     }
 
     fn render(&self, quirks: &Quirks, request: &Request) -> RequestBody {
-        let protocol = self.protocol(quirks);
-        let tools = self.rendered_tools(&request.tools, protocol);
+        let tools = self.rendered_tools(&request.tools, quirks);
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -149,8 +162,8 @@ impl RemoteModel {
             max_output: self.settings.max_output,
             extra_body: &self.settings.extra_body,
         };
-        let prefix_cache = &self.prefix_caches[protocol as usize];
-        match protocol {
+        let prefix_cache = self.prefix_cache(quirks);
+        match self.protocol(quirks) {
             Protocol::Chat => chat::render(prefix_cache, &style, request),
             Protocol::Responses => responses::render(prefix_cache, &style, request),
         }
@@ -181,8 +194,8 @@ impl RemoteModel {
             let quirks = self.learned_quirks.quirks_with(adaptation);
             let protocol = self.protocol(&quirks);
             let body = self.render(&quirks, request);
-            let has_images = quirks.images && request.media().images;
-            let failure = match self.endpoint.post(protocol.path(), body, has_images).await {
+            let headers = wanted_headers(&self.endpoint.host(), &quirks, request);
+            let failure = match self.endpoint.post(protocol.path(), body, &headers).await {
                 Ok(body) => {
                     self.learned_quirks.record_if_new(adaptation);
                     self.learned_quirks.has_accepted.store(true, Ordering::Relaxed);
@@ -244,8 +257,8 @@ impl RemoteModel {
         });
         let mut body = RequestBody::default();
         body.append(Value::from(fields).to_string().into_bytes());
-        let has_images = quirks.images && request.media().images;
-        let answered = self.endpoint.post(protocol.path(), body, has_images).await;
+        let headers = wanted_headers(&self.endpoint.host(), &quirks, request);
+        let answered = self.endpoint.post(protocol.path(), body, &headers).await;
         Some(answered.map(|body| (protocol, body)))
     }
 
@@ -353,17 +366,15 @@ impl RemoteModel {
             }
             response => response,
         };
+        let tools = self.rendered_tools(&request.tools, &self.learned_quirks.quirks());
         let (protocol, body) = match response {
             Ok(answered) => answered,
             Err(error) if error.kind() == ErrorKind::ModelNotFound => {
                 return Err(self.with_name_suggestions(error).await);
             }
-            Err(error) => {
-                let tools = self.rendered_tools(&request.tools, self.protocol);
-                return recover_failed_generation(error, self.reply_context(tools));
-            }
+            Err(error) => return recover_failed_generation(error, self.reply_context(tools)),
         };
-        let context = self.reply_context(self.rendered_tools(&request.tools, protocol));
+        let context = self.reply_context(tools);
         let inner: Box<dyn ReplyStream> = match protocol {
             Protocol::Chat => {
                 Box::new(HttpReplyStream::new(body, chat::ChatAssembler::new(context)))
@@ -380,6 +391,20 @@ impl RemoteModel {
             has_started: false,
         }))
     }
+}
+
+/// The headers that a host wants with a request. Copilot refuses images that no header announces, and counts each
+/// request as a prompt unless it is told otherwise. xAI finds the machine with the cache by a name of the conversation.
+fn wanted_headers(host: &str, quirks: &Quirks, request: &Request) -> Vec<(&'static str, String)> {
+    let is_copilot = host.ends_with(".githubcopilot.com");
+    let has_images = is_copilot && quirks.images && request.media().images;
+    let goes_on = request.messages.last().is_some_and(|last| last.as_tool().is_some());
+    let wanted = [
+        has_images.then(|| ("copilot-vision-request", "true".to_owned())),
+        (is_copilot && goes_on).then(|| ("x-initiator", "agent".to_owned())),
+        (host == "api.x.ai").then(|| ("x-grok-conv-id", chat::cache_key(request))),
+    ];
+    wanted.into_iter().flatten().collect()
 }
 
 /// Returns true if a server that has accepted the key refuses another protocol as such.
@@ -583,5 +608,64 @@ impl Model for RemoteModel {
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
         Box::pin(self.start_reply(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use turnwright_types::message::{
+        Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
+    };
+
+    fn request(last: Message) -> Request {
+        Request {
+            system: "".into(),
+            messages: vec![Arc::new(Message::User(UserMessage::text("Hi."))), Arc::new(last)],
+            tools: Arc::default(),
+            effort: ReasoningEffort::Default,
+            has_media: true,
+        }
+    }
+
+    fn names(host: &str, last: Message) -> Vec<&'static str> {
+        let headers = wanted_headers(host, &Quirks::default(), &request(last));
+        headers.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// pi#222, copilot-api#16.
+    #[test]
+    fn images_are_announced_to_copilot_alone() {
+        let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let image = Message::User(UserMessage::new(vec![PromptPart::Image(media)]));
+        for (host, expected) in [
+            ("api.githubcopilot.com", Some("copilot-vision-request")),
+            ("api.business.githubcopilot.com", Some("copilot-vision-request")),
+            ("githubcopilot.com.example", None),
+        ] {
+            assert_eq!(names(host, image.clone()).first().copied(), expected, "{host}");
+        }
+        let words = Message::User(UserMessage::text("Hi."));
+        assert!(names("api.githubcopilot.com", words).is_empty());
+    }
+
+    #[test]
+    fn a_request_that_goes_on_with_a_prompt_is_none_to_copilot() {
+        let call = ToolCall::new("call", "p", "exec", json!({}));
+        let result = Message::Tool(ToolMessage::new(&call, "out", true));
+        assert_eq!(names("api.githubcopilot.com", result.clone()), ["x-initiator"]);
+        assert!(names("localhost", result).is_empty());
+    }
+
+    #[test]
+    fn a_conversation_keeps_its_name_at_xai() {
+        let name = |words: &str| {
+            let last = Message::User(UserMessage::text(words));
+            wanted_headers("api.x.ai", &Quirks::default(), &request(last))
+        };
+        assert_eq!(name("one")[0].0, "x-grok-conv-id");
+        assert_eq!(name("one"), name("two"));
     }
 }

@@ -70,7 +70,7 @@ pub use session_log::{PendingWrite, SessionLog};
 pub use sessions::{SessionSummary, session_summaries};
 pub use snapshot::{insert_conversation, read_conversation};
 pub use turn_facts::{ProofWord, TurnFacts};
-pub use writer::cleanup::RetentionLimits;
+pub use writer::cleanup::{RetentionLimits, free_pages};
 
 use database::journal::{self, Journal};
 use health::StoreState;

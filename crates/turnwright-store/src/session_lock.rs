@@ -164,7 +164,8 @@ fn lock(path: &Path, client: &str) -> Result<File> {
             if ours.len() > 0 {
                 file.set_len(0)?;
             }
-            file.write_all(holder_text(client).as_bytes())?;
+            // It is locked on a full disk as well, where it says nothing.
+            file.write_all(holder_text(client).as_bytes()).ok();
             return Ok(file);
         }
     }
@@ -180,7 +181,7 @@ fn lock(path: &Path, client: &str) -> Result<File> {
     loop {
         match options.open(path) {
             Ok(mut file) => {
-                file.write_all(holder_text(client).as_bytes())?;
+                file.write_all(holder_text(client).as_bytes()).ok();
                 return Ok(file);
             }
             Err(error) if is_held(&error) => {
@@ -276,6 +277,19 @@ mod tests {
         drop(first);
         drop(SessionLock::acquire(folder.path(), &id("a"), "").unwrap());
         assert_eq!(fs::read_dir(folder.path().join(LOCK_FOLDER)).unwrap().count(), 0);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_takes_no_lock_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = folder.path().join(LOCK_FOLDER);
+        fs::create_dir(&locks).unwrap();
+        std::os::unix::fs::symlink("/dev/full", locks.join("a.lock")).unwrap();
+        let lock = SessionLock::acquire(folder.path(), &id("a"), "").unwrap();
+        assert!(lock.is_exclusive());
+        drop(lock);
+        assert_eq!(fs::read_dir(locks).unwrap().count(), 0);
     }
 
     #[test]

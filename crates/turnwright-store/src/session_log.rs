@@ -397,13 +397,15 @@ impl SessionLog {
         let (turn, now) = self.turn_and_time();
         let model = model.to_owned();
         let served = (!served.is_empty()).then(|| served.to_owned());
+        // A server may name a larger one, which the database cannot hold, for one without an end.
+        let size = window.map(|tokens| tokens.min(i64::MAX.unsigned_abs()));
         drop(self.submit(move |connection, session| {
             let TokenUsage { input, output, cached, .. } = usage;
             execute(
                 connection,
                 "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost, \
                  served) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                params![session, turn, now, model, input, output, cached, window, cost, served],
+                params![session, turn, now, model, input, output, cached, size, cost, served],
             )
         }));
     }

@@ -11,6 +11,7 @@ use super::*;
 use crate::writer::cleanup::run_cleanup;
 use crate::writer::queue::{MAX_JOBS, MAX_QUEUED_BYTES};
 use turnwright_types::ids::MessageId;
+use turnwright_types::message::TokenUsage;
 
 fn row(id: &str) -> SessionRow {
     SessionRow::new(SessionId::from(id), "/w".into())
@@ -101,6 +102,17 @@ async fn while_the_disk_hangs_what_is_waited_for_stays_and_the_oldest_of_the_res
     last.ended().await;
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "abh");
+}
+
+#[tokio::test]
+async fn a_window_without_an_end_does_not_keep_a_session_from_being_stored() {
+    let store = Store::in_memory();
+    let log = session(&store, "s").await;
+    log.record_usage("m", "", TokenUsage::default(), Some(u64::MAX), None);
+    note(&log, "a");
+    log.flush().ended().await;
+    assert_eq!(notes(&store, "s").await.unwrap(), "a");
+    assert_eq!(log.take_notices(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -492,6 +504,28 @@ async fn the_conversation_of_a_helper_stays_as_long_as_its_session() {
     let_a_day_pass(&connection);
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!(count(&connection, "sessions"), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_was_taken_from_the_archive_is_not_deleted_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    session(&store, "old").await;
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+    let limits = RetentionLimits { days: 30, bytes: 1 };
+    run_cleanup(&connection, folder.path(), limits);
+    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
+    for archived in [true, false, false] {
+        sessions::set_archived(&connection, &SessionId::from("old"), archived).unwrap();
+        let_a_day_pass(&connection);
+        run_cleanup(&connection, folder.path(), limits);
+        assert_eq!(count(&connection, "sessions"), 1, "archived: {archived}");
+    }
+    connection.execute("UPDATE sessions SET updated_at = 1", []).unwrap();
+    sessions::set_archived(&connection, &SessionId::from("old"), false).unwrap();
+    let_a_day_pass(&connection);
+    run_cleanup(&connection, folder.path(), limits);
+    assert_eq!(count(&connection, "sessions"), 0, "it was in no archive");
 }
 
 #[tokio::test]

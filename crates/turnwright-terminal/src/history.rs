@@ -9,7 +9,6 @@ use turnwright_store::history::{
 };
 use turnwright_store::{Store, StoreError};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::redact;
 use turnwright_types::timestamp::{local_time, rfc3339_millis};
 
 /// Rows per query.
@@ -57,9 +56,7 @@ fn print_pages<T>(
         let page = store.read_blocking(|connection| read(connection, &query))?;
         count += page.rows.len();
         is_cut |= page.is_truncated;
-        let mut text: String = page.rows.iter().map(line).collect();
-        redact::redact_in_place(&mut text);
-        write_stdout(&text)?;
+        write_stdout(&page.rows.iter().map(line).collect::<String>())?;
         query.after = page.next.filter(|_| count < limit);
         if query.after.is_none() {
             break;

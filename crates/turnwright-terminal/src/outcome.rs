@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use turnwright_store::StoreError;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::redact;
 
-/// Writes the output of a subcommand that speaks no protocol on stdout.
+/// Writes the output of a subcommand that speaks no protocol on stdout, without keys: one that was stored as part of
+/// other words may be loaded now.
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 pub fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
+    stdout().write_all(redact::text(text).as_bytes())
 }
 
 /// Writes output with which a subcommand ends.

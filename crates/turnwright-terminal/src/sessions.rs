@@ -7,25 +7,29 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::{CliError, CliResult, prompt, write_stdout};
+use crate::{CliError, CliResult, print, prompt, runtime, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
-    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
+    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, free_pages, read,
     session_summaries, sessions,
 };
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
-use turnwright_types::redact;
+use turnwright_types::private_file;
+use turnwright_types::redact::StreamRedactor;
 use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
+use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
 /// Entries per query.
 const PAGE_SIZE: usize = 100;
+/// Free pages of the database that are given back in one transaction: about 4 MiB.
+const PAGES_PER_WRITE: u32 = 1024;
 /// The most characters of the last column of a table.
 const MAX_LINE_LENGTH: usize = 100;
 
@@ -68,29 +72,21 @@ pub fn list(
     json: bool,
 ) -> CliResult<()> {
     let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
-    let sessions = store.read_blocking(session_summaries)?;
-    let count = sessions.iter().filter(|session| !session.is_helper).count();
-    let sessions: Vec<_> = sessions
-        .into_iter()
-        .filter(|session| {
-            !session.is_helper
-                && (archived || !session.row.is_archived)
-                && (all || is_same_folder(&session.row.cwd, &folder))
-        })
-        .collect();
+    let mut sessions = store.read_blocking(session_summaries)?;
+    sessions.retain(|session| !session.is_helper);
+    let count = sessions.len();
+    sessions.retain(|session| {
+        (archived || !session.row.is_archived) && (all || is_same_folder(&session.row.cwd, &folder))
+    });
     let line = if json { json_line } else { text_line };
-    let mut text: String = sessions.iter().map(|session| line(session, all)).collect();
-    redact::redact_in_place(&mut text);
-    write_stdout(&text)?;
-    let hint = match (sessions.len(), count - sessions.len()) {
-        _ if json => String::new(),
-        (0, 0) => "No sessions.\n".to_owned(),
-        (0, more) => {
-            format!("No sessions here, {more} elsewhere or archived: add --all or --archived\n")
-        }
-        _ => String::new(),
-    };
-    Ok(write_stdout(&hint)?)
+    write_stdout(&sessions.iter().map(|session| line(session, all)).collect::<String>())?;
+    if json || !sessions.is_empty() {
+        return Ok(());
+    }
+    print(&match count {
+        0 => "No sessions.\n".to_owned(),
+        _ => format!("No sessions here, {count} elsewhere or archived: add --all or --archived\n"),
+    })
 }
 
 fn text_line(session: &SessionSummary, with_folder: bool) -> String {
@@ -166,25 +162,19 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     let id = find_session(store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let title = row.title.unwrap_or_default();
-    let heading = format!("{} {title}", row.id);
-    let cwd = row.cwd.to_string_lossy();
-    let begun = local_time(row.created_at);
-    print_redacted(format!(
-        "{}\n{}, {begun}\n",
-        escape_hidden_line(heading.trim()),
-        escape_hidden_line(&cwd)
-    ))?;
+    let heading = escape_hidden_line(format!("{} {title}", row.id).trim());
+    let cwd = escape_hidden_line(&row.cwd.to_string_lossy());
+    print_safe(format!("{heading}\n{cwd}, {}\n", local_time(row.created_at)))?;
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
         Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
-            print_redacted(format_entry(&stored))
+            print_safe(format_entry(&stored))
         }))
     })?
 }
 
-fn print_redacted(mut text: String) -> CliResult<()> {
-    redact::redact_in_place(&mut text);
+fn print_safe(text: String) -> CliResult<()> {
     Ok(write_stdout(&terminal_safe(text))?)
 }
 
@@ -238,8 +228,8 @@ fn format_call(row: &CallRow) -> String {
     format!("  [{tool}] {status}{length}: {}\n{why}", one_line(&arguments))
 }
 
-/// Deletes sessions with all their data, after a question.
-pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> CliResult<()> {
+/// Deletes sessions with all their data, also in this state folder, after a question unless `yes` is set.
+pub fn delete(store: &Store, state: &Path, names: &[String], yes: bool) -> CliResult<()> {
     let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
     let sessions = store.read_blocking(session_summaries)?;
     for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {
@@ -247,14 +237,18 @@ pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> CliRe
     }
     let what = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };
     let question = format!("Delete {what} permanently? [y/N] ");
-    if !skip_confirmation && !prompt::confirm(&question, "add --yes to skip confirmation")? {
+    if !yes && !prompt::confirm(&question, "add --yes to skip confirmation")? {
         return Err(CliError::Other("nothing was deleted".to_owned()));
     }
     for id in ids {
         // Fails if a process has the session open.
         let _hold = store.lock_session(&id)?;
-        store.write_blocking(move |connection| sessions::delete(connection, &id))?;
+        let deleted = store.write_blocking(move |connection| sessions::delete(connection, &id))?;
+        Jobs::remove_outputs(state, &deleted);
     }
+    // Until then, free pages and the write-ahead log hold what was deleted.
+    while store.write_blocking(|connection| free_pages(connection, PAGES_PER_WRITE))? {}
+    runtime()?.block_on(store.final_flush())?;
     Ok(write_stdout("Deleted.\n")?)
 }
 
@@ -268,7 +262,11 @@ pub fn export_session(
 ) -> ExitCode {
     let session = (store, id);
     let result = match output {
-        Some(path) => export_to_file(session, format, path),
+        Some(path) => {
+            let mut document: Vec<u8> = Vec::new();
+            write(session, format, &mut document)
+                .and_then(|()| private_file::write(path, &document).map_err(ExportError::Write))
+        }
         None => write(session, format, &mut stdout()),
     };
     match result {
@@ -285,26 +283,28 @@ pub fn export_session(
     }
 }
 
-/// Writes atomically, to a file that only its owner can read.
-fn export_to_file(
-    session: (&Store, &SessionId),
-    format: ExportFormat,
-    path: &Path,
-) -> Result<(), ExportError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    write(session, format, &mut file)?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
-}
-
 fn write(
     (store, id): (&Store, &SessionId),
     format: ExportFormat,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let mut out = BufWriter::new(out);
+    let mut out = BufWriter::new(WithoutKeys(out, StreamRedactor::default()));
     store.read_blocking(|connection| Ok(export(connection, id, format, &mut out)))?
+}
+
+/// Passes on what is written, without keys. What is held back follows when it is flushed at the end.
+struct WithoutKeys<'a>(&'a mut dyn Write, StreamRedactor);
+
+impl Write for WithoutKeys<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&self.1.push(bytes))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.write_all(&self.1.finish())?;
+        self.0.flush()
+    }
 }
 
 /// Returns true if both paths name the same folder, symbolic links resolved.

@@ -43,7 +43,7 @@ pub fn show(is_json: bool, config: &Config, listing: ProjectListing) -> ExitCode
     let shown = ShownSettings::new(&settings, listing);
     let text = if is_json { shown.as_json() } else { shown.as_text() };
     let is_usable = settings.provider().is_ok() && shown.errors.is_empty();
-    match write_stdout(&redact::text(&text)) {
+    match write_stdout(&text) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(error) => report("config", Err(error.into())),
@@ -294,7 +294,7 @@ pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> CliResult<(
         return Err(refused(problem));
     }
     change.save()?;
-    print(&redact::text(&line(&change)))
+    print(&line(&change))
 }
 
 fn line(change: &SettingChange) -> String {

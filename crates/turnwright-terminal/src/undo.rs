@@ -12,7 +12,6 @@ use turnwright_config::Config;
 use turnwright_store::{Entry, SessionLog, SessionRow, Store, StoreError, TurnKind, read};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
-use turnwright_types::redact;
 use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes,
 };
@@ -138,10 +137,9 @@ pub fn show_diff(
         });
         let session = session.row.id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files.collect::<Vec<_>>() });
-        write_stdout(&redact::text(&format!("{all:#}\n")))?;
+        write_stdout(&format!("{all:#}\n"))?;
     } else {
-        let all: String = changes.files.iter().map(|file| file.diff.as_str()).collect();
-        write_stdout(&redact::text(&all))?;
+        write_stdout(&changes.files.iter().map(|file| file.diff.as_str()).collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -43,8 +43,15 @@ pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
 /// the path is a link to a file, that file is replaced and the link stays. A file that is a mount of its own, as in a
-/// container, cannot be replaced: it is overwritten and keeps its mode.
+/// container, cannot be replaced: it is overwritten and keeps its mode. A pipe or device that the user has named gets
+/// the bytes and stays.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The file that is open there may be a log, or have no name any more: then the link itself would be replaced.
+    if ["/dev/stdout", "/dev/stderr", "/dev/fd"].iter().any(|open| path.starts_with(open))
+        || fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
+    {
+        return append(path, bytes);
+    }
     let target = fs::canonicalize(path).ok().filter(|target| target.is_file());
     let path = target.as_deref().unwrap_or(path);
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -335,13 +342,30 @@ mod tests {
         write(&path("login.json"), b"new").unwrap();
         assert!(path("login.json").is_symlink());
         assert_eq!(fs::read_to_string(path("dotfiles/login.json")).unwrap(), "new");
-        // A link that leads to no file is replaced.
-        for (name, target) in [("dangling", "nothing"), ("device", "/dev/null")] {
+        // A link that leads nowhere is replaced, and one to a device is not.
+        for (name, target, expected) in [("lost", "nothing", "new"), ("device", "/dev/null", "")] {
             symlink(target, path(name)).unwrap();
             write(&path(name), b"new").unwrap();
-            assert!(!path(name).is_symlink());
-            assert_eq!(fs::read_to_string(path(name)).unwrap(), "new");
+            assert_eq!(path(name).is_symlink(), expected.is_empty(), "{name}");
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), expected, "{name}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_output_that_is_a_pipe_gets_the_document_and_stays() {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("stdout");
+        let (mut reader, writer) = io::pipe().unwrap();
+        symlink(format!("/dev/fd/{}", writer.as_raw_fd()), &link).unwrap();
+        write(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "new");
     }
 
     #[test]

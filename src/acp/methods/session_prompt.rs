@@ -36,7 +36,7 @@ pub(super) fn prompt(
     };
     let prompt = from_wire::prompt(params.prompt, HashMap::new());
     let Some((prompt, reply)) = reply.if_ok(prompt) else { return };
-    connection.has_silent_reads.store(false, Ordering::Relaxed);
+    connection.silent_requests.store(0, Ordering::Relaxed);
     let (key, in_flight) =
         connection.in_flight.register_prompt(reply.id().clone(), session.clone());
     let done = reply.done(move |end: PromptEnd| {

@@ -78,19 +78,13 @@ impl ApplyPatch {
     }
 }
 
-/// The arguments of `apply_patch`, if a call of this tool only stands for it.
+/// The arguments of `apply_patch`, if a call of this tool only stands for it. It understands `arguments` as they are.
 pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
-    let command = argument(arguments, &["command", "cmd", "script", "shell_command"]);
-    let ApplyPatch { patch, workdir: folder, left_out, .. } =
-        patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
-    let named = argument(arguments, &["workdir", "cwd"]).and_then(Value::as_str);
+    let command = arguments.get("command").filter(|_| tool == COMMAND_TOOL)?;
+    let ApplyPatch { patch, workdir: folder, left_out, .. } = patch_in(command, MAX_DEPTH)?;
+    let named = arguments.get("workdir").and_then(Value::as_str);
     let workdir = join(named.unwrap_or_default().trim(), &folder);
     Some(json!({ "patch": patch, "workdir": workdir, "left_out": left_out }))
-}
-
-/// The first argument with one of these names.
-fn argument<'a>(arguments: &'a Value, names: &[&str]) -> Option<&'a Value> {
-    names.iter().find_map(|name| arguments.get(name))
 }
 
 fn patch_in(command: &Value, depth: usize) -> Option<ApplyPatch> {
@@ -284,7 +278,7 @@ mod tests {
         }
         let made = format!("mkdir -p new && {}", document("").replace("a.txt", "new/a.txt"));
         assert_eq!(found(&made.into()).unwrap()[2], "");
-        let call = json!({ "cmd": format!("cd x && {}", document("")), "workdir": "w" });
+        let call = json!({ "command": format!("cd x && {}", document("")), "workdir": "w" });
         assert_eq!(patch_call(COMMAND_TOOL, &call).unwrap()["workdir"], "w/x");
     }
 

@@ -221,6 +221,9 @@ fn arguments_in_a_wrapper_and_steps_that_are_words_are_understood() {
         json!({ "arguments": bare }),
         json!({ "name": "edit", "parameters": bare }),
         json!({ "input": bare.to_string() }),
+        // The same after one repair and after two.
+        json!({ "steps": null, "args": { "params": bare } }),
+        json!({ "filepath": null, "file_path": "a", "steps": ["one"], "other": null }),
     ] {
         assert_eq!(repair_arguments(sent.clone(), &schema), expected, "{sent}");
     }

@@ -381,7 +381,11 @@ impl ChatAssembler {
             kept += id.len();
         }
         // A name may be repeated or may grow: a longer name with the same beginning replaces it.
-        let grows = slot.arguments.is_empty() && name.starts_with(slot.name.as_str());
+        // Gemini and gateways may also send it in pieces.
+        let joined = format!("{}{name}", slot.name);
+        let is_piece = slot.arguments.is_empty() && self.context.begins_tool_name(&joined);
+        let name = if is_piece { self.context.tool_name(&joined) } else { name };
+        let grows = is_piece || slot.arguments.is_empty() && name.starts_with(slot.name.as_str());
         if name.len() > slot.name.len() && (slot.name.is_empty() || grows) {
             kept += name.len();
             name.clone_into(&mut slot.name);

@@ -5,12 +5,12 @@ mod quirky_requests;
 mod properties;
 mod requests;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::assembler::{ChatAssembler, parse_usage};
 use crate::exchange::ReplyContext;
-use crate::internals::assemble;
-use crate::{DeltaBatch, EndReason, LlmError, Reply};
+use crate::internals::{assemble, read_reply};
+use crate::{DeltaBatch, EndReason, LlmError, Protocol, Reply};
 use turnwright_types::message::Arguments;
 
 fn receive<'a>(
@@ -158,5 +158,27 @@ fn tokens_that_only_the_total_has_are_reasoning_or_what_the_cache_gave_and_took(
     ] {
         let counted = parse_usage(&usage).unwrap();
         assert_eq!((counted.input, counted.output, counted.thought), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_name_may_come_in_pieces_and_with_a_tag_behind_it() {
+    let event = |function: Value| {
+        let call = json!({ "index": 0, "function": function });
+        format!("data: {}\n\n", json!({ "choices": [{ "delta": { "tool_calls": [call] } }] }))
+    };
+    let tools = ["exec".to_owned(), "exec_output".to_owned()];
+    for (names, expected) in [
+        (vec!["exec", "_output"], "exec_output"),
+        (vec!["ex", "ec"], "exec"),
+        (vec!["exec", "exec"], "exec"),
+        (vec!["exec", "exec_output"], "exec_output"),
+        (vec!["exec</arg_value>"], "exec"),
+    ] {
+        let mut body: String = names.iter().map(|name| event(json!({ "name": name }))).collect();
+        body.push_str(&event(json!({ "arguments": "{}" })));
+        body.push_str("data: [DONE]\n\n");
+        let (_, reply) = read_reply(Protocol::Chat, "m", &tools, [body.as_bytes()]);
+        assert_eq!(reply.unwrap().calls[0].name, expected, "{names:?}");
     }
 }

@@ -191,8 +191,8 @@ pub(super) struct FunctionDelta<'a> {
 
 impl FunctionDelta<'_> {
     pub(super) fn name(&self) -> &str {
-        // Servers of gpt-oss leave its marks in the name, as in `exec<|channel|>commentary`.
-        self.name.text.split("<|").next().unwrap_or_default().trim()
+        // Servers leave marks in the name, as in `exec<|channel|>commentary` of gpt-oss and `plan</arg_value>` of GLM.
+        self.name.text.split('<').next().unwrap_or_default().trim()
     }
 
     /// The arguments as text. They should be a string, but some servers send the object itself.

@@ -86,7 +86,8 @@ pub(crate) fn classify(
     has_retry_delay: bool,
 ) -> ErrorKind {
     let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
-    if super::quotes_reply(&text, stated) {
+    let is_unreadable = is_in_stream && has_listed(&text, super::UNREADABLE_IN_STREAM);
+    if is_unreadable || super::quotes_reply(&text, stated) {
         return ErrorKind::Unavailable;
     }
     if stated == Some(413) || has_listed(&text, OVERFLOW) {

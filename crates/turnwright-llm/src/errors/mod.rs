@@ -145,6 +145,9 @@ const EFFORT_REJECTIONS: &str = include_str!("phrases/effort_rejections.txt");
 /// Qwen's coders reports only the error of its XML.
 const UNREADABLE_REPLY: &str = include_str!("phrases/unreadable_reply.txt");
 
+/// The same in words that count only within an answer: a refusal may quote a conversation about such an error.
+const UNREADABLE_IN_STREAM: &str = include_str!("phrases/unreadable_in_stream.txt");
+
 /// The beginnings of messages that quote what the model has written: llama.cpp, Ollama.
 const QUOTED_REPLY: [&str; 2] = ["failed to parse input at pos", "error parsing tool call"];
 
@@ -298,7 +301,10 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        matches!(self, LlmError::EmptyReply { .. }) || has_listed(&message, UNREADABLE_REPLY)
+        let is_in_stream = matches!(self, LlmError::InStream { .. });
+        matches!(self, LlmError::EmptyReply { .. })
+            || has_listed(&message, UNREADABLE_REPLY)
+            || is_in_stream && has_listed(&message, UNREADABLE_IN_STREAM)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.

@@ -518,6 +518,9 @@ fn server_failures_are_recognised() {
             r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed","failed_generation":"<function=f>"}}"#,
         ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1013,"status_msg":"unknown error"}}"#),
+        ("Groq", 200, r#"{"error":{"message":"Tool call validation failed: no","code":400}}"#),
+        ("vLLM", 200, r#"{"error":{"message":"Unknown role: assistantassistant","code":400}}"#),
+        ("vLLM", 200, r#"{"error":{"message":"list index out of range","code":400}}"#),
         (
             "LM Studio, which loads it with the next request",
             400,
@@ -640,6 +643,7 @@ fn a_lasting_failure_is_told_by_its_text_within_a_stream() {
 fn anything_else_is_a_bad_request() {
     let rows = [
         ("400", 400, "No."),
+        ("of a conversation or a template", 400, r#"{"message":"list index out of range"}"#),
         (
             "OpenAI, of too many tools",
             400,

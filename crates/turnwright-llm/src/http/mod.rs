@@ -227,19 +227,18 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body, and announces its images to servers that demand this. Returns once the head of a successful
-    /// response has been received.
+    /// Posts a JSON body with these headers. Returns once the head of a successful response has been received.
     pub(super) async fn post(
         &self,
         path: &str,
         body: RequestBody,
-        has_images: bool,
+        headers: &[(&'static str, String)],
     ) -> Result<ReplyBody, LlmError> {
         self.with_version(|version| {
             let body = body.clone();
             async move {
                 let exchange = self.begin_exchange(path, &|| body.to_vec());
-                let request = self.answer_request(version, path, has_images).await?;
+                let request = self.answer_request(version, path, headers).await?;
                 self.send(request.body(body), exchange).await
             }
         })
@@ -283,18 +282,14 @@ impl Endpoint {
         &self,
         version: &str,
         path: &str,
-        has_images: bool,
+        headers: &[(&'static str, String)],
     ) -> Result<RequestBuilder, LlmError> {
         let request = self
             .request(Method::POST, version, path)
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
-        // Copilot refuses images that no header announces.
-        if has_images && self.host().ends_with(".githubcopilot.com") {
-            return Ok(request.header("copilot-vision-request", "true"));
-        }
-        Ok(request)
+        Ok(headers.iter().fold(request, |building, (name, value)| building.header(*name, value)))
     }
 
     /// Lists the models that the server offers.
@@ -659,25 +654,8 @@ mod tests {
             ),
         ] {
             let endpoint = Endpoint::new(base, None).unwrap();
-            let request = endpoint.answer_request("", path, false).await.unwrap().build().unwrap();
+            let request = endpoint.answer_request("", path, &[]).await.unwrap().build().unwrap();
             assert_eq!(request.url().as_str(), expected);
-        }
-    }
-
-    /// pi#222, copilot-api#16.
-    #[tokio::test]
-    async fn images_are_announced_to_copilot_alone() {
-        for (host, has_images, is_announced) in [
-            ("api.githubcopilot.com", true, true),
-            ("api.business.githubcopilot.com", true, true),
-            ("api.githubcopilot.com", false, false),
-            ("githubcopilot.com.example", true, false),
-        ] {
-            let endpoint = Endpoint::new(&format!("http://{host}"), None).unwrap();
-            let building = endpoint.answer_request("", "/chat/completions", has_images).await;
-            let request = building.unwrap().build().unwrap();
-            let header = request.headers().get("copilot-vision-request");
-            assert_eq!(header.is_some_and(|value| value == "true"), is_announced, "{host}");
         }
     }
 

@@ -145,20 +145,25 @@ impl LearnedQuirks {
             patches.insert(0, NONE.files(false));
         }
         // A refusal in unknown words. Otherwise the image or the cache markers would fail every later request too.
-        let is_unexplained = patches.is_empty()
-            && matches!(status, 400 | 415 | 422)
-            && error.kind() == ErrorKind::BadRequest;
+        let is_refusal = matches!(status, 400 | 415 | 422) && error.kind() == ErrorKind::BadRequest;
+        let is_unexplained = is_refusal && patches.is_empty();
+        // Within a stream no retry would show if it helps.
+        let is_verifiable = is_refusal && matches!(error, LlmError::Status { .. });
         if is_unexplained && media.images && self.are_images_assumed() {
             patches.push(NONE.images(false));
         } else if is_unexplained
+            && is_verifiable
             && refused.cache == CacheHint::Marks
-            && matches!(error, LlmError::Status { .. })
             && !self.has_accepted.load(Ordering::Relaxed)
         {
-            // Within a stream no retry would show if it helps.
             patches.push(NONE.cache(CacheHint::Auto));
         }
-        let is_unsupported = has_any(&message.to_ascii_lowercase(), &["support", "unknown"]);
+        let message = message.to_ascii_lowercase();
+        // Last, because it may be about another field: the server may not know the reasoning that was sent back.
+        if is_verifiable && refused.echo == ReasoningEcho::Same && has_any(&message, &EXTRA_FIELD) {
+            patches.push(NONE.echo(ReasoningEcho::Never));
+        }
+        let is_unsupported = has_any(&message, &["support", "unknown"]);
         if !is_unsupported && patches.iter().any(|patch| patch.encrypted.is_some()) {
             self.has_unreadable_reasoning.store(true, Ordering::Relaxed);
         }
@@ -237,7 +242,8 @@ fn patches_for_refusal(
     let rules = LEARNING_RULES.iter().filter(|rule| status != 500 || rule.applies_to_500);
     rules
         .filter(|rule| {
-            rule.phrases.iter().any(|phrases| phrases.iter().all(|phrase| message.contains(phrase)))
+            let mut alternatives = rule.phrases.split(" | ");
+            alternatives.any(|all| all.split(" & ").all(|phrase| message.contains(phrase)))
         })
         .map(|rule| (rule.patch)(&message, quirks))
         .filter(|patch| media.images || (patch.images, patch.tool_images) == (None, None))
@@ -246,23 +252,27 @@ fn patches_for_refusal(
         .collect()
 }
 
-/// A phrase that servers use, and the resulting quirks.
+/// Words about a field that a server does not know.
+const EXTRA_FIELD: [&str; 4] = ["reasoning", "extra", "additional propert", "unknown field"];
+
+/// Phrases that servers use, and the resulting quirks.
 struct LearningRule {
-    phrases: Phrases,
+    /// Alternatives: a message matches if it contains all phrases of one of them.
+    phrases: &'static str,
     /// The resulting quirks.
-    patch: fn(&str, &Quirks) -> QuirkPatch,
+    patch: MakePatch,
     /// True if the rule applies to status 500 as well, which failing chat templates produce.
     applies_to_500: bool,
 }
 
-/// Alternatives: a message matches if it contains all phrases of one of these lists.
-type Phrases = &'static [&'static [&'static str]];
+/// Makes a patch from the message of a refusal, in lower case, and the quirks of the refused request.
+type MakePatch = fn(&str, &Quirks) -> QuirkPatch;
 
-const fn rule(phrases: Phrases, patch: fn(&str, &Quirks) -> QuirkPatch) -> LearningRule {
+const fn rule(phrases: &'static str, patch: MakePatch) -> LearningRule {
     LearningRule { phrases, patch, applies_to_500: false }
 }
 
-const fn rule_for_500(phrases: Phrases, patch: fn(&str, &Quirks) -> QuirkPatch) -> LearningRule {
+const fn rule_for_500(phrases: &'static str, patch: MakePatch) -> LearningRule {
     LearningRule { phrases, patch, applies_to_500: true }
 }
 
@@ -271,155 +281,98 @@ const NONE: QuirkPatch = QuirkPatch::NONE;
 const LEARNING_RULES: &[LearningRule] = &[
     // OpenAI's newer models, some of them only if the request has tools.
     rule(
-        &[
-            &["in v1/responses"],
-            &["use /v1/responses"],
-            &["via the /chat/completions"],
-            &["not a chat model"],
-            &["chatcompletion operation does not work"],
-        ],
+        "in v1/responses | use /v1/responses | via the /chat/completions | \
+         not a chat model | chatcompletion operation does not work",
         |_, _| NONE.responses(true),
     ),
     // An account that may not have the answer in pieces, or a server that cannot stream calls.
     rule_for_500(
-        &[
-            &["verified to stream"],
-            &["streaming", "not support"],
-            &["stream=true", "not support"],
-            &["`stream`", "not support"],
-            &["'stream'", "not support"],
-            &["tools with stream"],
-            &["tools", "while streaming"],
-        ],
+        "verified to stream | streaming & not support | stream=true & not support | \
+         `stream` & not support | 'stream' & not support | tools with stream | \
+         tools & while streaming",
         |_, _| NONE.stream(false),
     ),
-    rule(&[&["stream_options"], &["include_usage"]], |_, _| NONE.stream_options(false)),
-    rule(&[&["max_completion_tokens"], &["max_tokens"]], |_, quirks| {
+    rule("stream_options | include_usage", |_, _| NONE.stream_options(false)),
+    rule("max_completion_tokens | max_tokens", |_, quirks| {
         let other = match quirks.limit {
             OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
             OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxTokens,
         };
         NONE.limit(other)
     }),
-    rule_for_500(
-        &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
-        |_, _| NONE.role(SystemRole::System),
-    ),
+    rule_for_500("developer & role | unknown variant `developer` | 'developer'", |_, _| {
+        NONE.role(SystemRole::System)
+    }),
     // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
-    rule(
-        &[
-            &["cache_control"],
-            &["cachepoint"],
-            &["cache point"],
-            &["prompt caching"],
-            &["prompt_cache_key"],
-        ],
-        |_, _| NONE.cache(CacheHint::Auto),
-    ),
-    rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| NONE.summary(false)),
-    rule(&[&["encrypted_content"], &["encrypted content"]], |_, _| NONE.encrypted(false)),
+    rule("cache_control | cachepoint | cache point | prompt caching | prompt_cache_key", |_, _| {
+        NONE.cache(CacheHint::Auto)
+    }),
+    rule("reasoning.summary | reasoning summar", |_, _| NONE.summary(false)),
+    rule("encrypted_content | encrypted content", |_, _| NONE.encrypted(false)),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
-    rule(&[&["reasoning_split"]], |_, _| NONE.reasoning_split(false)),
-    rule(&[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]], |_, _| {
+    rule("reasoning_split", |_, _| NONE.reasoning_split(false)),
+    rule("reasoning_effort | reasoningeffort | reasoning.effort", |_, _| {
         NONE.effort(EffortDialect::None)
     }),
-    rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| NONE.details(false)),
-    rule(&[&["reasoning_content"], &["messages", "reasoning"]], |message, _| {
+    rule("reasoning_details | thinking_blocks", |_, _| NONE.details(false)),
+    rule("reasoning_content | messages & reasoning", |message, _| {
         let is_missing = is_about_missing_field(message);
         NONE.echo(if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never })
     }),
-    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| {
+    rule_for_500("wrong_api_format | wrong api format | both content and thinking", |_, _| {
         NONE.echo(ReasoningEcho::Never).details(false)
     }),
-    rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| {
-        NONE.effort(EffortDialect::None)
-    }),
-    rule_for_500(&[&["thought_signature"]], |_, _| NONE.signature(true)),
-    rule_for_500(&[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]], |_, _| {
+    rule("thinking | chat_template_kwargs | reasoning", |_, _| NONE.effort(EffortDialect::None)),
+    rule_for_500("thought_signature", |_, _| NONE.signature(true)),
+    rule_for_500("tool call id & 9 | tool_call & {9} | length of 9", |_, _| {
         NONE.ids(CallIdFormat::Nine)
     }),
     rule(
-        &[
-            &["tool_call_id", "pattern"],
-            &["tool_use.id", "pattern"],
-            &["tool_calls", "id", "too long"],
-            &["tool_calls", "id", "maximum length"],
-            &["tool_call_id", "maximum length"],
-        ],
+        "tool_call_id & pattern | tool_use.id & pattern | tool_calls & id & too long | \
+         tool_calls & id & maximum length | tool_call_id & maximum length",
         |_, _| NONE.ids(CallIdFormat::Safe),
     ),
+    rule("property keys should match pattern", |_, _| NONE.names(false)),
     // The template of Llama 3, and Databricks.
     rule_for_500(
-        &[
-            &["single tool-call"],
-            &["multiple tool calls", "not support"],
-            &["role 'tool' must be a response"],
-        ],
+        "single tool-call | multiple tool calls & not support | \
+         role 'tool' must be a response",
         |_, _| NONE.parallel(false),
     ),
     rule_for_500(
-        &[
-            &["unexpected role 'user' after role 'tool'"],
-            &["unexpected role", "after role"],
-            &["roles must alternate"],
-            &["after a tool message", "assistant"],
-        ],
+        "unexpected role 'user' after role 'tool' | unexpected role & after role | \
+         roles must alternate | after a tool message & assistant",
         |_, _| NONE.bridge(true),
     ),
     // Markers of the cache stand on content parts. This comes before the rules about images and empty content, which
     // the same refusals match: a lesson that did not help would be kept, too.
     rule(
-        &[
-            &["content", "string"],
-            &["content", "array"],
-            &["expected", "string"],
-            &["valid string"],
-        ],
+        "content & string | content & array | expected & string | valid string",
         |message, quirks| {
             let is_meant = quirks.cache == CacheHint::Marks && !message.contains("null");
             QuirkPatch { cache: is_meant.then_some(CacheHint::Auto), ..NONE }
         },
     ),
     // No phrase that may be about a single image: the lesson applies to all later requests.
+    // `content` stands last: in a request with images this is about their list of content parts.
     rule_for_500(
-        &[
-            &["unknown variant", "image_url"],
-            &["image_url", "not support"],
-            &["image_url", "only", "text"],
-            &["image_url", "invalid content type"],
-            &["not support image"],
-            &["support image input"],
-            &["image input is not supported"],
-            &["images are not supported"],
-            &["vision", "not support"],
-            &["copilot-vision-request"],
-            &["not a multimodal"],
-            &["multimodal", "not support"],
-            &["at most 0 image"],
-            // In a request with images this is about their list of content parts.
-            &["content", "must be a string"],
-            &["content", "expected", "string"],
-        ],
+        "unknown variant & image_url | image_url & not support | image_url & only & text | \
+         image_url & invalid content type | not support image | support image input | \
+         image input is not supported | images are not supported | vision & not support | \
+         copilot-vision-request | not a multimodal | multimodal & not support | \
+         at most 0 image | content & must be a string | content & expected & string",
         |_, quirks| {
             // Images in tool results are dropped first.
             if quirks.tool_images { NONE.tool_images(false) } else { NONE.images(false) }
         },
     ),
-    rule_for_500(&[&["input_audio"], &["audio", "not support"]], |_, _| NONE.audio(false)),
-    rule(&[&["tool_stream"]], |_, _| NONE.tool_stream(false)),
+    rule_for_500("input_audio | audio & not support", |_, _| NONE.audio(false)),
+    rule("tool_stream", |_, _| NONE.tool_stream(false)),
     // C.4 #12: some servers require text next to calls, some reject it.
     rule_for_500(
-        &[
-            &["content", "must be a string"],
-            &["content", "null"],
-            &["content", "required"],
-            &["content", "missing"],
-            &["content", "empty"],
-            &["content", "blank"],
-            &["content", "expected", "string"],
-            &["at least one content element"],
-            &["`text` is not present"],
-        ],
+        "content & must be a string | content & null | content & required | \
+         content & missing | content & empty | content & blank | \
+         content & expected & string | at least one content element | `text` is not present",
         |_, quirks| {
             let other = match quirks.wordless {
                 EmptyContent::Omit => EmptyContent::Empty,
@@ -429,7 +382,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         },
     ),
     // Content parts are only sent for images, audio and markers of the cache.
-    rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| {
+    rule_for_500("content & string | content & type & text", |_, _| {
         NONE.images(false).audio(false).tool_images(false)
     }),
 ];

@@ -79,6 +79,9 @@ define_quirks! {
     details: bool = true;
     /// The required format of call identifiers (C.2 #8–#10).
     ids: CallIdFormat = CallIdFormat::Verbatim;
+    /// True if the arguments of tools may have names of any characters. Otherwise, those with others than letters,
+    /// digits and `_.-` are described.
+    names: bool = true;
     /// True if the answer may be requested piece by piece. Otherwise it comes as a whole.
     stream: bool = true;
     /// True if token counts may be requested with `stream_options` (C.4 #19).

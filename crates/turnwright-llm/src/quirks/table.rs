@@ -60,16 +60,15 @@ const ROWS: &[TableRow] = &[
     row(&[], &["gpt-5", "codex"], NONE.patches(true)),
     row(&[], &["o1-mini", "o1-preview", "gpt-5-chat"], NONE.effort(EffortDialect::None)),
     row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
+    // Their chat templates keep the reasoning between the calls of a turn (C.3 #14).
+    row(&[], &["gpt-oss", "qwen3", "gemma-4", "gemma4"], NONE.echo(ReasoningEcho::Same)),
     // These answer 400 unless the reasoning is sent back with each reply (C.3 #8, #9).
-    row(&[], &["deepseek"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
-    row(&[], &["mimo"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking)),
     row(
         &[],
-        &["kimi", "moonshot"],
-        NONE.echo(ReasoningEcho::Always)
-            .effort(EffortDialect::Thinking)
-            .ids(CallIdFormat::Functions),
+        &["deepseek", "mimo", "kimi", "moonshot"],
+        NONE.echo(ReasoningEcho::Always).effort(EffortDialect::Thinking),
     ),
+    row(&[], &["kimi", "moonshot"], NONE.ids(CallIdFormat::Functions)),
     // Always thinks, and has efforts instead.
     row(&[], &["kimi-k3"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Variants without reasoning accept the field nevertheless.
@@ -94,18 +93,18 @@ const ROWS: &[TableRow] = &[
         &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
         NONE.think(ThinkTags::Implicit),
     ),
-    // Only what is marked is cached, behind any gateway (C.4 #23).
+    // Only what is marked is cached (C.4 #23), and arguments have plain names, behind any gateway.
     row(
         &[],
         &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
-        NONE.cache(CacheHint::Marks),
+        NONE.cache(CacheHint::Marks).names(false),
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
     // and named after it.
     row(
         &[],
         &[include_str!("table/models_with_leaked_calls.txt")],
-        NONE.leaked(LeakedCallHandling::Parse).cache(CacheHint::Auto),
+        NONE.leaked(LeakedCallHandling::Parse).cache(CacheHint::Auto).names(true),
     ),
     // C.2 #9, C.3 #12, C.4 #14.
     row(
@@ -165,7 +164,7 @@ const ROWS: &[TableRow] = &[
             "modelscope.cn",
         ],
         &[],
-        NONE.effort(EffortDialect::EnableThinking).echo(ReasoningEcho::Never),
+        NONE.effort(EffortDialect::EnableThinking),
     ),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
     // These reject every unknown field (C.3 #12, C.4 #20).
@@ -271,6 +270,18 @@ mod tests {
     }
 
     #[test]
+    fn only_claude_gets_no_argument_with_an_odd_name() {
+        for (host, model, names) in [
+            ("api.anthropic.com", "claude-sonnet-4-5", false),
+            ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", false),
+            ("localhost", "qwen3.5-27b-claude-opus-distill", true),
+            ("api.openai.com", "gpt-5", true),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).names, names, "{model} at {host}");
+        }
+    }
+
+    #[test]
     fn files_are_sent_only_where_they_are_known_to_be_taken() {
         for (host, model, files) in [
             ("api.openai.com", "gpt-5.2", true),
@@ -292,6 +303,23 @@ mod tests {
             ("api.moonshot.ai", "kimi-k2.6", EffortDialect::Thinking),
         ] {
             assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn reasoning_goes_back_where_templates_keep_it_between_calls() {
+        for (host, model, echo) in [
+            ("localhost:11434", "gpt-oss:20b", ReasoningEcho::Same),
+            ("localhost:8000", "Qwen/Qwen3.6-27B", ReasoningEcho::Same),
+            ("localhost:11434", "gemma4:31b", ReasoningEcho::Same),
+            ("localhost:8000", "google/gemma-4-31b-it", ReasoningEcho::Same),
+            ("localhost:11434", "gemma3:27b", ReasoningEcho::Never),
+            ("localhost:8000", "Qwen/Qwen2.5-72B-Instruct", ReasoningEcho::Never),
+            ("api.groq.com", "openai/gpt-oss-120b", ReasoningEcho::Never),
+            ("dashscope.aliyuncs.com", "qwen3.7-max", ReasoningEcho::Same),
+            ("dashscope.aliyuncs.com", "kimi-k2.6", ReasoningEcho::Always),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).echo, echo, "{model} at {host}");
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use turnwright_types::message::ToolSpec;
 use turnwright_types::text::percent_decoded;
 use union::{add_sentence, bare, choices, described, union};
 
@@ -33,6 +34,8 @@ const MAX_BRANCHES: usize = 256;
 /// The largest length or number of items that stays a keyword. Servers that turn schemas into grammars (llama.cpp,
 /// LM Studio, Ollama) repeat a rule as often, and refuse the whole request if that is too much.
 const MAX_REPEATS: u64 = 256;
+/// The longest name of an argument that Anthropic's servers accept.
+const MAX_NAME_BYTES: usize = 64;
 /// A longer pattern, default or list of values is not added to the description.
 const MAX_HINT_BYTES: usize = 400;
 
@@ -55,6 +58,26 @@ pub fn provider_safe_schema(schema: &Value) -> Value {
         .into_iter()
         .find_map(|depth| SchemaConverter::new(schema, depth).convert_root())
         .unwrap_or_else(|| json!({ "type": "object", "properties": {} }))
+}
+
+/// The tool, with the arguments whose names Anthropic's servers refuse (`$filter`, `ids[]`, one in Chinese) in its
+/// description: one such name fails the whole request. Names within the value of an argument do not matter.
+pub(crate) fn with_safe_names(tool: &ToolSpec) -> ToolSpec {
+    let mut spec = ToolSpec { parameters: provider_safe_schema(&tool.parameters), ..tool.clone() };
+    let required = spec.parameters["required"].clone();
+    if let Some(properties) = spec.parameters["properties"].as_object_mut() {
+        properties.retain(|name, schema| {
+            let is_safe = (1..=MAX_NAME_BYTES).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+            if !is_safe {
+                let is_required = list(Some(&required)).any(|key| key == name);
+                let verb = if is_required { "requires" } else { "takes" };
+                add_sentence(&mut spec.description, &format!("Also {verb} `{name}`: {schema}"));
+            }
+            is_safe
+        });
+    }
+    spec
 }
 
 /// One attempt to convert a schema. Any method returns `None` if the schema is too large for this

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_SCHEMA_BYTES, json_size, provider_safe_schema};
+use super::{MAX_SCHEMA_BYTES, json_size, provider_safe_schema, with_safe_names};
 use checker::is_provider_safe;
+use turnwright_types::message::ToolSpec;
 
 mod checker;
 
@@ -150,6 +151,37 @@ fn large_lengths_are_described_and_no_rules_of_a_grammar() {
                 "description": "Lines. Minimum number of items: 300. Maximum number of items: 400." }),
         ),
     ]);
+}
+
+/// Names of Twilio, OData and others, for which every request failed.
+#[test]
+fn arguments_with_names_that_a_server_refuses_are_described() {
+    let filter = json!({ "type": "object", "properties": { "$filter": { "type": "string" } } });
+    let tool = ToolSpec {
+        name: "list_calls".into(),
+        description: "Lists calls".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "To": { "type": "string" },
+                "StartTime<": { "type": "string", "description": "Started before this date." },
+                "ids[]": { "type": "array", "items": { "type": "string" } },
+                "in": filter,
+            },
+            "required": ["To", "ids[]"],
+        }),
+    };
+    let safe = with_safe_names(&tool);
+    let expected = "Lists calls. \
+        Also takes `StartTime<`: {\"type\":\"string\",\"description\":\"Started before this date.\"} \
+        Also requires `ids[]`: {\"type\":\"array\",\"items\":{\"type\":\"string\"}}";
+    assert_eq!(safe.description, expected);
+    let expected = json!({
+        "type": "object",
+        "properties": { "To": { "type": "string" }, "in": filter },
+        "required": ["To"],
+    });
+    assert_eq!(provider_safe_schema(&safe.parameters), expected);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::features::{ContentBlock, JsonObject, ResourceContents};
 use crate::schema::model_schema::bounded_text;
 use crate::server::Server;
+use crate::server::spec::ServerTransport;
 use crate::transport::{Peer, PeerError, Response};
 use server_requests::{ServerMessageHandler, WaitingCall};
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
@@ -71,11 +72,19 @@ pub async fn call(
     for _ in 0..MAX_ROUNDS {
         let mut round = params.clone();
         round.append(&mut answers);
-        let response = send_once(round, &mut call).await?;
+        let mut response = send_once(round, &mut call).await?;
         if let Err(PeerError::ErrorResponse(refusal)) = &response
             && server_requests::visit_pages(&server.spec.name, caller, refusal).await
         {
             continue;
+        }
+        // Some servers show their tools to everyone, and run them only for users.
+        if let Err(PeerError::Rejected(why)) = &mut response
+            && let ServerTransport::Http { headers, .. } = &server.spec.transport
+            && headers.is_empty()
+            && why.starts_with("HTTP 401")
+        {
+            *why = format!("{} ({why})", server.spec.login_instructions());
         }
         let answer = response.map_err(|error| call_error(&error))?;
         let mut result: Value =

@@ -245,14 +245,12 @@ impl ListedTool {
 
     /// True if the tool is annotated as read-only. The claim is not verified.
     pub fn claims_read_only(&self) -> bool {
-        let hints = self.tool.annotations.as_ref();
-        hints.and_then(|hints| hints.read_only_hint).unwrap_or(false)
+        self.tool.annotations.as_ref().and_then(|hints| hints.read_only_hint).unwrap_or(false)
     }
 
     /// The icon that fits the tool's annotations.
     pub fn kind(&self) -> ToolKind {
-        let hints = self.tool.annotations.as_ref();
-        match hints.and_then(|hints| hints.destructive_hint) {
+        match self.tool.annotations.as_ref().and_then(|hints| hints.destructive_hint) {
             _ if self.claims_read_only() => ToolKind::Read,
             Some(true) => ToolKind::Edit,
             _ => ToolKind::Other,
@@ -271,9 +269,10 @@ fn parse_page<T>(
     key: &str,
     read: fn(Value) -> Option<T>,
 ) -> Option<(Vec<T>, Option<String>)> {
-    let Value::Array(items) = page.get_mut(key)?.take() else { return None };
-    let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-    Some((items.into_iter().filter_map(read).collect(), cursor))
+    // Go writes an empty list as null.
+    let items: Option<Vec<Value>> = serde_json::from_value(page.get_mut(key)?.take()).ok()?;
+    let cursor = page.get("nextCursor").and_then(Value::as_str).filter(|text| !text.is_empty());
+    Some((items.into_iter().flatten().filter_map(read).collect(), cursor.map(str::to_owned)))
 }
 
 /// Reads a tool of which only the name must be valid. It cannot pass for one of ours that loads a skill.
@@ -402,6 +401,14 @@ mod tests {
         for page in [json!({ "tools": {} }), json!([])] {
             assert!(parse_page(page, "tools", parse_tool).is_none());
         }
+    }
+
+    /// As servers in Go write them.
+    #[test]
+    fn an_empty_list_may_be_null_and_an_empty_cursor_leads_nowhere() {
+        let page = json!({ "tools": null, "nextCursor": "" });
+        let (tools, cursor) = parse_page(page, "tools", parse_tool).unwrap();
+        assert!(tools.is_empty() && cursor.is_none());
     }
 
     #[test]

@@ -139,9 +139,8 @@ impl Connection {
         let mut first = None;
         if !request.server.is_modern.load(Ordering::Relaxed) {
             match connect(request, true).await {
-                Ok(connection) => return Ok(connection),
                 Err(ConnectFailure::Refused(why)) => first = Some(why),
-                Err(failure) => return Err(failure),
+                opened => return opened,
             }
         }
         let failure = match connect(request, false).await {
@@ -230,6 +229,15 @@ impl Connection {
                 lost.map_or_else(|| "the connection was closed".to_owned(), |reason| brief(&reason))
             }
         }
+    }
+
+    /// Why a server over HTTP refuses this client, if it lets everyone connect and refuses only what follows. `why` is
+    /// the reason of the failure that this may explain.
+    pub(crate) fn refusal(&self, why: &str) -> Option<ConnectFailure> {
+        let ConnectionKind::Http(http) = &self.kind else { return None };
+        let reason = http.connection.last_failure()?.reason;
+        let is_meant = why == reason.why() || why.contains("HTTP 40");
+        (is_meant && !matches!(reason, ConnectFailure::Failed(_))).then_some(reason)
     }
 
     /// Adds the end of a process's stderr to a message.

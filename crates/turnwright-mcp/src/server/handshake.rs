@@ -136,7 +136,8 @@ pub(crate) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
     };
     let info = initialize_result(&result).ok_or(HandshakeError::Malformed("initialize"))?;
     peer.set_info(info);
-    Ok(peer.notify("notifications/initialized").await?)
+    peer.notify("notifications/initialized").await;
+    Ok(())
 }
 
 /// Returns true if the server may have refused the request because it cannot read it.

@@ -431,12 +431,13 @@ impl ServerTask {
         // If the server has ended, that explains more than that it did not answer.
         let ended = timeout(EXIT_WAIT, connection.ended()).await;
         let why = ended.unwrap_or_else(|_| connection.with_stderr(why));
+        let refusal = connection.refusal(&why);
         connection.close().await;
         // A server within the client is not started anew, so it would not answer better.
-        Err(match self.spec.transport {
+        Err(refusal.unwrap_or(match self.spec.transport {
             ServerTransport::Linked(_) => ConnectFailure::Lasting(why),
             _ => ConnectFailure::Failed(why),
-        })
+        }))
     }
 
     /// Lists everything at the same time. Once there are tools, waits this long for prompts and skills.

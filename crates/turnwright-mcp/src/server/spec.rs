@@ -1,7 +1,8 @@
 //! A server as configured by the editor for one session, or in the settings.
 
+use std::iter;
 use std::mem::replace;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
@@ -35,6 +36,9 @@ const DOWNLOADERS: [&str; 15] = [
     "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
     "uv", "uvx", "yarn",
 ];
+/// Programs that start another one, and how many words may lead to its name.
+const SHELLS: [&str; 8] = ["bash", "cmd", "env", "mise", "powershell", "pwsh", "sh", "zsh"];
+const MAX_SHELL_WORDS: usize = 8;
 /// A shorter value among the arguments of a program is not taken for a key.
 const MIN_KEY_BYTES: usize = 16;
 /// How long a server may take until it is ready.
@@ -74,11 +78,17 @@ impl ServerSpec {
         matches!(self.transport, ServerTransport::Stdio { .. }) && self.sandbox.is_enabled
     }
 
-    /// The name of its program, if that may have to download the server first.
+    /// The name of its program, if that may have to download the server first. A shell may start it.
     pub(crate) fn downloader(&self) -> Option<&'static str> {
-        let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
-        let name = command.file_stem()?;
-        DOWNLOADERS.into_iter().find(|downloader| name == *downloader)
+        let ServerTransport::Stdio { command, arguments, .. } = &self.transport else {
+            return None;
+        };
+        let first = command.file_stem()?.to_str()?;
+        let words = arguments.iter().flat_map(|argument| argument.split(char::is_whitespace));
+        let stems =
+            words.take(MAX_SHELL_WORDS).filter_map(|word| Path::new(word).file_stem()?.to_str());
+        let mut names = iter::once(first).chain(stems.filter(|_| SHELLS.contains(&first)));
+        names.find_map(|name| DOWNLOADERS.into_iter().find(|downloader| *downloader == name))
     }
 
     /// The values that are keys, judging by their names. They must be redacted wherever they appear.
@@ -278,6 +288,26 @@ mod tests {
             let only = only.map(|pattern| vec![pattern.to_owned()]);
             let filter = ToolFilter { only, without: vec![without.to_owned()] };
             assert_eq!(filter.matches(tool), expected, "{filter:?} {tool}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_downloads_is_found_behind_a_shell() {
+        for (line, expected) in [
+            (vec!["npx", "-y", "x"], Some("npx")),
+            (vec!["cmd", "/c", "npx", "-y", "x"], Some("npx")),
+            (vec!["/bin/zsh", "-lc", "cd /srv && /opt/bin/uvx x"], Some("uvx")),
+            (vec!["env", "A=b", "npx.cmd", "x"], Some("npx")),
+            (vec!["mise", "exec", "node@24", "--", "npx", "x"], Some("npx")),
+            (vec!["sh", "-c", "exec ./server --for docker-compose"], None),
+            (vec!["node", "docker.js", "go"], None),
+        ] {
+            let mut words = line.iter().map(|word| (*word).to_owned());
+            let command = words.next().unwrap().into();
+            let arguments = words.collect();
+            let program = ServerTransport::Stdio { command, arguments, environment: Vec::new() };
+            let spec = ServerSpec::new("s", ServerSource::User, program);
+            assert_eq!(spec.downloader(), expected, "{line:?}");
         }
     }
 

@@ -271,14 +271,11 @@ impl Peer {
     }
 
     /// Sends a notification without parameters.
-    pub(super) async fn notify(&self, method: &'static str) -> Result<(), PeerError> {
+    pub(super) async fn notify(&self, method: &'static str) {
         match &self.0.channel {
-            Channel::Pipes(outbox) => {
-                outbox.send(&json!({ "jsonrpc": "2.0", "method": method }));
-                Ok(())
-            }
+            Channel::Pipes(outbox) => outbox.send(&json!({ "jsonrpc": "2.0", "method": method })),
             Channel::Http(http) => http.notify(method).await,
-            Channel::Link(_) => Ok(()),
+            Channel::Link(_) => {}
         }
     }
 

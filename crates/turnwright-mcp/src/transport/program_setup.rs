@@ -17,17 +17,8 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Programs that download other programs and run them, each with its cache, relative to the home folder, and the
 /// variable that sets another cache.
-const PACKAGE_RUNNERS: [(&str, &str, &str); 4] = [
-    ("npx", ".npm", "npm_config_cache"),
-    ("npm", ".npm", "npm_config_cache"),
-    ("uvx", ".cache/uv", "UV_CACHE_DIR"),
-    ("uv", ".cache/uv", "UV_CACHE_DIR"),
-];
-
-/// Programs that need a folder for installed tools, which `UV_TOOL_DIR` sets. A server gets a
-/// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
-/// able to write there.
-const PROGRAMS_WITH_TOOL_FOLDER: [&str; 2] = ["uvx", "uv"];
+const PACKAGE_RUNNERS: [(&[&str], &str, &str); 2] =
+    [(&["npx", "npm"], ".npm", "npm_config_cache"), (&["uvx", "uv"], ".cache/uv", "UV_CACHE_DIR")];
 
 /// A request to prepare a program.
 #[derive(Debug)]
@@ -63,7 +54,9 @@ impl ProgramRequest {
                 .map_err(|error| format!("its temporary folder could not be created: {error}"))?;
             let real = real_path(folder.path()).map_err(|error| error.to_string())?;
             environment = environment.for_sandbox().with_temp_folder(&real);
-            if PROGRAMS_WITH_TOOL_FOLDER.iter().any(|name| self.is_named(name)) {
+            // They need a folder for installed tools. Those in the user's own folder run outside the sandbox, so a
+            // server must not be able to write there.
+            if matches!(self.spec.downloader(), Some("uvx" | "uv")) {
                 environment = environment.with("UV_TOOL_DIR", real.join("tools"));
             }
             profile.writable.push(real);
@@ -108,15 +101,10 @@ impl ProgramRequest {
         profile
     }
 
-    fn is_named(&self, name: &str) -> bool {
-        matches!(&self.spec.transport, ServerTransport::Stdio { command, .. }
-            if command.file_name().is_some_and(|file| file == name))
-    }
-
     /// The cache of the package runner that the program is, and the variable that sets another one.
     fn package_runner(&self) -> Option<(&Path, &'static str)> {
-        let runner = PACKAGE_RUNNERS.into_iter().find(|(name, ..)| self.is_named(name))?;
-        let (_, place, variable) = runner;
+        let name = self.spec.downloader()?;
+        let (_, place, variable) = PACKAGE_RUNNERS.into_iter().find(|row| row.0.contains(&name))?;
         let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(place))?;
         Some((cache, variable))
     }

@@ -25,7 +25,8 @@ if (typeof process.execve === 'function' && process.platform !== 'win32') {
 }
 const child = spawn(program, args, { stdio: 'inherit' });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-  process.on(signal, () => child.kill(signal));
+  // On Windows, the console tells the program by itself, and `kill` would end it before it can react.
+  process.on(signal, () => process.platform === 'win32' || child.kill(signal));
 }
 child.on('error', (error) => {
   console.error(`turnwright: ${program} cannot be started: ${error.message}`);

@@ -214,7 +214,7 @@ fn prepare_database(connection: &Connection, migrations: &[&str], journal: Journ
         connection.execute_batch("PRAGMA journal_mode = WAL")?;
     }
     connection.execute_batch(
-        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = FAST; \
          PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
     )?;
     if found < own {

@@ -123,7 +123,8 @@ pub fn list(
 }
 
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool> {
-    Ok(find_session_key(connection, id)?.is_some())
+    let mut find = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?")?;
+    Ok(find.exists([id.as_str()])?)
 }
 
 /// Sets a generated title unless the session has a title. Returns whether it was set.
@@ -138,10 +139,12 @@ pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result
     require_row(connection.execute(update, params![title, id.as_str()])?)
 }
 
-/// Archives a session, or takes it back from the archive.
+/// Archives a session, or takes it back from the archive. That is a use of it, or the next cleanup would delete it.
 pub fn set_archived(connection: &Connection, id: &SessionId, archived: bool) -> Result<()> {
-    let update = "UPDATE sessions SET archived = ? WHERE id = ?";
-    require_row(connection.execute(update, params![archived, id.as_str()])?)
+    let update = "UPDATE sessions SET archived = ?1, \
+                  updated_at = iif(archived > ?1, ?2, updated_at) WHERE id = ?3";
+    let now = to_millis(SystemTime::now());
+    require_row(connection.execute(update, params![archived, now, id.as_str()])?)
 }
 
 /// Sets the folders that a session works in.
@@ -174,16 +177,13 @@ fn require_row(count: usize) -> Result<()> {
 }
 
 /// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
-/// whether it existed.
-pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool> {
-    let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
-    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
-    let helpers =
-        find.query_map([id.as_str()], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    for key in helpers.into_iter().chain([session]) {
-        delete_by_key(connection, key)?;
-    }
-    Ok(true)
+/// the ids of all that existed.
+pub fn delete(connection: &Connection, id: &SessionId) -> Result<Vec<SessionId>> {
+    let query = "SELECT key, id FROM sessions WHERE ? IN (helper_of, id)";
+    let mut find = connection.prepare_cached(query)?;
+    let found = find.query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = found.collect::<Result<Vec<(i64, String)>, _>>()?;
+    all.into_iter().map(|(key, id)| delete_by_key(connection, key).map(|()| id.into())).collect()
 }
 
 fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {
@@ -196,11 +196,6 @@ fn delete_by_key(connection: &Connection, session: i64) -> Result<()> {
     )?;
     connection.execute("DELETE FROM sessions WHERE key = ?", [session])?;
     Ok(())
-}
-
-fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>> {
-    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
-    Ok(find.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
 
 /// The tables and columns that a fork copies.

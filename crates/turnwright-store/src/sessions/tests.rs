@@ -1,10 +1,14 @@
-//! Lists, deletes, moves and forks the sessions of a database in memory.
+//! Lists, deletes, moves and forks the sessions of a database.
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::*;
+use crate::database::open_writer;
 use crate::read::current_goal;
 use crate::rows::insert_entry;
+use crate::writer::cleanup::{empty_log, free_pages};
 use crate::{Audience, Entry, GoalState, GoalStatus};
 use turnwright_types::message::{Message, UserMessage};
 
@@ -128,10 +132,10 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
     let blobs = || -> i64 {
         connection.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap()
     };
-    assert!(delete(&connection, &id(0)).unwrap());
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0)]);
     assert_eq!((blobs(), words(&id(1)).len()), (2, 3));
-    assert!(delete(&connection, &id(1)).unwrap());
-    assert!(!delete(&connection, &id(1)).unwrap());
+    assert_eq!(delete(&connection, &id(1)).unwrap(), [id(1)]);
+    assert!(delete(&connection, &id(1)).unwrap().is_empty());
     assert_eq!(blobs(), 0);
     assert_eq!(fork(&connection, &id(0), &id(2), None), Err(StoreError::NoSuchSession));
 }
@@ -249,7 +253,29 @@ fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
     };
     assert_eq!(listed(&[id(1)]), ["s2", "s0"]);
     assert!(exists(&connection, &id(1)).unwrap());
-    assert!(delete(&connection, &id(0)).unwrap());
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0), id(1), id(3)]);
     assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
     assert_eq!(listed(&[]), ["s2"]);
+}
+
+#[test]
+fn what_was_deleted_is_overwritten_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let connection = open_writer(&path).unwrap();
+    for (key, words) in [(0, "deleted words "), (1, "kept words ")] {
+        let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at, title) \
+                      VALUES (?1, 's' || ?1, '/', 1, 1, ?2)";
+        // They fill several pages.
+        connection.execute(insert, params![key, words.repeat(2_000)]).unwrap();
+    }
+    let holds = |words: &str| {
+        empty_log(&connection).unwrap();
+        memmem::find(&std::fs::read(&path).unwrap(), words.as_bytes()).is_some()
+    };
+    assert!(holds("kept words") && holds("deleted words"));
+    assert_eq!(delete(&connection, &id(0)).unwrap(), [id(0)]);
+    assert!(free_pages(&connection, 100).unwrap());
+    assert!(holds("kept words") && !holds("deleted words"));
+    assert!(!free_pages(&connection, 100).unwrap(), "all were freed at once");
 }

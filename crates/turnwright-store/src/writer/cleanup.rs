@@ -37,6 +37,8 @@ pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
+/// Free pages that a slice gives back.
+const PAGES_PER_SLICE: u32 = 32;
 
 /// How far a cleanup has got.
 enum CleanupStage {
@@ -131,7 +133,14 @@ fn run_stage(
             let after = in_transaction(connection, || delete_unused_blobs(connection, after))?;
             Ok(after.map_or(CleanupStage::FreePages, CleanupStage::DeleteBlobs))
         }
-        CleanupStage::FreePages => free_pages(connection),
+        CleanupStage::FreePages => {
+            if free_pages(connection, PAGES_PER_SLICE)? {
+                return Ok(CleanupStage::FreePages);
+            }
+            // Pages that readers still need stay in the write-ahead log until the next run.
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            Ok(CleanupStage::Idle)
+        }
     }
 }
 
@@ -274,18 +283,13 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
     Ok(None)
 }
 
-/// Gives some free pages back to the file system.
-fn free_pages(connection: &Connection) -> Result<CleanupStage> {
-    let before = pragma_number(connection, "freelist_count")?;
-    if before > 0 {
-        connection.execute_batch("PRAGMA incremental_vacuum(32)")?;
-        if pragma_number(connection, "freelist_count")? < before {
-            return Ok(CleanupStage::FreePages);
-        }
-    }
-    // Pages that readers still need stay in the write-ahead log until the next run.
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    Ok(CleanupStage::Idle)
+/// Gives at most so many free pages back to the file system. Returns true if there may be more. Until then, they hold
+/// what was deleted.
+pub fn free_pages(connection: &Connection, count: u32) -> Result<bool> {
+    let mut free = connection.prepare(&format!("PRAGMA incremental_vacuum({count})"))?;
+    // For each row that is read, it frees one page.
+    let freed = free.query_map([], |_| Ok(()))?.collect::<Result<Vec<()>, _>>()?;
+    Ok(!freed.is_empty())
 }
 
 /// Runs a whole cleanup at once.

@@ -20,6 +20,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TICK: Duration = Duration::from_secs(1);
 /// How long a turn that is over its time may take for a last answer, and then for its cancellation.
 const GRACE: Duration = Duration::from_secs(30);
+/// A Ctrl-C that follows so soon is the same one: npm and other launchers pass it on to a program that has it from the
+/// terminal already.
+const SAME_CTRL_C: Duration = Duration::from_millis(200);
 
 const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
 const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
@@ -58,6 +61,8 @@ pub(super) struct RunClient {
     /// The text that was typed during turns, before questions, and is not sent yet.
     typed: String,
     turn: TurnState,
+    /// When a turn was cancelled last.
+    cancelled_at: Instant,
 }
 
 /// How far the running turn is.
@@ -105,6 +110,7 @@ impl RunClient {
             telling: JoinSet::new(),
             typed: String::new(),
             turn: TurnState::Idle,
+            cancelled_at: Instant::now() - SAME_CTRL_C,
         })
     }
 
@@ -379,6 +385,8 @@ impl RunClient {
     /// The first Ctrl-C cancels the turn, the second one ends the program.
     fn on_signal(&mut self, end: TurnEnd) -> RequestResult<()> {
         match (end, &self.turn) {
+            // It is not for the next turn, either, which may run already.
+            (TurnEnd::Cancelled, _) if self.cancelled_at.elapsed() < SAME_CTRL_C => Ok(()),
             (TurnEnd::Cancelled, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
                 self.cancel_turn(end, None);
@@ -400,6 +408,7 @@ impl RunClient {
 
     fn cancel_turn(&mut self, reason: TurnEnd, end: Option<Instant>) {
         self.turn = TurnState::Cancelled(reason, end);
+        self.cancelled_at = Instant::now();
         let params = json!({ "sessionId": self.session });
         self.link.peer.outbox().notify("session/cancel", &params);
     }
@@ -458,6 +467,26 @@ mod tests {
         let ((end, answer), ()) = tokio::join!(turn, sent);
         assert!(answer.is_none());
         assert_eq!((end, began.elapsed().as_secs()), (TurnEnd::Unfinished, 660));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ctrl_c_that_a_launcher_passes_on_is_no_second_one() {
+        let (outbox, _drain) = message_queue(|_, _| None, None);
+        let (_lines, incoming) = line_queue(None);
+        let mut client = client(outbox, incoming);
+        client.turn = TurnState::Running(None);
+        client.on_signal(TurnEnd::Cancelled).unwrap();
+        assert_eq!(client.turn, TurnState::Cancelled(TurnEnd::Cancelled, None));
+        tokio::time::advance(Duration::from_millis(150)).await;
+        // The turn may have ended, and that of a prompt that was typed ahead may have begun.
+        for turn in [TurnState::Cancelled(TurnEnd::Cancelled, None), TurnState::Running(None)] {
+            client.turn = turn;
+            client.on_signal(TurnEnd::Cancelled).unwrap();
+        }
+        assert_eq!(client.turn, TurnState::Running(None));
+        client.turn = TurnState::Idle;
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(client.on_signal(TurnEnd::Cancelled).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The environment variables that a command gets.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::program_search::find_in_path;
 use crate::memory::find_secret;
@@ -78,6 +78,8 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     // Otherwise `git` means a `git.exe` of the project.
     #[cfg(windows)]
     ("NoDefaultCurrentDirectoryInExePath", "1"),
+    // Without namespaces, pyenv takes its folder for writable, and would wait for a minute after each `pip install`.
+    ("PYENV_REHASH_TIMEOUT", "5"),
     ("PYTHONUNBUFFERED", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_PROGRESS_BAR", "off"),
@@ -118,16 +120,18 @@ pub fn add_git_setting(variables: &mut Vec<(&'static str, String)>, setting: &st
 /// words say, as `NODE_OPTIONS` does.
 const NAMES_FOR_SILENT_COMMANDS: &str = include_str!("environment/names_for_silent_commands.txt");
 
-const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// The library without which Termux finds no `/usr/bin/env` and no `/bin/sh`, with which scripts begin.
+const TERMUX_LIBRARY: &str = "/data/data/com.termux/files/usr/lib/libtermux-exec";
 
-/// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
-const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Where the programs of a Unix system are, on NixOS and Guix as well, for a client without a path and for a user whose
+/// own has no trusted folder.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin:\
+                           /run/current-system/sw/bin:/run/current-system/profile/bin";
 
 /// Adds the folders of Homebrew on Apple silicon and on Intel. The `PATH` of editors on the desktop lacks them.
 fn add_homebrew(path: &mut OsString) {
     for folder in ["/opt/homebrew/bin", "/usr/local/bin"] {
-        let has_folder = std::env::split_paths(path).any(|part| part == Path::new(folder));
-        if !has_folder && !path.is_empty() {
+        if std::env::split_paths(path).all(|part| part != Path::new(folder)) {
             path.push(":");
             path.push(folder);
         }
@@ -135,19 +139,16 @@ fn add_homebrew(path: &mut OsString) {
 }
 
 /// Adds the encoding of macOS if there is no locale, as in editors on the desktop: programs would take texts for ASCII.
-fn add_encoding(variables: &mut Vec<(OsString, OsString)>) {
-    let named = ["LANG", "LC_ALL", "LC_CTYPE"];
-    if !variables.iter().any(|(name, _)| named.iter().any(|known| name == known)) {
-        variables.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
+fn add_encoding(variables: &mut Environment) {
+    if ["LANG", "LC_ALL", "LC_CTYPE"].iter().all(|name| variables.get(name).is_none()) {
+        variables.0.push(("LC_CTYPE".into(), "en_US.UTF-8".into()));
     }
 }
 
-/// The path without the folders that `uvx` puts there (`archive-v0/HASH/bin`), whose Python has none of the user's
-/// packages.
-fn without_uv_cache(path: &OsStr) -> OsString {
-    let folders = std::env::split_paths(path)
-        .filter(|folder| folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0"));
-    std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
+/// The folders of a list such as `PATH` for which `is_kept` returns true.
+fn kept_folders(list: &OsStr, is_kept: impl Fn(&Path) -> bool) -> OsString {
+    let folders = std::env::split_paths(list).filter(|folder| is_kept(folder));
+    std::env::join_paths(folders).unwrap_or_default()
 }
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
@@ -180,26 +181,15 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let value = value.to_string_lossy();
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
-    let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
+    let is_termux = name == "LD_PRELOAD"
+        && value.strip_prefix(TERMUX_LIBRARY).is_some_and(|rest| !rest.contains([':', ' ', '/']));
+    let is_listed = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name);
+    let changes_meaning = is_listed && !is_termux
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         // Started below PowerShell 7, Windows PowerShell would find modules that it cannot load.
         || cfg!(windows) && name == "PSMODULEPATH";
     let has_secret = holds_secret || holds_password(&value) || is_key(&value);
-    let is_secret = is_secret_name(&name) || is_ours || has_secret;
-    !is_secret && !changes_meaning
-}
-
-fn is_set_by_npm(name: &OsStr) -> bool {
-    text::list_entries(NPM_NAMES).any(|known| is_same_name(name, known))
-}
-
-/// `known` are the names for silent commands.
-fn is_for_silent_commands(name: &OsStr, known: &[&str]) -> bool {
-    if NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0)) {
-        return true;
-    }
-    let upper = name.to_string_lossy().to_uppercase();
-    known.contains(&upper.as_str()) || upper.starts_with("LC_")
+    !is_ours && !is_secret_name(&name) && !has_secret && !changes_meaning
 }
 
 /// Returns true if both names mean the same variable: Windows ignores their case.
@@ -219,25 +209,53 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
     ) -> Environment {
-        let mut kept: Vec<_> = variables.into_iter().collect();
-        let is_started_by_npm = kept.iter().any(|(name, _)| is_same_name(name, STARTED_BY_NPM));
-        kept.retain(|(name, value)| {
-            is_harmless(name, value, secrets)
-                && !(is_started_by_npm && is_set_by_npm(name))
-                && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+        let given = Environment(variables.into_iter().collect()).without_package();
+        let is_started_by_npm = given.get(STARTED_BY_NPM).is_some();
+        let names_of_npm = text::list_entries(NPM_NAMES).filter(|_| is_started_by_npm);
+        let mut all = given.without(&names_of_npm.collect::<Vec<_>>());
+        all.0.retain(|(name, value)| is_harmless(name, value, secrets));
+        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages.
+        let mut path = all.folders("PATH", |folder| {
+            folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
         });
-        for (_, path) in kept.iter_mut().filter(|(name, _)| is_same_name(name, "PATH")) {
-            *path = without_uv_cache(path);
-            if cfg!(target_os = "macos") {
-                add_homebrew(path);
-            }
-        }
         if cfg!(target_os = "macos") {
-            add_encoding(&mut kept);
+            add_homebrew(&mut path);
+            add_encoding(&mut all);
         }
         let quiet = NONINTERACTIVE_VARIABLES.iter();
-        kept.extend(quiet.map(|(name, value)| (name.into(), value.into())));
-        Environment(kept)
+        quiet.fold(all.with("PATH", path), |known, (name, value)| known.with(name, *value))
+    }
+
+    /// The folders of a variable such as `PATH` for which `is_kept` returns true. If none of `PATH` is left, they are
+    /// those of the system: an empty path means the current folder, and a shell without one takes the path that was
+    /// compiled in, which may end with the current folder.
+    fn folders(&self, name: &str, is_kept: impl Fn(&Path) -> bool) -> OsString {
+        let list = kept_folders(self.get(name).unwrap_or_default(), is_kept);
+        if name != "PATH" || !list.is_empty() {
+            return list;
+        }
+        let system = self.get("SystemRoot").filter(|_| cfg!(windows));
+        system.map_or(SYSTEM_PATH.into(), |root| Path::new(root).join("System32").into())
+    }
+
+    /// Without the folders of the package from which an editor was started, an AppImage or a snap: programs of the
+    /// system would load its libraries, and look for the user's data there. In a confined snap, whose home folder is
+    /// there, they are needed.
+    fn without_package(mut self) -> Environment {
+        let folders = ["APPDIR", "SNAP", "SNAP_USER_DATA", "SNAP_USER_COMMON"]
+            .map(|name| self.get(name).map(PathBuf::from).filter(|folder| folder.is_absolute()));
+        let is_inside =
+            |path: &Path| folders.iter().flatten().any(|folder| path.starts_with(folder));
+        let is_packed = self.get("APPIMAGE").or(self.get("SNAP_NAME")).is_some();
+        if !is_packed || self.get("HOME").is_some_and(|home| is_inside(Path::new(home))) {
+            return self;
+        }
+        self.0.retain_mut(|(_, value)| {
+            let was_empty = value.is_empty();
+            *value = kept_folders(value, |folder| !is_inside(folder));
+            was_empty || !value.is_empty()
+        });
+        self
     }
 
     #[must_use]
@@ -266,30 +284,17 @@ impl Environment {
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
         // Each command needs them, so the list is read once for all variables.
-        let known: Vec<_> = text::list_entries(NAMES_FOR_SILENT_COMMANDS).collect();
-        let kept = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0, &known));
-        let mut all: Vec<_> = kept.cloned().collect();
-        let system_path = self.system_path();
-        for (name, path) in &mut all {
-            let is_path = is_same_name(name, "PATH");
-            if !is_path && *name != LIBRARY_PATH {
-                continue;
-            }
-            let parts = std::env::split_paths(path)
-                .filter(|folder| folder.is_absolute() && is_trusted(folder));
-            let trusted = std::env::join_paths(parts).unwrap_or_default();
-            let is_missing = trusted.is_empty() && is_path;
-            *path = if is_missing { system_path.clone() } else { trusted };
-        }
+        let quiet = NONINTERACTIVE_VARIABLES.iter().map(|variable| variable.0);
+        let known: Vec<_> = text::list_entries(NAMES_FOR_SILENT_COMMANDS).chain(quiet).collect();
+        let kept = self.0.iter().filter(|(name, _)| {
+            known.iter().any(|one| is_same_name(name, one))
+                || name.to_string_lossy().starts_with("LC_")
+        });
+        let [path, libraries] = ["PATH", "LD_LIBRARY_PATH"]
+            .map(|name| self.folders(name, |folder| folder.is_absolute() && is_trusted(folder)));
+        let silent = Environment(kept.cloned().collect()).with("PATH", path);
         // An empty part means the current folder to the loader; to some loaders, so does an empty list.
-        all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
-        Environment(all)
-    }
-
-    /// Where the programs of the system are, for a user whose own path has no trusted folder.
-    fn system_path(&self) -> OsString {
-        let system = self.get("SystemRoot").filter(|_| cfg!(windows));
-        system.map_or_else(|| SYSTEM_PATH.into(), |root| Path::new(root).join("System32").into())
+        if libraries.is_empty() { silent } else { silent.with("LD_LIBRARY_PATH", libraries) }
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -347,7 +352,6 @@ mod tests {
             ("/usr/bin:/bin", "/usr/bin:/bin:/opt/homebrew/bin:/usr/local/bin"),
             ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin:/opt/homebrew/bin"),
             ("/opt/homebrew/bin:/usr/local/bin", "/opt/homebrew/bin:/usr/local/bin"),
-            ("", ""),
         ] {
             let mut path = OsString::from(before);
             add_homebrew(&mut path);
@@ -358,9 +362,9 @@ mod tests {
     #[test]
     fn commands_of_an_editor_on_the_desktop_of_macos_know_the_encoding() {
         for (name, is_added) in [("HOME", true), ("LANG", false), ("LC_ALL", false)] {
-            let mut variables = vec![(name.into(), "C".into())];
+            let mut variables = Environment(vec![(name.into(), "C".into())]);
             add_encoding(&mut variables);
-            let added = variables.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
+            let added = variables.0.get(1).map(|(name, value)| (name.to_str(), value.to_str()));
             let expected = (Some("LC_CTYPE"), Some("en_US.UTF-8"));
             assert_eq!(added, is_added.then_some(expected), "{name}");
         }
@@ -383,6 +387,56 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
+    fn without_a_path_commands_find_the_programs_of_the_system() {
+        for given in [None, Some("")] {
+            let variables = given.map(|path| ("PATH".into(), path.into()));
+            let all = Environment::scrubbed(variables, &[]);
+            for environment in [all.for_silent_command(|_| true), all] {
+                let path = environment.get("PATH").unwrap().to_str().unwrap();
+                // On macOS, the folders of Homebrew follow.
+                assert!(path.starts_with(SYSTEM_PATH), "{path}");
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn commands_get_no_folders_of_the_package_of_the_editor() {
+        let code = "SNAP_NAME=code SNAP=/s/1 SNAP_USER_DATA=/me/s/1 PATH=/s/1/bin:/bin";
+        let confined = format!("{code} HOME=/me/s/1");
+        let classic = format!("{code} HOME=/me XDG_DATA_HOME=/me/s/1/x XDG_DATA_DIRS=/s/1/a:/b");
+        for (variables, expected) in [
+            ("APPIMAGE=/x APPDIR=/m PATH=/m/bin:/bin LD_LIBRARY_PATH=/m/lib: FOO=", "/bin FOO="),
+            ("APPDIR=/m PATH=/m/b LD_LIBRARY_PATH=/m/l", "/m/b LD_LIBRARY_PATH=/m/l"),
+            ("APPIMAGE=/x APPDIR= PATH=/m/bin FOO=http://a:1", "/m/bin FOO=http://a:1"),
+            (classic.as_str(), "/bin XDG_DATA_DIRS=/b"),
+            (confined.as_str(), "/s/1/bin:/bin"),
+        ] {
+            let given = variables.split(' ').filter_map(|one| one.split_once('='));
+            let all = Environment::scrubbed(given.map(|(a, b)| (a.into(), b.into())), &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            let mut kept = path.replace(":/opt/homebrew/bin:/usr/local/bin", "");
+            for name in ["LD_LIBRARY_PATH", "XDG_DATA_HOME", "XDG_DATA_DIRS", "FOO"] {
+                if let Some(value) = all.get(name) {
+                    kept.push_str(&format!(" {name}={}", value.to_str().unwrap()));
+                }
+            }
+            assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn a_silent_command_finds_the_locales_and_time_zones_of_nix_and_guix() {
+        let names = ["LOCALE_ARCHIVE", "GUIX_LOCPATH", "LOCPATH", "TZDIR"];
+        let all = Environment::scrubbed(names.map(|name| (name.into(), "/nix/x".into())), &[]);
+        let silent = all.for_silent_command(|_| true);
+        let lost: Vec<_> = names.iter().filter(|name| silent.get(name).is_none()).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
     fn a_silent_command_gets_known_variables_and_a_trusted_path() {
         let variables = [
             ("PATH", ":/project/bin:bin:/usr/bin::/opt/homebrew/bin:/usr/local/bin"),
@@ -400,7 +454,7 @@ mod tests {
         assert_eq!(silent.get("LD_LIBRARY_PATH").unwrap(), "/opt/lib");
         assert_eq!(silent.get("NODE_OPTIONS"), None);
         let none = all.for_silent_command(|_| false);
-        assert_eq!(none.get("PATH").unwrap(), "/usr/local/bin:/usr/bin:/bin");
+        assert_eq!(none.get("PATH").unwrap(), SYSTEM_PATH);
         assert_eq!(none.get("LD_LIBRARY_PATH"), None);
     }
 
@@ -514,6 +568,23 @@ mod tests {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
         }
+    }
+
+    #[test]
+    fn scripts_find_their_interpreters_in_termux() {
+        let library = format!("{TERMUX_LIBRARY}-ld-preload.so");
+        let with_another = format!("{library}:/sdcard/x.so");
+        for (value, is_kept) in [(library, true), (with_another, false)] {
+            let all = Environment::scrubbed([("LD_PRELOAD".into(), value.into())], &[]);
+            assert_eq!(all.get("LD_PRELOAD").is_some(), is_kept);
+        }
+    }
+
+    #[test]
+    fn pyenv_waits_no_minute_for_a_folder_that_the_sandbox_protects() {
+        let all = Environment::scrubbed([("PYENV_REHASH_TIMEOUT".into(), "60".into())], &[]);
+        let seconds = all.get("PYENV_REHASH_TIMEOUT").and_then(OsStr::to_str);
+        assert!(seconds.unwrap().parse::<u32>().unwrap() <= 5);
     }
 
     #[test]

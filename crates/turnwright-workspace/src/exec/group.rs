@@ -104,22 +104,21 @@ pub struct ProcessGroup {
 
 /// The dialect of the shell that runs commands.
 pub fn dialect() -> ShellDialect {
-    if cfg!(windows) {
-        ShellDialect::Cmd
-    } else if bash().is_some() {
-        ShellDialect::Bash
-    } else {
-        ShellDialect::Posix
+    match bash() {
+        _ if cfg!(windows) => ShellDialect::Cmd,
+        Some(_) => ShellDialect::Bash,
+        None => ShellDialect::Posix,
     }
 }
 
-/// Where bash is, on NixOS as well. No command can have put another program there.
-const BASH_PLACES: [&str; 2] = ["/bin/bash", "/run/current-system/sw/bin/bash"];
+/// Where bash is, on NixOS and Guix as well. No command can have put another program there.
+const BASH_PLACES: &str =
+    "/bin/bash /run/current-system/sw/bin/bash /run/current-system/profile/bin/bash";
 
 /// The bash that runs commands.
 fn bash() -> Option<&'static str> {
     static FOUND: OnceLock<Option<&str>> = OnceLock::new();
-    *FOUND.get_or_init(|| BASH_PLACES.into_iter().find(|place| Path::new(place).exists()))
+    *FOUND.get_or_init(|| BASH_PLACES.split(' ').find(|place| Path::new(place).exists()))
 }
 
 /// The command line that runs `command` in the shell.

@@ -2,6 +2,7 @@
 //! temporary folder is stopped before.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,6 +105,20 @@ impl Jobs {
     /// The folder for the long outputs of a session.
     pub fn output_folder(state: &Path, session: &SessionId) -> PathBuf {
         state.join("outputs").join(session.as_str())
+    }
+
+    /// Removes the long outputs of sessions that were deleted. Blocks.
+    pub fn remove_outputs(state: &Path, deleted: &[SessionId]) {
+        for id in deleted {
+            // In a database from elsewhere, an id may be a path that leads out of the folder.
+            let is_path = id.as_str().is_empty() || id.as_str().contains(['.', '/', '\\', ':']);
+            if !is_path
+                && let Err(error) = fs::remove_dir_all(Jobs::output_folder(state, id))
+                && error.kind() != ErrorKind::NotFound
+            {
+                tracing::warn!(%error, %id, "the outputs of a session were not removed");
+            }
+        }
     }
 
     /// Sets another time limit for commands that are waited for.
@@ -417,6 +432,16 @@ fn free_bytes(_: &Path) -> Option<u64> {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_outputs_of_deleted_sessions_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = |id: &str| Jobs::output_folder(state.path(), &SessionId::from(id));
+        fs::create_dir_all(folder("a-1").join("deep")).unwrap();
+        fs::create_dir(folder("b")).unwrap();
+        Jobs::remove_outputs(state.path(), &["", ".", "..", "../..", "a-1"].map(SessionId::from));
+        assert!(!folder("a-1").exists() && folder("b").exists());
+    }
 
     #[test]
     fn only_what_is_in_the_folder_counts() {

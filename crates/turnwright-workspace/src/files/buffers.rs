@@ -75,8 +75,7 @@ impl Files {
                 Ok(text) if has_lost_characters(&text, on_disk.as_ref().ok()) => {
                     return Err(FileError::ReadRefused(BROKEN_CHARACTERS.to_owned()));
                 }
-                // Some editors answer with an empty text for a file that does not exist.
-                Ok(text) if text.is_empty() && on_disk.is_err() => {}
+                Ok(text) if text.is_empty() && self.unsaved.distrusts(on_disk.as_ref().ok()) => {}
                 Ok(text) => {
                     let files = self.clone();
                     return disk::run_at(&target.path, move |path| {
@@ -87,9 +86,7 @@ impl Files {
                 Err(error @ BufferError::Refused(_)) if on_disk.is_ok() => {
                     return Err(FileError::ReadRefused(error.to_string()));
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "the editor cannot serve this file; reading it from the disk");
-                }
+                Err(error) => tracing::debug!(%error, "the disk serves a file, and not the editor"),
             }
         }
         on_disk.map(|text| LoadedText { text, is_lf_normalized: false, is_conflicting: false })
@@ -106,10 +103,13 @@ impl Files {
         loaded
     }
 
+    /// The editor, if it may be asked for this file.
+    fn editor_of(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
+        self.buffers.as_ref().filter(|_| target.scope == PathScope::Workspace)
+    }
+
     pub(super) fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
-        self.buffers
-            .as_ref()
-            .filter(|buffers| buffers.can_read() && target.scope == PathScope::Workspace)
+        self.editor_of(target).filter(|editor| editor.can_read())
     }
 
     pub(super) async fn write_if_unchanged(
@@ -136,15 +136,13 @@ impl Files {
             return Err(FileError::Stale);
         }
         let longest = before.map_or(0, |before| before.text.len()).max(after.len());
-        let editor = self
-            .buffers
-            .as_ref()
-            .filter(|_| target.scope == PathScope::Workspace && longest <= EDITOR_TEXT_LIMIT);
-        if let Some(editor) = editor {
+        if let Some(editor) = self.editor_of(target).filter(|_| longest <= EDITOR_TEXT_LIMIT) {
             match now.as_ref().map(|buffer| &buffer.text) {
                 Some(text) if text.source == TextSource::Disk && text.is_lossy_in_editor() => {
                     self.ensure_saved(target, text, cancel).await?;
                 }
+                // The user may have emptied the buffer, which stays as it is.
+                Some(text) if text.source == TextSource::Disk && self.unsaved.is_blank() => {}
                 _ if !editor.can_write() => {}
                 _ => {
                     let is_lf_normalized =
@@ -159,7 +157,7 @@ impl Files {
         let encoding = now.as_ref().map_or_else(Default::default, |buffer| buffer.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         // Even if it cannot be read now: it may show the old text once its client has connected again.
-        let has_buffer = self.buffers.is_some() && target.scope == PathScope::Workspace;
+        let has_buffer = self.editor_of(target).is_some();
         let unsaved = Arc::clone(&self.unsaved);
         let preparing = disk::run_at(&target.path, move |path| {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
@@ -197,9 +195,8 @@ impl Files {
         if !is_written? {
             return Ok(false);
         }
-        let written = disk::read(&target.path).await.ok();
-        if let Some(repair) =
-            written.and_then(|written| form_that_was_missed(shown, after, &written))
+        if let Ok(written) = disk::read(&target.path).await
+            && let Some(repair) = form_that_was_missed(shown, after, &written)
         {
             request_write(editor, self, target, repair, cancel).await?;
         }
@@ -248,11 +245,11 @@ impl Files {
             return Err(FileError::Cancelled);
         };
         let shown = match shown {
-            Ok(shown) => shown,
+            Ok(shown) if !shown.is_empty() || !self.unsaved.distrusts(Some(text)) => shown,
             Err(error @ BufferError::Refused(_)) => {
                 return Err(FileError::ReadRefused(error.to_string()));
             }
-            Err(_) => return Ok(()),
+            _ => return Ok(()),
         };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
@@ -364,6 +361,8 @@ struct KnownBuffers {
     /// The files that a call has changed on the disk since the editor last showed the disk's text, with the
     /// SHA-256 of the contents before.
     replaced: BTreeMap<PathBuf, Vec<String>>,
+    /// True once the editor has shown a text, false once it has shown an empty one of a file that has one on the disk.
+    shows_text: Option<bool>,
 }
 
 /// How the editor's text of a file compares with the disk's.
@@ -382,12 +381,13 @@ impl UnsavedFiles {
     /// changed on the disk.
     pub(super) fn compare(&self, path: &Path, on_disk: Option<&str>, shown: &str) -> BufferState {
         let forms = if self.is_replaced(path) { forms(shown) } else { Vec::new() };
+        let is_saved =
+            on_disk.is_some_and(|saved| saved == shown || with_lf(saved) == with_lf(shown));
         let mut buffers = self.0.lock();
-        let KnownBuffers { unsaved, replaced, .. } = &mut *buffers;
+        let KnownBuffers { unsaved, replaced, shows_text, .. } = &mut *buffers;
+        *shows_text = if shown.is_empty() { *shows_text } else { Some(true) };
         let state = match replaced.get(path) {
-            _ if on_disk
-                .is_some_and(|saved| saved == shown || with_lf(saved) == with_lf(shown)) =>
-            {
+            _ if is_saved => {
                 replaced.remove(path);
                 BufferState::Saved
             }
@@ -401,6 +401,18 @@ impl UnsavedFiles {
             unsaved.insert(path.to_path_buf());
         }
         state
+    }
+
+    /// Returns true if an empty text of the editor says nothing about this file. Some editors answer with it for a file
+    /// that does not exist, and some for every file, so they are believed once they have shown the text of another one.
+    fn distrusts(&self, on_disk: Option<&FileText>) -> bool {
+        let shows_text = &mut self.0.lock().shows_text;
+        on_disk.is_none_or(|saved| !saved.text.is_empty() && !*shows_text.get_or_insert(false))
+    }
+
+    /// Returns true if the editor has shown nothing but empty texts for files that have one.
+    fn is_blank(&self) -> bool {
+        self.0.lock().shows_text == Some(false)
     }
 
     /// Records that a file is being changed on the disk and not in the editor. `before` is the SHA-256 of its
@@ -440,11 +452,8 @@ impl UnsavedFiles {
 
     fn below(&self, folder: Option<&Path>) -> Vec<PathBuf> {
         let buffers = self.0.lock();
-        let below = buffers
-            .unsaved
-            .iter()
-            .filter(|path| folder.is_none_or(|folder| path.starts_with(folder)));
-        below.cloned().collect()
+        let all = buffers.unsaved.iter();
+        all.filter(|path| folder.is_none_or(|top| path.starts_with(top))).cloned().collect()
     }
 }
 
@@ -453,10 +462,8 @@ fn forms(shown: &str) -> Vec<String> {
     let lines = with_lf(shown);
     let open = lines.strip_suffix('\n').unwrap_or(&lines);
     let texts = [open.to_owned(), format!("{open}\n")];
-    let forms = texts
-        .iter()
-        .flat_map(|text| [sha256_hex(text.as_bytes()), sha256_hex(with_crlf(text).as_bytes())]);
-    forms.collect()
+    let forms = texts.into_iter().flat_map(|text| [with_crlf(&text), text]);
+    forms.map(|form| sha256_hex(form.as_bytes())).collect()
 }
 
 impl Files {
@@ -488,9 +495,8 @@ impl Files {
         if files.is_empty() {
             return String::new();
         }
-        let shown = files.iter().take(MAX_NAMED).map(|path| {
-            self.roots
-                .display_path(&ResolvedPath { path: path.clone(), scope: PathScope::Workspace })
+        let shown = files.iter().take(MAX_NAMED).cloned().map(|path| {
+            self.roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace })
         });
         let mut names: Vec<_> = shown.collect();
         if files.len() > MAX_NAMED {

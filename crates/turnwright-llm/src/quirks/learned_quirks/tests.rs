@@ -179,6 +179,27 @@ fn a_first_refusal_in_unknown_words_is_blamed_on_cache_markers_unless_a_stream_r
     assert_eq!(patches, []);
 }
 
+#[test]
+fn a_refusal_that_does_not_name_the_messages_may_be_about_reasoning_that_is_sent_back() {
+    let never = NONE.echo(ReasoningEcho::Never);
+    let no_effort = NONE.effort(EffortDialect::None);
+    for (host, message, expected) in [
+        ("gateway.example", "Extra inputs are not permitted", vec![never]),
+        ("gateway.example", "extraneous key [reasoning] is not permitted", vec![no_effort, never]),
+        ("api.groq.com", "Extra inputs are not permitted", Vec::new()),
+        ("openrouter.ai", "Provider returned error", Vec::new()),
+    ] {
+        let table = QuirkPatch::lookup(host, "openai/gpt-oss-120b");
+        let learned = LearnedQuirks::new(table, ModelProfile::default(), NONE, None);
+        let error = refused(ErrorKind::BadRequest, message);
+        let patches = learned.candidate_patches(&error, &learned.quirks(), Modalities::default());
+        assert_eq!(patches, expected, "{message}");
+        let in_stream = LlmError::in_stream(host.to_owned(), message.to_owned(), error.kind());
+        let told = learned.candidate_patches(&in_stream, &learned.quirks(), Modalities::default());
+        assert_eq!(told.is_empty(), !message.contains("reasoning"), "{message} in a stream");
+    }
+}
+
 /// The default model supports low, medium and high.
 #[test]
 fn a_rejected_effort_does_not_disable_all_efforts() {
@@ -270,6 +291,12 @@ fn a_refusal_that_names_a_parameter_changes_it() {
             "Tool call id was call_x but must be a-z, A-Z, 0-9, with a length of 9.",
             r#"{"ids":"nine"}"#,
         ),
+        (
+            400,
+            "tools.14.custom.input_schema.properties: Property keys should match pattern \
+             '^[a-zA-Z0-9_.-]{1,64}$'",
+            r#"{"names":false}"#,
+        ),
         // C.4 #14.
         (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
         (400, "Multiple tool calls are not supported.", r#"{"parallel":false}"#),
@@ -341,6 +368,11 @@ fn a_rejected_parameter_is_dropped() {
             r#"{"echo":"never"}"#,
         ),
         (400, "wrong_api_format", r#"{"echo":"never","details":false}"#),
+        (
+            500,
+            "Cannot pass both content and thinking in an assistant message with tool calls!",
+            r#"{"echo":"never","details":false}"#,
+        ),
         // C.4 #1, #3.
         (
             400,

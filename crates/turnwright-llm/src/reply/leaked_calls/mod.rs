@@ -28,13 +28,17 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 21] = [
+const OPENERS: [&str; 24] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
     "<function_calls>",
     "<invoke name=",
+    // As DeepSeek V3.2 and V4 write it, and as gateways change it.
     "<｜DSML｜",
+    "<｜｜DSML｜｜",
+    "<|DSML|",
+    "<‖DSML‖",
     "<|tool_calls_section_begin|>",
     "<|tool_call_begin|>",
     "<|python_tag|>",
@@ -57,11 +61,10 @@ const OPENERS: [&str; 21] = [
 const MINIMAX_MARK: &str = "]<]minimax[>[";
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
-const CLOSERS: [&str; 13] = [
+const CLOSERS: [&str; 12] = [
     "tool_call>",
-    "tool_calls>",
+    "calls>",
     "function>",
-    "function_calls>",
     "invoke>",
     "tool_call_end|>",
     "tool_call|>",

@@ -31,9 +31,9 @@ pub(super) fn is_in_name(char: char) -> bool {
 
 /// The namespace prefix of a tag with its separator: `x:`, or DeepSeek's mark.
 pub(super) fn namespace_prefix(tag: &str) -> &str {
-    let mark = "｜DSML｜";
-    if tag.starts_with(mark) {
-        return &tag[..mark.len()];
+    let bars = ['｜', '|', '‖', ' '];
+    if let Some(rest) = tag.trim_start_matches(bars).strip_prefix("DSML") {
+        return &tag[..tag.len() - rest.trim_start_matches(bars).len()];
     }
     let name = tag.len() - tag.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
     if tag[name..].starts_with(':') { &tag[..=name] } else { "" }
@@ -76,8 +76,8 @@ impl<'a> CallParser<'a> {
             }
             rest if rest.starts_with("<|tool_call") => self.parse_kimi(),
             rest if rest.starts_with("<｜tool▁call") => self.parse_deepseek(),
-            rest if rest.starts_with('<') && !rest.starts_with("<|") => self.parse_xml(),
             _ if self.skip("<|python_tag|>") => self.parse_python(),
+            rest if rest.starts_with('<') => self.parse_xml(),
             _ if self.skip("[TOOL_CALLS]") => self.parse_mistral(),
             rest if rest.starts_with(['{', '[']) => self.parse_bare(),
             _ => self.parse_named(true),
@@ -145,7 +145,7 @@ impl<'a> CallParser<'a> {
     /// Parses invocations with or without an enclosing tag, or JSON within a tag.
     fn parse_xml(&mut self) -> Option<()> {
         let tag = namespace_prefix(&self.rest[1..]);
-        let wrapper = ["tool_call", "tool_calls", "function_calls"]
+        let wrapper = ["tool_call", "tool_calls", "function_calls", "calls"]
             .into_iter()
             .find(|name| self.skip(&format!("<{tag}{name}>")));
         if self.rest.trim_start().starts_with(['{', '[']) {

@@ -23,7 +23,7 @@ fn expected() -> Vec<(String, Value)> {
     vec![("read".to_owned(), json!({ "path": "a b", "line": 3 }))]
 }
 
-const DIALECTS: [(&str, &str); 30] = [
+const DIALECTS: [(&str, &str); 33] = [
     (
         "Hermes",
         r#"<tool_call>
@@ -144,6 +144,23 @@ a b
 <｜DSML｜parameter name="line" string="false">3</｜DSML｜parameter>
 </｜DSML｜invoke>
 </｜DSML｜function_calls>"#,
+    ),
+    (
+        "DSML with two bars (cline#11339)",
+        r#"<｜｜DSML｜｜tool_calls> <｜｜DSML｜｜invoke name="read"> <｜｜DSML｜｜parameter name="path" string="true">a b</｜｜DSML｜｜parameter> <｜｜DSML｜｜parameter name="line" string="false">3</｜｜DSML｜｜parameter> </｜｜DSML｜｜invoke> </｜｜DSML｜｜tool_calls>"#,
+    ),
+    (
+        "DSML with spaces",
+        r#"<｜｜DSML｜｜ calls>
+<｜｜DSML｜｜ invoke name="read">
+<｜｜DSML｜｜ parameter name="path" string="true">a b</｜｜DSML｜｜ parameter>
+<｜｜DSML｜｜ parameter name="line" string="false">3</｜｜DSML｜｜ parameter>
+</｜｜DSML｜｜ invoke>
+</｜｜DSML｜｜ calls>"#,
+    ),
+    (
+        "DSML in ASCII",
+        r#"<|DSML|invoke name="read"><|DSML|parameter name="path" string="true">a b</|DSML|parameter><|DSML|parameter name="line" string="false">3</|DSML|parameter></|DSML|invoke>"#,
     ),
     (
         "DeepSeek",
@@ -358,6 +375,7 @@ fn piece() -> impl Strategy<Value = String> {
         "</invoke>",
         "<x:",
         "<｜DSML｜",
+        "<｜｜DSML｜｜ ",
         "<|python_tag|>",
         "[TOOL_CALLS]",
         "[ARGS]",
@@ -448,6 +466,7 @@ fn calls_are_hidden_and_everything_else_is_shown() {
         (vec!["Let me look.\n", call], "Let me look.", 1),
         (vec!["a <tool", "_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"], "a", 1),
         (vec!["f[AR", "GS]{}"], "", 1),
+        (vec!["a <｜｜DS", "ML｜｜invoke name=\"f\"></｜｜DSML｜｜invoke>"], "a", 1),
         (vec!["{\"name\":\"f\",", "\"arguments\":{}}"], "", 1),
         (vec!["f is a", " function"], "f is a function", 0),
         (vec!["a <b", "> c"], "a <b> c", 0),

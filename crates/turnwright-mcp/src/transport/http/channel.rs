@@ -5,7 +5,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
@@ -181,7 +180,8 @@ impl HttpChannel {
             }
             let Some(handshake) = self.handshake.get() else { return Err(PeerError::Closed) };
             self.open_session(handshake).await?;
-            self.notify("notifications/initialized").await
+            self.notify("notifications/initialized").await;
+            Ok(())
         };
         timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| {
             Err(PeerError::Transport("the session could not be opened again".to_owned()))
@@ -195,11 +195,13 @@ impl HttpChannel {
         self.renewing.acquire().await.ok();
     }
 
-    /// Posts a notification.
-    pub(crate) async fn notify(&self, method: &str) -> Result<(), PeerError> {
+    /// Posts a notification. A server that refuses it may well answer the requests that follow.
+    pub(crate) async fn notify(&self, method: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();
         let posted = self.post(&message, method, &JsonObject::new(), Attempt::Message).await;
-        posted.map(drop).map_err(transport_error)
+        if let Err(error) = posted {
+            tracing::debug!(%error, method, "a notification could not be posted");
+        }
     }
 
     /// Queues a notification, unless too many messages wait.
@@ -262,7 +264,10 @@ impl HttpChannel {
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
                 }
-                Err(error @ HttpError::Status { status, .. }) if is_rejection(status) => {
+                // The server says that it has not processed the request.
+                Err(error @ HttpError::Status { status, .. })
+                    if matches!(status.as_u16(), 401 | 403 | 429) =>
+                {
                     return Err(PeerError::Rejected(error.to_string()));
                 }
                 result => return result.map_err(transport_error),
@@ -312,12 +317,11 @@ impl HttpChannel {
         loop {
             let session = sessions.borrow_and_update().clone();
             let reading = async {
-                let opened = self.connection.get(session.headers(), None).await;
-                let read = match opened {
-                    Ok(events) => self.follow(peer, events, None).await,
-                    Err(error) => Err(error),
+                let following = async {
+                    let events = self.connection.get(session.headers(), None).await?;
+                    self.follow(peer, events, None).await
                 };
-                if let Err(error) = read {
+                if let Err(error) = following.await {
                     tracing::debug!(%error, "the stream of a session has ended");
                 }
                 std::future::pending::<()>().await;
@@ -400,20 +404,11 @@ fn is_opened_at_once(was_at_once: &mut bool, broke_off: bool, lasted: Duration) 
 
 /// True if a stream may be opened later.
 fn is_temporary(error: &HttpError) -> bool {
-    let lasting = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
     match error {
         HttpError::Auth(_) => false,
-        HttpError::Status { status, .. } => !lasting.contains(status),
+        HttpError::Status { status, .. } => !matches!(status.as_u16(), 401 | 403 | 405),
         _ => true,
     }
-}
-
-/// Returns true for the statuses with which a server says that it has not processed the request.
-fn is_rejection(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
-    )
 }
 
 /// Hands an event to the peer. Returns true if it is not a response.

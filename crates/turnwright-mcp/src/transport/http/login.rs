@@ -29,6 +29,7 @@ use super::display_line;
 use super::reply::read_body;
 use callback::{CALLBACK, open_callback, parameter, repeated_parameter, wait_for_callback};
 use turnwright_http::names_this_machine;
+use turnwright_types::error_text::error_chain;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
@@ -39,7 +40,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The types of answers that any client takes, and those that a client of MCP takes.
 const ANY_TYPE: &str = "*/*";
-const MCP_TYPES: &str = "application/json, text/event-stream";
+pub(super) const MCP_TYPES: &str = "application/json, text/event-stream";
 /// Maximum size of the metadata of an authorization server.
 const MAX_METADATA_BYTES: usize = 64 * 1024;
 
@@ -80,11 +81,9 @@ pub async fn log_in(
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
     redact::register_keys(parameter(&answer, "code")).map_err(|error| error.to_string())?;
-    match timeout(STEP_TIMEOUT, session.handle_callback_url(answer.as_str())).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(describe_error(&error)),
-        Err(_) => Err(step_timed_out()),
-    }
+    let exchange = timeout(STEP_TIMEOUT, session.handle_callback_url(answer.as_str())).await;
+    let exchanged = exchange.map_err(|_| step_timed_out())?;
+    exchanged.map(drop).map_err(|error| describe_error(&error))
 }
 
 async fn start_session(
@@ -181,15 +180,8 @@ fn step_timed_out() -> String {
     format!("the server did not answer within {} s", STEP_TIMEOUT.as_secs())
 }
 
-/// The error, followed by its innermost cause, which is the most specific.
 fn describe_error(error: &AuthError) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    let first = error.to_string();
-    let last = last.to_string();
-    display_line(&if first.contains(&last) { first } else { format!("{first}: {last}") })
+    display_line(&error_chain(error))
 }
 
 /// The time limit of a renewal, including the wait for another process's.
@@ -290,7 +282,17 @@ impl ServerLogin {
                 let client_secret = Some(secret);
                 manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
             }
-            manager.refresh_token().await.map_err(as_rejection)?;
+            let mut renewed = manager.refresh_token().await;
+            // Entra renews a token only for scopes that are named. After any other failure, a second use of a refresh
+            // token that the server replaces each time could pass for a theft.
+            if let Err(AuthError::TokenRefreshFailed(why)) = &renewed
+                && UNNAMED_SCOPE_CODES.iter().any(|code| why.contains(code))
+                && !stored.granted_scopes.is_empty()
+            {
+                manager.set_refresh_scopes(stored.granted_scopes);
+                renewed = manager.refresh_token().await;
+            }
+            renewed.map_err(as_rejection)?;
             Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
         };
         timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
@@ -416,8 +418,10 @@ fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest:
 }
 
 /// The codes, besides `invalid_grant`, with which servers reject a refresh token or client that they no longer know.
-const REJECTION_CODES: [&str; 4] =
-    ["invalid_client", "invalid_request", "invalid_token", "unauthorized_client"];
+const REJECTION_CODES: [&str; 5] =
+    ["invalid_client", "invalid_request", "invalid_scope", "invalid_token", "unauthorized_client"];
+/// The codes with which servers refuse to renew a token for scopes that are not named.
+const UNNAMED_SCOPE_CODES: [&str; 2] = ["invalid_request", "invalid_target"];
 
 /// Marks a renewal as rejected if the user must log in again. Any other failed renewal may succeed later.
 fn as_rejection(error: AuthError) -> AuthError {

@@ -8,7 +8,9 @@ pub(crate) mod standard_headers;
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
+};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
 use tokio::sync::watch;
@@ -17,7 +19,7 @@ use url::Url;
 
 use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
-use login::{LoginStore, ServerLogin};
+use login::{LoginStore, MCP_TYPES, ServerLogin};
 use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, Reply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
@@ -30,6 +32,8 @@ use turnwright_types::text;
 
 /// How long a connection may take to be opened, and a session to be renewed.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum length of the cookies of a server. Further ones are ignored.
+const MAX_COOKIE_BYTES: usize = 8 * 1024;
 /// The TCP keep-alive interval.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: usize = 3;
@@ -39,16 +43,8 @@ pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_TEXT_CHARS: usize = 300;
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
-const RESERVED_HEADERS: &[&str] = &[
-    "connection",
-    "content-length",
-    "host",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-session-id",
-    "transfer-encoding",
-];
+const RESERVED_HEADERS: &str = "connection content-length host last-event-id mcp-method mcp-name \
+                                mcp-session-id transfer-encoding";
 /// Further headers, which users copy from examples. They are left out, because each request sets them itself.
 const COPIED_HEADERS: [&str; 3] = ["accept", "content-type", "mcp-protocol-version"];
 
@@ -84,11 +80,9 @@ impl ServerTransport {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or("its address is not an http or https URL")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(
-                "its address contains a user name or password, which would be shown: use a \
-                        header instead"
-                    .to_owned(),
-            );
+            let why = "its address contains a user name or password, which would be shown: use a \
+                       header instead";
+            return Err(why.to_owned());
         }
         let headers: Vec<_> =
             headers.into_iter().map(|(name, value)| (name, Secret::from(value))).collect();
@@ -109,7 +103,7 @@ fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), Strin
     let shown = escape_hidden_line(name);
     let invalid = || format!("the header `{shown}` contains invalid characters");
     let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-    if RESERVED_HEADERS.contains(&key.as_str()) {
+    if RESERVED_HEADERS.split(' ').any(|reserved| reserved == key.as_str()) {
         return Err(format!("the header `{key}` cannot be set"));
     }
     let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
@@ -137,6 +131,8 @@ pub(crate) struct HttpConnection {
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
+    /// The header with the cookies of the server. Load balancers know by them which instance of it has the session.
+    cookies: watch::Sender<HeaderMap>,
     /// The last failure, or the first that has ended the connection.
     failure: watch::Sender<Option<RequestFailure>>,
 }
@@ -149,11 +145,6 @@ pub(crate) struct RequestFailure {
     pub(crate) is_conclusive: bool,
     /// The connection cannot be used any more.
     ends_connection: bool,
-}
-
-/// True if the last failure has ended the connection.
-fn has_ended(last: Option<&RequestFailure>) -> bool {
-    last.is_some_and(|last| last.ends_connection)
 }
 
 impl HttpConnection {
@@ -175,6 +166,7 @@ impl HttpConnection {
             url: url.clone(),
             headers: header_map(headers)?,
             login,
+            cookies: watch::Sender::default(),
             failure: watch::Sender::new(None),
         })
     }
@@ -182,7 +174,7 @@ impl HttpConnection {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(crate) async fn lost(&self) -> String {
         let mut failures = self.failure.subscribe();
-        let failure = failures.wait_for(|last| has_ended(last.as_ref())).await;
+        let failure = failures.wait_for(|last| last.iter().any(|last| last.ends_connection)).await;
         let why = failure.ok().and_then(|last| Some(last.as_ref()?.reason.why().to_owned()));
         why.unwrap_or_default()
     }
@@ -199,12 +191,8 @@ impl HttpConnection {
             {
                 why.push_str(&format!(" (through the proxy {proxy})"));
             }
-            self.failure.send_if_modified(|last| {
-                let is_open = !has_ended(last.as_ref());
-                if is_open {
-                    *last = Some(failure);
-                }
-                is_open
+            self.failure.send_modify(|last| {
+                *last = last.take().filter(|known| known.ends_connection).or(Some(failure));
             });
         }
         match error {
@@ -272,10 +260,7 @@ impl HttpConnection {
     /// Returns a new token in place of one that was refused, if there is one.
     async fn renew(&self, refused: &str) -> Option<String> {
         let token = self.login.as_ref()?.renew(Some(refused)).await;
-        token
-            .inspect_err(|error| tracing::info!(%error, "the token could not be renewed"))
-            .ok()
-            .flatten()
+        token.inspect_err(|error| tracing::info!(%error, "a token was not renewed")).ok().flatten()
     }
 }
 
@@ -328,14 +313,10 @@ impl HttpConnection {
     /// Posts a message with these headers. Returns the answer, and the id of the session that the server has opened.
     pub(crate) async fn post(&self, message: &[u8], headers: HeaderMap, attempt: Attempt) -> Reply {
         let has_session = headers.contains_key(SESSION_HEADER);
-        let request = self
-            .client
-            .post(self.url.clone())
-            .body(message.to_vec())
-            .header(CONTENT_TYPE, JSON)
-            .header(ACCEPT, "application/json, text/event-stream");
+        let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, JSON);
         let posting = async {
-            let response = self.send_renewed(request, &headers).await?;
+            let posted = request.header(ACCEPT, MCP_TYPES).body(message.to_vec());
+            let response = self.send_renewed(posted, &headers).await?;
             read_reply(response, has_session, attempt).await
         };
         posting.await.map_err(|error| self.record(error))
@@ -368,20 +349,16 @@ impl HttpConnection {
         })
     }
 
-    /// Ends the session.
+    /// Ends the session. The caller limits how long that may take.
     pub(crate) async fn delete(&self, headers: HeaderMap) {
         let deletion = async {
             let token = self.token().await?;
             let request = self.client.delete(self.url.clone());
             self.send(request, &headers, token).await
         };
-        match tokio::time::timeout(DELETE_TIMEOUT, deletion).await {
-            Ok(Ok(response)) => tracing::debug!(status = %response.status(), "ended a session"),
-            Ok(Err(error)) => {
-                let error = self.record(error);
-                tracing::debug!(%error, "a session could not be ended");
-            }
-            Err(_) => tracing::debug!("a session was not ended in time"),
+        match deletion.await.map_err(|error| self.record(error)) {
+            Ok(response) => tracing::debug!(status = %response.status(), "ended a session"),
+            Err(error) => tracing::debug!(%error, "a session could not be ended"),
         }
     }
 
@@ -409,10 +386,57 @@ impl HttpConnection {
         headers: &HeaderMap,
         token: Option<String>,
     ) -> Result<Response, HttpError> {
-        let mut request = request.headers(headers.clone());
+        let mut request = request.headers(headers.clone()).headers(self.cookies.borrow().clone());
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        request.headers(self.headers.clone()).send().await.map_err(HttpError::Request)
+        let sent = request.headers(self.headers.clone()).send().await;
+        let response = sent.map_err(HttpError::Request)?;
+        let all = response.headers().get_all(SET_COOKIE).iter();
+        let mut set = all.filter_map(|value| value.to_str().ok()).peekable();
+        if set.peek().is_some() {
+            self.cookies.send_modify(|cookies| {
+                let known = cookies.get(COOKIE).and_then(|line| line.to_str().ok());
+                let line = set.fold(known.unwrap_or_default().to_owned(), with_cookie);
+                let kept = header("cookie", &line.as_str().into());
+                *cookies = kept.into_iter().filter(|_| !line.is_empty()).collect();
+            });
+        }
+        Ok(response)
+    }
+}
+
+/// The `Cookie` header once the server has set another cookie, which replaces one with the same name. A cookie that has
+/// no value, or expires at once, is removed.
+fn with_cookie(known: String, set: &str) -> String {
+    let (cookie, attributes) = set.split_once(';').unwrap_or((set, ""));
+    let Some((name, value)) = cookie.trim().split_once('=') else { return known };
+    let is_over = value.is_empty() || attributes.to_ascii_lowercase().contains("max-age=0");
+    let mut all: Vec<_> = known.split("; ").filter(|other| !other.is_empty()).collect();
+    all.retain(|other| other.split('=').next() != Some(name));
+    all.extend((!is_over).then_some(cookie.trim()));
+    let line = all.join("; ");
+    if line.len() <= MAX_COOKIE_BYTES { line } else { known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_replaces_only_the_one_with_its_name() {
+        let long = format!("long={}", "x".repeat(MAX_COOKIE_BYTES));
+        for (set, expected) in [
+            ("lb=pod-8; Path=/; HttpOnly", "user=1; lb=pod-8"),
+            (" more=a=b ;Secure", "lb=pod-7; user=1; more=a=b"),
+            ("user=; Path=/", "lb=pod-7"),
+            ("user=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0", "lb=pod-7"),
+            ("nonsense", "lb=pod-7; user=1"),
+            (long.as_str(), "lb=pod-7; user=1"),
+        ] {
+            assert_eq!(with_cookie("lb=pod-7; user=1".to_owned(), set), expected, "{set}");
+        }
+        assert_eq!(with_cookie(String::new(), "lb=pod-7"), "lb=pod-7");
+        assert_eq!(with_cookie("lb=pod-7".to_owned(), "lb="), "");
     }
 }

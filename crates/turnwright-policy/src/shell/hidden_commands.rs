@@ -87,7 +87,7 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     if script.commands.iter().any(ruin::is_shell_with_input) {
         let printed = script.commands.iter().flat_map(printed_lines);
         for line in script.texts.iter().cloned().chain(printed) {
-            found.extend(scan_all(&line)?);
+            found.extend(whole(command_scanner::scan(&line))?);
         }
     }
     let most = found.len() + MAX_COMMANDS;
@@ -103,9 +103,8 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     Some(found)
 }
 
-/// All commands that can be found in a line; `None` if some of them cannot be found.
-fn scan_all(line: &str) -> Option<Vec<SimpleCommand>> {
-    let script = command_scanner::scan(line);
+/// The commands of a script, unless some of them could not be found.
+fn whole(script: Script) -> Option<Vec<SimpleCommand>> {
     (!script.is_cut).then_some(script.commands)
 }
 
@@ -122,7 +121,8 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
         let words = &command.words[..command.words.len().min(MAX_STARTED)];
         if is_in(LAUNCHERS, program) {
             let starts = started(program, &words[1..]);
-            found.extend(starts.flat_map(|start| command_scanner::scan_words(start.to_vec())));
+            let scripts = starts.map(|start| command_scanner::scan_words(start.to_vec()));
+            found.extend(scripts.flat_map(|script| script.commands));
         } else if is_in(ELSEWHERE, program) {
             let behind = words.iter().skip_while(|word| !is_in(BEFORE, name(&word.text))).skip(1);
             for word in behind.clone().filter(|word| word.text.contains(' ')) {
@@ -130,7 +130,7 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
             }
             let count = behind.count();
             let starts = (words.len() - count..words.len()).map(|at| words[at..].to_vec());
-            found.extend(starts.flat_map(command_scanner::scan_words));
+            found.extend(starts.flat_map(|start| command_scanner::scan_words(start).commands));
         }
     }
     found
@@ -164,7 +164,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
             }
             let known = &start[..start.len().min(MAX_WORDS)];
             let has_more = command.has_unknown_args || known.len() < start.len();
-            let mut inner = command_scanner::scan_words(known.to_vec());
+            let mut inner = whole(command_scanner::scan_words(known.to_vec()))?;
             if let Some(first) = inner.first_mut() {
                 first.wrappers.push(program.to_owned());
             }
@@ -178,7 +178,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
     }
     lines.extend(given_lines(program, command));
     for line in &lines {
-        found.extend(scan_all(line)?);
+        found.extend(whole(command_scanner::scan(line))?);
     }
     (found.len() <= most).then_some(())
 }

@@ -26,10 +26,10 @@ pub(in crate::shell) fn scan(line: &str) -> Script {
 }
 
 /// The command of these words, and all commands that it could start.
-pub(in crate::shell) fn scan_words(words: Vec<Word>) -> Vec<SimpleCommand> {
+pub(in crate::shell) fn scan_words(words: Vec<Word>) -> Script {
     let mut scan = CommandScanner { budget: MAX_RESULT_BYTES, ..CommandScanner::default() };
     scan.add(words, Vec::new(), 0);
-    scan.finish().commands
+    scan.finish()
 }
 
 #[derive(Default)]

@@ -545,7 +545,7 @@ mod tests {
             ),
             ("x --a=b", "x --a=b", "x --a=c; x --a"),
             ("x --config", "x --config=a; x --conf a", "x --config-file a; x -c; x --config=false"),
-            ("npm i --save-dev", "npm i x --save-dev; npm i --save-d x", "npm i --save x; $x --save-dev"),
+            ("npm i --save-dev", "npm i --save-d x", "npm i --save x; $x --save-dev"),
             ("rm -r", "rm a -r", "$x -r a; [[~ $x == -r ]]"),
             (
                 "git commit --amend",

@@ -270,7 +270,7 @@ impl Decider<'_> {
     }
 
     fn command(&mut self, command: &ShellCommand, effect: &Effect) {
-        if command.line.len() > shell::MAX_LINE_BYTES {
+        if command.line.len() > shell::MAX_LINE_BYTES || command.script.is_cut {
             // A denied command could be anywhere in it, and searching so long a line would block everything else.
             return self.add(None, (Verdict::Deny, Reason::TooLong));
         }

@@ -18,13 +18,10 @@ pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             let path = relative.join(entry.file_name());
             let kind = entry.file_type()?;
-            if path.as_os_str().eq_ignore_ascii_case(".git") {
-                continue;
-            }
-            if kind.is_file() || kind.is_symlink() {
-                found.push(path);
-            } else if kind.is_dir() {
-                open.push(path);
+            match (path.as_os_str().eq_ignore_ascii_case(".git"), kind.is_dir()) {
+                (false, true) => open.push(path),
+                (false, false) if kind.is_file() || kind.is_symlink() => found.push(path),
+                _ => {}
             }
         }
     }

@@ -71,9 +71,8 @@ impl Turn {
         let stopped = stop.clone();
         let reading =
             spawn_blocking(move || read_project_context(&env, surroundings.as_deref(), &stopped));
-        let read =
-            tokio::time::timeout(PROJECT_READ_TIMEOUT, self.cancel.run_until_cancelled(reading))
-                .await;
+        let cancellable = self.cancel.run_until_cancelled(reading);
+        let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
         // A read that is still going on stops at the next file.
         stop.cancel();
         match read {
@@ -183,9 +182,8 @@ fn read_project_context(
     }
     let skills = allowed_skills(env, &projects, stop);
     if let Some(catalogue) = skills::catalogue(&skills) {
-        text.push_str(&format!(
-            "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
-        ));
+        let when = "load one with `skill` when the work is what it is for";
+        text.push_str(&format!("\nSkills ({when}):\n{catalogue}"));
     }
     let text = within_context(text.trim_start());
     let context = if unreadable.is_empty() && cut.is_empty() {
@@ -226,9 +224,7 @@ fn labelled(file: &Instructions, limit: &str, denied: &DeniedPaths) -> String {
     };
     text.push_str(&format!("{}\n", fenced(&without_smuggled_text(&file.text))));
     if !file.is_complete {
-        text.push_str(&format!(
-            "[cut: more than {limit} of instructions; read the file for the rest]\n"
-        ));
+        text += &format!("[cut: more than {limit} of instructions; read the file for the rest]\n");
     }
     text
 }

@@ -4,8 +4,8 @@ use crate::CommandProxy;
 
 /// Variables with the URL of the proxy. `ALL_PROXY` has an HTTP URL as well, because not every library supports SOCKS.
 const PROXY: &str = "HTTP_PROXY http_proxy HTTPS_PROXY https_proxy ALL_PROXY all_proxy WS_PROXY WSS_PROXY \
-                     npm_config_proxy npm_config_https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY \
-                     BUNDLE_HTTPS_PROXY PIP_PROXY";
+                     npm_config_proxy npm_config_https_proxy pnpm_config_http_proxy pnpm_config_https_proxy \
+                     YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY CARGO_HTTP_PROXY";
 
 /// The hosts that are reached without the proxy, such as servers of the session on this machine.
 const DIRECT: &str = "localhost,127.0.0.1,::1,.localhost,127.0.0.0/8,0.0.0.0";
@@ -76,6 +76,8 @@ mod tests {
         let url = format!("http://tw:{}@{}", proxy.token.expose(), proxy.address);
         assert_eq!(value("https_proxy"), Some(url.as_str()));
         assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
+        // Cargo would prefer the proxy of the user's settings of git.
+        assert_eq!(value("CARGO_HTTP_PROXY"), Some(url.as_str()));
         assert_eq!(value("NO_PROXY"), Some(DIRECT));
         assert_eq!(value("CARGO_HTTP_TIMEOUT"), Some("600"));
         assert_eq!((value("PIP_DEFAULT_TIMEOUT"), value(JAVA)), (None, None));

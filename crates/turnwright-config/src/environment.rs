@@ -245,9 +245,9 @@ pub(crate) fn proxy_hosts(variables: &[(OsString, OsString)]) -> Vec<String> {
         name.to_str().is_some_and(|name| names.iter().any(|proxy| name.eq_ignore_ascii_case(proxy)))
     });
     let texts = proxies.filter_map(|(_, value)| value.to_str());
-    let values = texts.map(|text| text.trim().trim_matches(['"', '\'']));
+    let values = texts.map(turnwright_http::plain_proxy);
     let hosts = values.filter_map(|value| {
-        let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+        let url = if value.contains("://") { value } else { format!("http://{value}") };
         Some(url::Url::parse(&url).ok()?.host_str()?.to_owned())
     });
     hosts.collect()

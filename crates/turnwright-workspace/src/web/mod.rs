@@ -407,11 +407,12 @@ fn header(response: &Response, name: HeaderName) -> Option<String> {
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {
     let builder = client_builder(connect);
-    match guard {
-        Some(guard) => builder.dns_resolver(guard).build(),
+    let guarded = match guard {
+        Some(guard) => builder.dns_resolver(guard),
         // Hosts that the user has allowed are nearby and need no proxy.
-        None => builder.no_proxy().build(),
-    }
+        None => builder.no_proxy(),
+    };
+    turnwright_http::build_client(guarded, true)
 }
 
 fn client_builder(connect: Duration) -> ClientBuilder {

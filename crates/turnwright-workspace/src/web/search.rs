@@ -258,10 +258,7 @@ impl SearchService {
         // OpenRouter reports what fails once it has begun to answer in the body only.
         let code = answer["error"]["code"].as_u64().filter(|_| is_model);
         let failed = code.and_then(|code| u16::try_from(code).ok());
-        failed.map_or_else(
-            || self.backend.results(&answer),
-            |code| Err(self.refusal(code, &body.bytes)),
-        )
+        failed.map_or_else(|| self.backend.results(&answer), |code| Err(self.refusal(code, &[])))
     }
 
     /// Checks what can be checked of the key before anything is sent.
@@ -280,13 +277,13 @@ impl SearchService {
     fn refusal(&self, status: u16, body: &[u8]) -> String {
         let said = String::from_utf8_lossy(body).to_lowercase();
         let is_spent = SPENT.iter().any(|words| said.contains(words));
-        // Serper, Perplexity and z.ai have statuses of their own for spent credit, and Brave for a wrong key.
-        let meant = match status {
-            400 | 401 | TOO_MANY if is_spent => 402,
-            422 if said.contains("subscription_token") => 401,
-            _ => status,
-        };
-        let why = match meant {
+        let why = match status {
+            // Serper has 400 for this, Perplexity 401 and z.ai 429.
+            _ if is_spent || matches!(status, 402 | 432 | 433) => {
+                "has no searches left for this key or its plan"
+            }
+            // Brave.
+            422 if said.contains("subscription_token") => "refuses the key",
             403 if !self.needs_key() => {
                 "does not answer with JSON: add `json` to `search.formats` in its settings.yml"
             }
@@ -297,7 +294,6 @@ impl SearchService {
             TOO_MANY if self.backend.model.is_some() => {
                 "has had too many requests, or no credit is left for this key"
             }
-            402 | 432 | 433 => "has no searches left for this key or its plan",
             202 | TOO_MANY => "has had too many searches",
             400 | 413 | 414 | 422 => "refuses this query; a shorter one may help",
             300..400 => "redirects to another address, which is not followed",

@@ -118,10 +118,12 @@ fn client_proxy(proxy: &str) -> &str {
 /// Returns a proxy without the quotes that `docker --env-file` leaves around it. Desktops write `socks` for version 5.
 /// The backslash of a Windows domain (`CORP\me`) would end the host of a URL.
 pub fn plain_proxy(value: &str) -> String {
-    let plain = value.trim().trim_matches(['"', '\'']).replace('\\', "%5C");
-    match plain.strip_prefix("socks://") {
+    let plain = value.trim().trim_matches(['"', '\'']);
+    let (login, address) = plain.split_at(plain.rfind('@').unwrap_or(0));
+    let url = login.replace('\\', "%5C") + address;
+    match url.strip_prefix("socks://") {
         Some(place) => format!("socks5h://{place}"),
-        None => plain,
+        None => url,
     }
 }
 
@@ -295,6 +297,8 @@ mod tests {
             ("socks://127.0.0.1:1080/", "socks5h://127.0.0.1:1080/"),
             (r"http://CORP\me:secret@proxy:3128", "http://CORP%5Cme:secret@proxy:3128"),
             (r"CORP\me:secret@proxy:3128", "CORP%5Cme:secret@proxy:3128"),
+            (r"http://me:a@b\c@proxy:3128", "http://me:a@b%5Cc@proxy:3128"),
+            (r"http:\\proxy:3128\", r"http:\\proxy:3128\"),
             ("ftp://proxy:21", NO_SUCH_PROXY),
             ("http://me:se/cret@proxy:3128", NO_SUCH_PROXY),
             ("http://me:se#cret@proxy:3128", NO_SUCH_PROXY),

@@ -44,11 +44,12 @@ impl CommandProxy {
             let before = value(JAVA).unwrap_or_default();
             let host = address.ip();
             let port = address.port();
+            // The last value of an option counts, so the user's own time does.
             let options = format!(
-                "{before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
-                 -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts=localhost|127.*|[::1] {GRADLE_PATIENCE}"
+                "{GRADLE_PATIENCE} {before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
+                 -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
             );
-            all.push((JAVA, options.trim_start().to_owned()));
+            all.push((JAVA, options));
         }
         all
     }
@@ -95,8 +96,8 @@ mod tests {
         let java = open.variables(set).pop().unwrap();
         let port = open.address.port();
         assert_eq!(java.0, JAVA);
-        assert!(java.1.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1"), "{}", java.1);
+        let start = format!("{GRADLE_PATIENCE} -Xmx1g -Dhttp.proxyHost=127.0.0.1");
+        assert!(java.1.starts_with(&start), "{}", java.1);
         assert!(java.1.contains(&format!("-Dhttps.proxyPort={port} ")), "{}", java.1);
-        assert!(java.1.ends_with(GRADLE_PATIENCE), "{}", java.1);
     }
 }

@@ -121,10 +121,7 @@ pub fn plain_proxy(value: &str) -> String {
     let plain = value.trim().trim_matches(['"', '\'']);
     let (login, address) = plain.split_at(plain.rfind('@').unwrap_or(0));
     let url = login.replace('\\', "%5C") + address;
-    match url.strip_prefix("socks://") {
-        Some(place) => format!("socks5h://{place}"),
-        None => url,
-    }
+    if url.starts_with("socks://") { url.replacen("socks", "socks5h", 1) } else { url }
 }
 
 /// Strips quotes, brackets, the scheme, and dots and slashes at the end from an entry of a list. The brackets of an

@@ -9,8 +9,8 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use serde_json::Value;
 use serde_json::json;
 use tempfile::TempDir;
-use turnwright_testing::process_waits;
 use turnwright_testing::session_requests::set_mode;
+use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
@@ -268,6 +268,25 @@ fn r_rem_10_other_machines_are_served_with_a_certificate() {
         .file("a.txt", "hello\n")
         .start();
     assert_eq!(editor.turn("read a.txt"), "end_turn");
+}
+
+/// The stores of macOS and Windows do not know the variable.
+#[test]
+fn a_page_is_fetched_with_the_certificates_that_the_variable_names() {
+    if turnwright_testing::lacks_under_wine("a certificate that is trusted for one program") {
+        return;
+    }
+    let certificate = tls_file("certificate.pem");
+    let key = tls_file("key.pem");
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let served = serve(&files, Some(TOKEN));
+    let page = served.url.replace("wss://", "https://").replace("/acp", "/");
+    let host = page.trim_start_matches("https://").trim_end_matches('/');
+    let builder = TestAgent::builder()
+        .variable("SSL_CERT_FILE", tls_file("authority.pem").to_str().unwrap())
+        .own_file("config/config.toml", &format!("[web]\nallow = [\"{host}\"]\n"));
+    let (_, result) = cards::run(builder, "web_fetch", &json!({ "url": page }));
+    assert!(result.contains("The server did not give the page."), "{result}");
 }
 
 #[test]

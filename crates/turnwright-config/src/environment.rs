@@ -244,10 +244,9 @@ pub(crate) fn proxy_hosts(variables: &[(OsString, OsString)]) -> Vec<String> {
     let proxies = variables.iter().filter(|(name, _)| {
         name.to_str().is_some_and(|name| names.iter().any(|proxy| name.eq_ignore_ascii_case(proxy)))
     });
-    let texts = proxies.filter_map(|(_, value)| value.to_str());
-    let values = texts.map(|text| text.trim().trim_matches(['"', '\'']));
-    let hosts = values.filter_map(|value| {
-        let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+    let hosts = proxies.filter_map(|(_, value)| {
+        let proxy = turnwright_http::plain_proxy(value.to_str()?);
+        let url = if proxy.contains("://") { proxy } else { format!("http://{proxy}") };
         Some(url::Url::parse(&url).ok()?.host_str()?.to_owned())
     });
     hosts.collect()

@@ -8,7 +8,7 @@ pub mod sse;
 mod trusted_file;
 
 pub use connection_fault::{ConnectionFault, PROXY_LOGIN};
-pub use proxies::{Proxies, proxy_of, proxy_url, use_proxies};
+pub use proxies::{Proxies, plain_proxy, proxy_of, proxy_url, use_proxies};
 #[cfg(not(target_os = "linux"))]
 pub use trusted_file::trust_certificates_in;
 

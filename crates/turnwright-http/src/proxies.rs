@@ -115,13 +115,13 @@ fn client_proxy(proxy: &str) -> &str {
     if is_known && Proxy::all(proxy).is_ok() { proxy } else { NO_SUCH_PROXY }
 }
 
-/// A proxy without the quotes that `docker --env-file` leaves around it. Desktops write `socks` for version 5.
-fn plain_proxy(value: &str) -> String {
+/// Returns a proxy without the quotes that `docker --env-file` leaves around it. Desktops write `socks` for version 5.
+/// The backslash of a Windows domain (`CORP\me`) would end the host of a URL.
+pub fn plain_proxy(value: &str) -> String {
     let plain = value.trim().trim_matches(['"', '\'']);
-    match plain.strip_prefix("socks://") {
-        Some(place) => format!("socks5h://{place}"),
-        None => plain.to_owned(),
-    }
+    let (login, address) = plain.split_at(plain.rfind('@').unwrap_or(0));
+    let url = login.replace('\\', "%5C") + address;
+    if url.starts_with("socks://") { url.replacen("socks", "socks5h", 1) } else { url }
 }
 
 /// Strips quotes, brackets, the scheme, and dots and slashes at the end from an entry of a list. The brackets of an
@@ -292,6 +292,10 @@ mod tests {
             ("SOCKS5://proxy", "SOCKS5://proxy"),
             ("socks5h://me:secret@proxy:1080", "socks5h://me:secret@proxy:1080"),
             ("socks://127.0.0.1:1080/", "socks5h://127.0.0.1:1080/"),
+            (r"http://CORP\me:secret@proxy:3128", "http://CORP%5Cme:secret@proxy:3128"),
+            (r"CORP\me:secret@proxy:3128", "CORP%5Cme:secret@proxy:3128"),
+            (r"http://me:a@b\c@proxy:3128", "http://me:a@b%5Cc@proxy:3128"),
+            (r"http:\\proxy:3128\", r"http:\\proxy:3128\"),
             ("ftp://proxy:21", NO_SUCH_PROXY),
             ("http://me:se/cret@proxy:3128", NO_SUCH_PROXY),
             ("http://me:se#cret@proxy:3128", NO_SUCH_PROXY),

@@ -4,21 +4,22 @@ use crate::CommandProxy;
 
 /// Variables with the URL of the proxy. `ALL_PROXY` has an HTTP URL as well, because not every library supports SOCKS.
 const PROXY: &str = "HTTP_PROXY http_proxy HTTPS_PROXY https_proxy ALL_PROXY all_proxy WS_PROXY WSS_PROXY \
-                     npm_config_proxy npm_config_https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY \
-                     BUNDLE_HTTPS_PROXY PIP_PROXY";
+                     npm_config_proxy npm_config_https_proxy pnpm_config_http_proxy pnpm_config_https_proxy \
+                     YARN_HTTP_PROXY YARN_HTTPS_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY CARGO_HTTP_PROXY";
 
 /// The hosts that are reached without the proxy, such as servers of the session on this machine.
 const DIRECT: &str = "localhost,127.0.0.1,::1,.localhost,127.0.0.0/8,0.0.0.0";
 
 /// Timeouts of programs, each in the program's own unit. They are long, because the user may take a while to answer.
-const PATIENCE: &[(&str, &str)] = &[
-    ("CARGO_HTTP_TIMEOUT", "600"),
-    ("npm_config_fetch_timeout", "600000"),
-    ("PIP_DEFAULT_TIMEOUT", "600"),
-    ("POETRY_REQUESTS_TIMEOUT", "600"),
-    ("UV_HTTP_TIMEOUT", "600"),
-    ("YARN_HTTP_TIMEOUT", "600000"),
-];
+const PATIENCE: &str = "BUNDLE_TIMEOUT=600 CARGO_HTTP_TIMEOUT=600 CONDA_REMOTE_CONNECT_TIMEOUT_SECS=600 \
+                        CONDA_REMOTE_READ_TIMEOUT_SECS=600 HEX_HTTP_TIMEOUT=600 HF_HUB_DOWNLOAD_TIMEOUT=600 \
+                        HF_HUB_ETAG_TIMEOUT=600 PDM_REQUEST_TIMEOUT=600 PIP_DEFAULT_TIMEOUT=600 \
+                        PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=600000 POETRY_REQUESTS_TIMEOUT=600 \
+                        UV_HTTP_CONNECT_TIMEOUT=600 UV_HTTP_TIMEOUT=600 YARN_HTTP_TIMEOUT=600000 \
+                        npm_config_fetch_timeout=600000 pnpm_config_fetch_timeout=600000";
+
+/// The same for Gradle, as an option of Java.
+const GRADLE_PATIENCE: &str = "-Dorg.gradle.internal.http.socketTimeout=600000";
 
 /// The variable with options for every Java program.
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
@@ -34,19 +35,21 @@ impl CommandProxy {
         let url = format!("http://{}:{}@{address}", crate::NAME, self.token.expose());
         let proxy = PROXY.split(' ').map(|name| (name, url.clone()));
         let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, DIRECT.to_owned()));
-        let unset = PATIENCE.iter().filter(|(name, _)| value(name).is_none());
-        let patience = unset.map(|(name, time)| (*name, (*time).to_owned()));
+        let times = PATIENCE.split(' ').filter_map(|pair| pair.split_once('='));
+        let unset = times.filter(|(name, _)| value(name).is_none());
+        let patience = unset.map(|(name, time)| (name, time.to_owned()));
         let node = ("NODE_USE_ENV_PROXY", "1".to_owned());
         let mut all: Vec<_> = proxy.chain(direct).chain(patience).chain([node]).collect();
         if !self.needs_token {
             let before = value(JAVA).unwrap_or_default();
             let host = address.ip();
             let port = address.port();
+            // The last value of an option counts, so the user's own time does.
             let options = format!(
-                "{before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
+                "{GRADLE_PATIENCE} {before} -Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} \
                  -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
             );
-            all.push((JAVA, options.trim_start().to_owned()));
+            all.push((JAVA, options));
         }
         all
     }
@@ -76,14 +79,25 @@ mod tests {
         let url = format!("http://tw:{}@{}", proxy.token.expose(), proxy.address);
         assert_eq!(value("https_proxy"), Some(url.as_str()));
         assert_eq!(value("YARN_HTTPS_PROXY"), Some(url.as_str()));
+        // Cargo would prefer the proxy of the user's settings of git.
+        assert_eq!(value("CARGO_HTTP_PROXY"), Some(url.as_str()));
         assert_eq!(value("NO_PROXY"), Some(DIRECT));
-        assert_eq!(value("CARGO_HTTP_TIMEOUT"), Some("600"));
+        for (name, time) in [
+            ("CARGO_HTTP_TIMEOUT", "600"),
+            ("UV_HTTP_CONNECT_TIMEOUT", "600"),
+            ("BUNDLE_TIMEOUT", "600"),
+            ("PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT", "600000"),
+            ("pnpm_config_fetch_timeout", "600000"),
+        ] {
+            assert_eq!(value(name), Some(time), "{name}");
+        }
         assert_eq!((value("PIP_DEFAULT_TIMEOUT"), value(JAVA)), (None, None));
         let open = CommandProxy::new(listen().await.unwrap(), false).unwrap();
         let java = open.variables(set).pop().unwrap();
         let port = open.address.port();
         assert_eq!(java.0, JAVA);
-        assert!(java.1.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1"), "{}", java.1);
+        let start = format!("{GRADLE_PATIENCE} -Xmx1g -Dhttp.proxyHost=127.0.0.1");
+        assert!(java.1.starts_with(&start), "{}", java.1);
         assert!(java.1.contains(&format!("-Dhttps.proxyPort={port} ")), "{}", java.1);
     }
 }

@@ -185,8 +185,8 @@ fn by_status(status: Option<u16>) -> ErrorKind {
         Some(300..=399 | 404 | 405) => ErrorKind::UrlNotFound,
         Some(429) => ErrorKind::RateLimit,
         Some(501 | 505) => ErrorKind::BadRequest,
-        // Cloudflare's errors in front of a provider (520–527) are transient, too.
-        Some(408 | 409 | 425 | 500..=599) => ErrorKind::Unavailable,
+        // Cloudflare's errors in front of a provider (520–527) are transient, too, and what Gemini drops (499).
+        Some(408 | 409 | 425 | 499..=599) => ErrorKind::Unavailable,
         _ => ErrorKind::BadRequest,
     }
 }
@@ -199,8 +199,8 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 /// C.1 #14, C.4 #26.
 const REFUSED: &str = include_str!("phrases/refused.txt");
 
-/// The server failed to parse the model's call, LM Studio loads the model with the next request, or OpenRouter sent
-/// Gemini's signature to another of its two servers, which does not know it.
+/// The server failed to parse the model's call, LM Studio loads the model with the next request, OpenRouter sent
+/// Gemini's signature to another of its two servers, which does not know it, or Bedrock's or TGI's model failed (424).
 const TRY_AGAIN: &str = include_str!("phrases/try_again.txt");
 
 /// The model exists, and cannot take such requests.

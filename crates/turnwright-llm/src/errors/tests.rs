@@ -505,6 +505,11 @@ fn server_failures_are_recognised() {
         ("Anthropic", 529, r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#),
         ("Cloudflare", 522, "<html><title>522</title>"),
         ("408", 408, ""),
+        ("Gemini", 499, r#"[{"error":{"code":499,"message":"The operation was cancelled."}}]"#),
+        ("Gemini", 200, r#"{"error":{"code":499,"message":"The operation was cancelled."}}"#),
+        ("a gateway", 500, "Error code: 499 - The operation was cancelled"),
+        ("TGI", 424, r#"{"error":"Request failed during generation: Server error: "}"#),
+        ("Bedrock", 424, "The system encountered an unexpected error during processing."),
         ("C.1 #3", 200, r#"{"error":{"code":502,"message":"Provider returned error"}}"#),
         (
             "C.1 #20",
@@ -521,11 +526,7 @@ fn server_failures_are_recognised() {
         ("Groq", 200, r#"{"error":{"message":"Tool call validation failed: no","code":400}}"#),
         ("vLLM", 200, r#"{"error":{"message":"Unknown role: assistantassistant","code":400}}"#),
         ("vLLM", 200, r#"{"error":{"message":"list index out of range","code":400}}"#),
-        (
-            "LM Studio, which loads it with the next request",
-            400,
-            r#"{"error":"Model is unloaded."}"#,
-        ),
+        ("LM Studio, which loads it then", 400, r#"{"error":"Model is unloaded."}"#),
         (
             "OpenRouter, which has switched between Gemini's servers",
             400,

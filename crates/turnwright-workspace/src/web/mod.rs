@@ -406,12 +406,10 @@ fn header(response: &Response, name: HeaderName) -> Option<String> {
 }
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {
-    let builder = client_builder(connect);
-    match guard {
-        Some(guard) => builder.dns_resolver(guard).build(),
-        // Hosts that the user has allowed are nearby and need no proxy.
-        None => builder.no_proxy().build(),
-    }
+    let guarded = guard.map(|guard| client_builder(connect).dns_resolver(guard));
+    // Hosts that the user has allowed are nearby and need no proxy.
+    let builder = guarded.unwrap_or_else(|| client_builder(connect).no_proxy());
+    turnwright_http::build_client(builder, true)
 }
 
 fn client_builder(connect: Duration) -> ClientBuilder {

@@ -30,6 +30,8 @@ const MAX_EXCERPT_CHARS: usize = 400;
 
 /// The status of an answer to too many searches, after which a search is repeated once.
 const TOO_MANY: u16 = 429;
+/// Words about credit that is spent.
+const SPENT: [&str; 3] = ["enough credits", "insufficient balance", "insufficient_quota"];
 /// Some plans allow one search in a second, and models like to ask for several at once.
 const RATE_PAUSE: Duration = Duration::from_millis(1_100);
 /// Lets one search at a time wait for its repetition, so that not all of them come at once again.
@@ -245,7 +247,7 @@ impl SearchService {
             other => other.to_string(),
         })?;
         if body.status != 200 {
-            return Err(self.refusal(body.status));
+            return Err(self.refusal(body.status, &body.bytes));
         }
         if body.is_truncated || body.bytes.len() > MAX_ANSWER_BYTES {
             return Err(format!("{} has sent more than {MAX_ANSWER_BYTES} bytes", self.name()));
@@ -256,7 +258,7 @@ impl SearchService {
         // OpenRouter reports what fails once it has begun to answer in the body only.
         let code = answer["error"]["code"].as_u64().filter(|_| is_model);
         let failed = code.and_then(|code| u16::try_from(code).ok());
-        failed.map_or_else(|| self.backend.results(&answer), |code| Err(self.refusal(code)))
+        failed.map_or_else(|| self.backend.results(&answer), |code| Err(self.refusal(code, &[])))
     }
 
     /// Checks what can be checked of the key before anything is sent.
@@ -272,8 +274,16 @@ impl SearchService {
     }
 
     /// Says what an answer with another status than 200 means.
-    fn refusal(&self, status: u16) -> String {
+    fn refusal(&self, status: u16, body: &[u8]) -> String {
+        let said = String::from_utf8_lossy(body).to_lowercase();
+        let is_spent = SPENT.iter().any(|words| said.contains(words));
         let why = match status {
+            // Serper has 400 for this, Perplexity 401 and z.ai 429.
+            _ if is_spent || matches!(status, 402 | 432 | 433) => {
+                "has no searches left for this key or its plan"
+            }
+            // Brave.
+            422 if said.contains("subscription_token") => "refuses the key",
             403 if !self.needs_key() => {
                 "does not answer with JSON: add `json` to `search.formats` in its settings.yml"
             }
@@ -284,7 +294,6 @@ impl SearchService {
             TOO_MANY if self.backend.model.is_some() => {
                 "has had too many requests, or no credit is left for this key"
             }
-            402 | 432 | 433 => "has no searches left for this key or its plan",
             202 | TOO_MANY => "has had too many searches",
             400 | 413 | 414 | 422 => "refuses this query; a shorter one may help",
             300..400 => "redirects to another address, which is not followed",
@@ -390,6 +399,33 @@ mod tests {
                     assert!(why.starts_with(name), "{why}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_wrong_key_and_spent_credit_are_recognised_behind_other_statuses() {
+        let spent = "has no searches left for this key or its plan";
+        for (name, status, body, expected) in [
+            (
+                "brave",
+                422,
+                r#"{"error":{"code":"SUBSCRIPTION_TOKEN_INVALID","status":422}}"#,
+                "refuses the key",
+            ),
+            (
+                "brave",
+                422,
+                r#"{"error":{"code":"VALIDATION"}}"#,
+                "refuses this query; a shorter one may help",
+            ),
+            ("serper", 400, r#"{"message":"Not enough credits","statusCode":400}"#, spent),
+            ("perplexity", 401, r#"{"error":{"type":"insufficient_quota","code":401}}"#, spent),
+            ("zai", 429, r#"{"error":{"code":"1113","message":"Insufficient balance"}}"#, spent),
+            ("zai", 429, r#"{"error":{"code":"1302"}}"#, "has had too many searches"),
+        ] {
+            let service = SearchService::new(name, None).unwrap();
+            let refusal = service.refusal(status, body.as_bytes());
+            assert_eq!(refusal, format!("{name} {expected} (status {status})"));
         }
     }
 

@@ -4,6 +4,7 @@
 //!
 //! This recurses, which is safe because the tree is nested little.
 
+use std::iter;
 use std::rc::Rc;
 
 use htmd::element_handler::Handlers;
@@ -37,6 +38,9 @@ pub(in crate::web) fn to_markdown(root: &Rc<Node>) -> String {
         .add_handler(HEADINGS.to_vec(), |handlers: &dyn Handlers, element: Element| {
             Some(heading(handlers, element.node).into())
         })
+        .add_handler(vec!["del"], |handlers: &dyn Handlers, element: Element| {
+            Some(struck(handlers, element.node).into())
+        })
         .add_handler(vec!["table"], |handlers: &dyn Handlers, element: Element| {
             Some(table(handlers, element.node).into())
         })
@@ -54,6 +58,12 @@ fn heading(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
     let line = text::one_line(&handlers.walk_children(node).content);
     let level = HEADINGS.iter().position(|name| *name == tag_name(node)).unwrap_or_default() + 1;
     if line.is_empty() { line } else { format!("\n\n{} {line}\n\n", "#".repeat(level)) }
+}
+
+fn struck(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
+    let content = handlers.walk_children(node).content;
+    let text = content.trim();
+    if text.is_empty() { content } else { content.replacen(text, &format!("~~{text}~~"), 1) }
 }
 
 fn table(handlers: &dyn Handlers, node: &Rc<Node>) -> String {
@@ -99,16 +109,12 @@ fn data_rows(rows: &[Vec<Cell>]) -> String {
 
 /// Writes the rows of a table that is there for the layout as paragraphs.
 fn layout_rows(rows: &[Vec<Cell>]) -> String {
-    let mut paragraphs = Vec::new();
-    for cells in rows {
+    let paragraphs = rows.iter().map(|cells| {
         let filled = cells.iter().map(|cell| cell.0.as_str()).filter(|text| !text.is_empty());
         let has_blocks = cells.iter().any(|cell| cell.0.contains('\n'));
-        let paragraph = filled.collect::<Vec<_>>().join(if has_blocks { "\n\n" } else { " | " });
-        if !paragraph.is_empty() {
-            paragraphs.push(paragraph);
-        }
-    }
-    paragraphs.join("\n\n")
+        filled.collect::<Vec<_>>().join(if has_blocks { "\n\n" } else { " | " })
+    });
+    paragraphs.filter(|paragraph| !paragraph.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Adds the cells of each row of a table or of a part of it. Other content is a row, or comes before the table.
@@ -140,8 +146,7 @@ fn cells(handlers: &dyn Handlers, row: &Rc<Node>) -> Vec<Cell> {
         let content = handlers.handle(child).map(|cell| cell.content).unwrap_or_default();
         if matches!(tag_name(child), "td" | "th") || !content.trim().is_empty() {
             let spans = only_attribute(child).unwrap_or_default();
-            let mut counts =
-                spans.split(' ').map(|count| count.parse::<usize>().unwrap_or(1).max(1));
+            let mut counts = spans.split(' ').map(|text| text.parse().unwrap_or(1_usize).max(1));
             let columns = counts.next().unwrap_or(1);
             cells.push((content.trim().to_owned(), columns, counts.next().unwrap_or(1)));
         }
@@ -170,14 +175,8 @@ fn has_header_cell(row: &Node) -> bool {
 }
 
 fn is_in_data_table(node: &Node) -> bool {
-    let mut around = parent(node);
-    while let Some(ancestor) = around {
-        if tag_name(&ancestor) == "table" && is_data_table(&ancestor) {
-            return true;
-        }
-        around = parent(&ancestor);
-    }
-    false
+    let mut around = iter::successors(parent(node), |inner| parent(inner));
+    around.any(|outer| tag_name(&outer) == "table" && is_data_table(&outer))
 }
 
 fn code_fences(node: &Rc<Node>) -> String {
@@ -185,9 +184,8 @@ fn code_fences(node: &Rc<Node>) -> String {
     if is_in_data_table(node) {
         return inline_code(&programs);
     }
-    let fences: Vec<_> =
-        programs.iter().filter_map(|(language, text)| code_fence(text, language)).collect();
-    format!("\n\n{}\n\n", fences.join("\n\n"))
+    let fences = programs.iter().filter_map(|(language, text)| code_fence(text, language));
+    format!("\n\n{}\n\n", fences.collect::<Vec<_>>().join("\n\n"))
 }
 
 /// The languages and texts of the programs in a node.

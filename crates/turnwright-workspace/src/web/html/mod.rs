@@ -266,6 +266,7 @@ impl TreeReader {
             }
             (Content::Prose, "b" | "strong") => Some(("b", None)),
             (Content::Prose, "i" | "em") => Some(("i", None)),
+            (Content::Prose, "del" | "s" | "strike") => Some(("del", None)),
             (Content::Prose, "math") => Some(("math", None)),
             (Content::Prose, "annotation") => Some(("code", None)),
             (Content::Prose, "ol") => Some(("ol", tag.list_start())),
@@ -275,10 +276,13 @@ impl TreeReader {
     }
 
     fn kept_block(&self, name: &str) -> Option<&'static str> {
-        let is_in_table = self.open.iter().any(|open| open.name == "table");
-        let parts = if is_in_table { TABLE_PARTS } else { &[] };
+        let parts = if self.is_within("table") { TABLE_PARTS } else { &[] };
         let same = KEPT_BLOCKS.iter().chain(parts).find(|kept| **kept == name);
         same.copied().or(is_block(name).then_some("div"))
+    }
+
+    fn is_within(&self, name: &str) -> bool {
+        self.open.iter().any(|open| open.name == name)
     }
 
     /// The absolute form of an address. Links within the page, scripts and the like are of no use to a model.
@@ -312,6 +316,9 @@ impl TreeReader {
                 append(node, name);
                 self.elements += 1;
             }
+            "input" if tag.attribute("type") == Some("checkbox") && self.is_within("li") => {
+                self.text(if tag.attribute("checked").is_some() { "☑ " } else { "☐ " });
+            }
             "img" if around.content == Content::Prose => {
                 if let Some((alt, source)) = self.image(tag) {
                     let (image, _) = append(node, "img");
@@ -326,12 +333,9 @@ impl TreeReader {
 
     /// Returns the description and address of an image that has both.
     fn image(&self, tag: &StartTag) -> Option<(String, String)> {
-        let alt = tag
-            .attribute("alt")
-            .map(str::trim)
-            .filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
+        let alt = tag.attribute("alt")?.trim();
         let source = self.address(tag.attribute("src")?)?;
-        Some((alt.to_owned(), source))
+        (!alt.is_empty() && alt.len() <= 1_000).then(|| (alt.to_owned(), source))
     }
 
     /// Ends the elements whose end tag may be omitted before this start tag.
@@ -473,7 +477,7 @@ fn parent(node: &Node) -> Option<Rc<Node>> {
 
 /// The attributes that matter; all others are skipped.
 const KNOWN_ATTRIBUTES: &str = "href src alt class start hidden style aria-hidden colspan rowspan \
-                                http-equiv content role encoding";
+                                http-equiv content role encoding type checked";
 /// The longest name of a language.
 const MAX_LANGUAGE_BYTES: usize = 50;
 
@@ -507,20 +511,17 @@ impl StartTag {
     }
 
     fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes
-            .iter()
-            .find(|attribute| attribute.0 == name)
-            .map(|(_, value)| value.as_str())
+        let found = self.attributes.iter().find(|attribute| attribute.0 == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// Returns true for what people do not see. They see the panel of a tab with a click, and Wikipedia shows a picture
     /// in place of a formula.
     fn is_hidden(&self) -> bool {
         let hidden = self.attribute("hidden");
+        let aria = self.attribute("aria-hidden");
         let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
-            || self
-                .attribute("aria-hidden")
-                .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || aria.is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || self.is_hidden_by_style();
         is_hidden
             && self.attribute("role") != Some("tabpanel")

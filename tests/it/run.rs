@@ -546,11 +546,8 @@ fn a_session_goes_on_in_its_folder() {
     std::fs::rename(&desk.project, desk.project.with_extension("renamed")).unwrap();
     let ended = from_elsewhere("last");
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains(&format!("which is gone, the session is {id}")),
-        "{}",
-        ended.stderr
-    );
+    let last = format!("the last one is {id} in {}", desk.project.display());
+    assert!(ended.stderr.contains(&last), "{}", ended.stderr);
     let mut command = desk.command(&["--session", id, "my fourth words"]);
     command.current_dir(desk.project.with_extension("renamed"));
     let ended = Ended::of(process_waits::output(&mut command).unwrap());

@@ -439,7 +439,7 @@ impl ProtectedSnapshot {
         (before, now): (Option<&SnapshotEntry>, Option<&SnapshotEntry>),
     ) -> Option<bool> {
         // Nearly all are such, and looking for the environment of each among all repositories takes quadratic time.
-        if before.is_some() && matches!(now, Some(SnapshotEntry::File(..) | SnapshotEntry::Folder)) {
+        if before.is_some() && !matches!(now, None | Some(SnapshotEntry::Link(_))) {
             return None;
         }
         let is_in_environment = self.is_in_environment(path);

@@ -654,7 +654,7 @@ mod tests {
         site.watch_files();
         let jobs = Jobs::new(root.join("outputs").join("s"));
         // A cancelled search stands for one that takes too long.
-        for (is_cancelled, expected) in [(true, true), (true, false), (false, false), (true, true)] {
+        for (is_cancelled, is_told) in [(true, true), (true, false), (false, false), (true, true)] {
             site.tracker.baseline(&Arc::new(AtomicBool::new(is_cancelled)));
             let job = jobs.admit("true").unwrap().run(Box::new(QuickCommand), Vec::new(), None);
             job.wait_for_end().await;
@@ -668,7 +668,7 @@ mod tests {
             };
             check.check_repositories(false);
             let report = site.guard.state.lock().reports.remove(job.id());
-            assert_eq!(report.as_deref() == Some(NOT_SEARCHED), expected, "{report:?}");
+            assert_eq!(report.as_deref() == Some(NOT_SEARCHED), is_told, "{report:?}");
         }
     }
 

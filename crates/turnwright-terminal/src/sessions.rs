@@ -130,8 +130,7 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
             return Ok(last.row.id.clone());
         }
         // That one's folder may never answer, so it is only named.
-        let last = own.clone().next();
-        let elsewhere = last.map(|SessionSummary { row, .. }| {
+        let elsewhere = own.clone().next().map(|SessionSummary { row, .. }| {
             let place = escape_hidden_line(&row.cwd.to_string_lossy());
             format!("; the last one is {} in {place}", row.id)
         });
@@ -310,7 +309,7 @@ pub fn works_in(row: &SessionRow, folder: &Path) -> bool {
 }
 
 /// A folder with its links resolved, and with its letters as they are on the disk.
-pub(crate) fn real_path_or_same(path: &Path) -> PathBuf {
+pub fn real_path_or_same(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 

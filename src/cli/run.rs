@@ -14,7 +14,7 @@ use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Store, read};
-use turnwright_terminal::sessions::{current_folder, find_session, is_same_folder};
+use turnwright_terminal::sessions::{current_folder, find_session, real_path_or_same, works_in};
 use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::timestamp::parse_time_span;
@@ -136,12 +136,13 @@ fn session_plan(config: &Config, name: Option<&str>, mode: Option<Mode>) -> CliR
     let store = Store::new(&config.paths.state);
     let id = find_session(&store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
-    let is_here = is_same_folder(&row.cwd, &here);
-    let is_gone = !is_here && !row.cwd.exists();
+    let is_here = real_path_or_same(&row.cwd) == real_path_or_same(&here);
+    // The link by which it was opened here may lead elsewhere by now.
+    let is_gone = !is_here && (works_in(&row, &here) || !row.cwd.exists());
     let place = escape_hidden_line(&row.cwd.to_string_lossy());
     let note = match (is_here, is_gone) {
         (true, _) => None,
-        (false, true) => Some(format!("{place} is gone. The session goes on here.")),
+        (false, true) => Some(format!("{place} is gone or elsewhere. The session goes on here.")),
         (false, false) => Some(format!("The session works in {place}.")),
     };
     Ok(SessionPlan {

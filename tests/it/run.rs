@@ -546,21 +546,36 @@ fn a_session_goes_on_in_its_folder() {
     std::fs::rename(&desk.project, desk.project.with_extension("renamed")).unwrap();
     let ended = from_elsewhere("last");
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains(&format!("which is gone, the session is {id}")),
-        "{}",
-        ended.stderr
-    );
+    let last = format!("the last one is {id} in {}", desk.project.display());
+    assert!(ended.stderr.contains(&last), "{}", ended.stderr);
     let mut command = desk.command(&["--session", id, "my fourth words"]);
     command.current_dir(desk.project.with_extension("renamed"));
     let ended = Ended::of(process_waits::output(&mut command).unwrap());
     assert_eq!(ended.stdout, "Four.\n", "{}", ended.stderr);
-    let gone = format!("{} is gone. The session goes on here.", desk.project.display());
+    let place = desk.project.display();
+    let gone = format!("{place} is gone or elsewhere. The session goes on here.");
     assert!(ended.stderr.contains(&gone), "{}", ended.stderr);
     assert!(desk.messages(3).contains("my first words"));
     std::fs::remove_dir_all(desk.project.with_extension("renamed")).unwrap();
     let ended = from_elsewhere(&id[..8]);
-    assert!(ended.stdout == "Five.\n" && ended.stderr.contains("is gone."), "{}", ended.stderr);
+    assert!(ended.stdout == "Five.\n" && ended.stderr.contains("is gone or"), "{}", ended.stderr);
+}
+
+/// Nobody expects `last` to change files elsewhere.
+#[cfg(unix)]
+#[test]
+fn a_session_goes_on_here_when_the_link_by_which_it_was_opened_leads_elsewhere() {
+    let desk = Desk::new(&json!([says("One."), says("Two.")]));
+    desk.run(&["my first words"]);
+    let elsewhere = turnwright_testing::temporary_folder();
+    let link = desk.home.path().join("link");
+    std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
+    let store = rusqlite::Connection::open(desk.home.path().join("state/sessions.db")).unwrap();
+    store.execute("UPDATE sessions SET cwd = ?", [link.to_str()]).unwrap();
+    let ended = desk.run(&["--session", "last", "my second words"]);
+    assert_eq!(ended.stdout, "Two.\n", "{}", ended.stderr);
+    let gone = format!("{} is gone or elsewhere. The session goes on here.", link.display());
+    assert!(ended.stderr.contains(&gone), "{}", ended.stderr);
 }
 
 #[test]

@@ -281,6 +281,23 @@ fn last_never_means_a_session_of_another_folder() {
     assert_eq!(run(&home, &folder, &["sessions", "list"]).0.lines().count(), 2);
 }
 
+/// It may be on a disk that never answers.
+#[cfg(unix)]
+#[test]
+fn the_folder_of_a_session_is_not_looked_at_to_list_those_of_another() {
+    let mut agent = agent();
+    let folder = agent.workspace().to_path_buf();
+    agent.close();
+    let elsewhere = turnwright_testing::temporary_folder();
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
+    let (listed, _) = run(agent.home(), elsewhere.path(), &["sessions", "list"]);
+    assert!(listed.starts_with("No sessions here, 2 elsewhere"), "{listed}");
+    let (shown, status) = run(agent.home(), elsewhere.path(), &["sessions", "show", "last"]);
+    let place = format!(" in {}; ", folder.display());
+    assert!(shown.contains("the last one is ") && shown.contains(&place) && status != 0, "{shown}");
+}
+
 #[test]
 fn last_is_no_archived_session_as_lists_leave_them_out() {
     let mut agent = agent();

@@ -438,6 +438,10 @@ impl ProtectedSnapshot {
         path: &Path,
         (before, now): (Option<&SnapshotEntry>, Option<&SnapshotEntry>),
     ) -> Option<bool> {
+        // Nearly all are such, and looking for the environment of each among all repositories takes quadratic time.
+        if before.is_some() && !matches!(now, None | Some(SnapshotEntry::Link(_))) {
+            return None;
+        }
         let is_in_environment = self.is_in_environment(path);
         if !is_in_environment && !self.is_in_subfolder(path) {
             return None;

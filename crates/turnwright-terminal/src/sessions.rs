@@ -11,8 +11,8 @@ use crate::{CliError, CliResult, print, prompt, runtime, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
-    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, free_pages, read,
-    session_summaries, sessions,
+    Audience, CallRow, Entry, RewoundEntries, SessionRow, SessionSummary, Store, StoredEntry,
+    free_pages, read, session_summaries, sessions,
 };
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
 use turnwright_types::error_text::{io_error_text, without_error_numbers};
@@ -76,7 +76,7 @@ pub fn list(
     sessions.retain(|session| !session.is_helper);
     let count = sessions.len();
     sessions.retain(|session| {
-        (archived || !session.row.is_archived) && (all || is_same_folder(&session.row.cwd, &folder))
+        (archived || !session.row.is_archived) && (all || works_in(&session.row, &folder))
     });
     let line = if json { json_line } else { text_line };
     write_stdout(&sessions.iter().map(|session| line(session, all)).collect::<String>())?;
@@ -124,23 +124,18 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
     if name == "last" {
         let folder = current_folder()?;
         let own = sessions.iter().filter(|session| !session.is_helper && !session.row.is_archived);
-        let mut ours =
-            own.clone().filter(|session| is_same_folder(&session.row.cwd, &folder)).peekable();
+        let mut ours = own.clone().filter(|session| works_in(&session.row, &folder)).peekable();
         let newest = ours.peek().copied();
         if let Some(last) = ours.find(|session| session.turns > 0).or(newest) {
             return Ok(last.row.id.clone());
         }
-        let gone = own.clone().next().filter(|session| !session.row.cwd.exists());
-        return Err(match gone {
-            None => {
-                format!("{NOT_HERE}; `turnwright sessions list --all --archived` lists all").into()
-            }
-            Some(SessionSummary { row, .. }) => {
-                let place = escape_hidden_line(&row.cwd.to_string_lossy());
-                format!("{NOT_HERE}. If this is {place}, which is gone, the session is {}", row.id)
-                    .into()
-            }
+        // That one's folder may never answer, so it is only named.
+        let elsewhere = own.clone().next().map(|SessionSummary { row, .. }| {
+            let place = escape_hidden_line(&row.cwd.to_string_lossy());
+            format!("; the last one is {} in {place}", row.id)
         });
+        let all = "`turnwright sessions list --all --archived` lists all";
+        return Err(format!("{NOT_HERE}{}; {all}", elsewhere.unwrap_or_default()).into());
     }
     let ids = || sessions.iter().map(|session| &session.row.id);
     if let Some(id) = ids().find(|id| id.as_str() == name) {
@@ -307,13 +302,14 @@ impl Write for WithoutKeys<'_> {
     }
 }
 
-/// Returns true if both paths name the same folder, symbolic links resolved.
-pub fn is_same_folder(one: &Path, other: &Path) -> bool {
-    one == other || real_path_or_same(one) == real_path_or_same(other)
+/// Returns true if a session works in a folder, symbolic links resolved. The session's own folder is not looked at,
+/// because it may lie on a network disk that never answers.
+pub fn works_in(row: &SessionRow, folder: &Path) -> bool {
+    row.cwd == folder || row.real_cwd == real_path_or_same(folder)
 }
 
 /// A folder with its links resolved, and with its letters as they are on the disk.
-pub(crate) fn real_path_or_same(path: &Path) -> PathBuf {
+pub fn real_path_or_same(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 

@@ -344,6 +344,16 @@ fn more_repositories_than_can_be_checked_are_told() {
 }
 
 #[test]
+fn files_that_are_still_there_are_compared_in_linear_time() {
+    let disk = TestProject::new();
+    let files = (0..1_500).map(|number| disk.file(&format!("a{number}/.envrc"), "x"));
+    let others = (0..100_000).map(|number| disk.ws.join(format!("z{number}/.envrc")));
+    let all = Arc::new(files.chain(others).collect());
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), all, None);
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
+}
+
+#[test]
 fn allowed_changes_stay_and_others_are_undone() {
     let disk = TestProject::new();
     disk.repository();

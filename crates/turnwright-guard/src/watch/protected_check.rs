@@ -236,7 +236,9 @@ impl ProtectedCheck {
         allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
         self.undo_own(&ProtectedSnapshot::without_repositories(new, reference), &allowed);
-        if may_be_more {
+        let state = &self.site.guard.state;
+        let was_told = std::mem::replace(&mut state.lock().is_unsearched, may_be_more);
+        if may_be_more && !was_told {
             self.add_to_report(NOT_SEARCHED);
         }
     }
@@ -582,6 +584,7 @@ pub(super) fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::atomic::AtomicBool;
 
     use futures_util::future::BoxFuture;
 
@@ -641,6 +644,32 @@ mod tests {
         assert!(!site.guard.state.lock().changes.are_unknown(later));
         drop(release);
         busy.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn that_folders_are_not_searched_is_told_once_and_not_with_each_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = real_path(folder.path()).unwrap();
+        let site = site_in(&root, &root, Arc::new(NotingClient::default()));
+        site.watch_files();
+        let jobs = Jobs::new(root.join("outputs").join("s"));
+        // A cancelled search stands for one that takes too long.
+        for (is_cancelled, is_told) in [(true, true), (true, false), (false, false), (true, true)] {
+            site.tracker.baseline(&Arc::new(AtomicBool::new(is_cancelled)));
+            let job = jobs.admit("true").unwrap().run(Box::new(QuickCommand), Vec::new(), None);
+            job.wait_for_end().await;
+            let check = ProtectedCheck {
+                site: site.check_site(),
+                job: Arc::clone(&job),
+                watch: Arc::default(),
+                snapshot: Arc::default(),
+                layers: ChangedLayers::default(),
+                history: KeptHistory::default(),
+            };
+            check.check_repositories(false);
+            let report = site.guard.state.lock().reports.remove(job.id());
+            assert_eq!(report.as_deref() == Some(NOT_SEARCHED), is_told, "{report:?}");
+        }
     }
 
     #[test]

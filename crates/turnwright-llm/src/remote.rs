@@ -230,9 +230,10 @@ impl RemoteModel {
         request: &Request,
     ) -> Option<QuirkPatch> {
         let refused = tried.last().filter(|_| tried.len() <= MAX_ADAPTATIONS)?;
-        let candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
-        if candidates.is_empty() {
-            return None;
+        let mut candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
+        // The key may be for the usual protocol alone.
+        if self.protocol(refused) != self.protocol && lacks_protocol(error) {
+            candidates.push(QuirkPatch::NONE.responses(false));
         }
         let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {

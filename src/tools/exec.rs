@@ -64,6 +64,21 @@ const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such pr
 /// For lines that the bash of macOS cannot read: it pairs the quotes in the text.
 const PAIRED_QUOTES: &str = "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
 
+/// Words of a command that failed, and what the model can only have the user do. The agent has raised the limit of open
+/// files as far as it may.
+const ADVICE_FOR_USERS: [(&str, &str); 2] = [
+    (
+        "oo many open files",
+        "[Commands get the agent's limit of open files (ulimit -n). If it is low, the user has to raise it where \
+         the agent is started: LimitNOFILE of systemd, --ulimit nofile of docker.]",
+    ),
+    (
+        "detected dubious ownership",
+        "[Commands get no settings of git from GIT_CONFIG_COUNT and such: the user has to run git config --global \
+         --add safe.directory outside of the sandbox.]",
+    ),
+];
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -320,6 +335,11 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
 fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
     if args.command.contains("$(cat <<") && outcome.text.contains("looking for matching") {
         outcome.add_line(PAIRED_QUOTES);
+    }
+    for (words, advice) in ADVICE_FOR_USERS {
+        if !outcome.ok && outcome.text.contains(words) {
+            outcome.add_line(advice);
+        }
     }
     let mut commands = args.script().commands.iter();
     let seeks = commands.any(|one| PROCESS_SEEKERS.contains(&one.program()));

@@ -365,18 +365,27 @@ impl Store {
     }
 
     /// Like [`Store::flush`], for the end of the process: waits once more for locks that other
-    /// processes hold, and leaves nothing in the write-ahead log, unless another process is using
-    /// it.
+    /// processes hold, runs a cleanup that is due, and leaves nothing in the write-ahead log, unless
+    /// another process is using it.
     ///
     /// # Errors
     /// If something is lost.
     pub async fn final_flush(&self) -> Result<()> {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await?;
-        if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
-            let reading = self.read(|connection| {
+        let limits = self.0.shared.limits();
+        if let Some(path) = self.0.shared.path.clone()
+            && self.0.writer.get().is_some()
+        {
+            let reading = self.read(move |connection| {
                 connection.busy_timeout(cleanup::BUSY_TIMEOUT)?;
-                cleanup::empty_log(connection)
+                // A process without sessions does not know the limits.
+                if limits == RetentionLimits::default() {
+                    return cleanup::empty_log(connection);
+                }
+                connection.pragma_update(None, "query_only", false)?;
+                let folder = path.parent().unwrap_or(&path);
+                cleanup::run_at_once(connection, folder, limits, cleanup::TIME_AT_END)
             });
             let emptied = reading.await;
             emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));

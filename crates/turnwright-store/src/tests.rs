@@ -8,7 +8,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
-use crate::writer::cleanup::run_cleanup;
 use crate::writer::queue::{MAX_JOBS, MAX_QUEUED_BYTES};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::TokenUsage;
@@ -401,10 +400,36 @@ async fn a_store_that_was_removed_is_made_anew() {
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
 
+fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
+    cleanup::run_at_once(connection, folder, limits, Duration::MAX).unwrap();
+}
+
 /// Makes the last cleanup two days old.
 fn let_a_day_pass(connection: &Connection) {
     let update = "UPDATE meta SET value = value - 172800000 WHERE name = 'swept_at'";
     connection.execute(update, []).unwrap();
+}
+
+/// As `turnwright run` with a prompt.
+#[tokio::test]
+async fn a_process_that_never_rests_cleans_up_at_its_end() {
+    for (days, left) in [(30, 1), (0, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        for id in ["new", "old"] {
+            session(&store, id).await;
+        }
+        let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+        connection
+            .execute_batch(
+                "UPDATE meta SET value = 100 * 86400000 WHERE name = 'swept_at'; \
+                 UPDATE sessions SET updated_at = 1 WHERE id = 'old'",
+            )
+            .unwrap();
+        store.set_limits(RetentionLimits { days, bytes: 0 });
+        store.final_flush().await.unwrap();
+        assert_eq!(count(&connection, "sessions"), left);
+    }
 }
 
 #[tokio::test]

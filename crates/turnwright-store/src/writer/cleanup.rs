@@ -1,7 +1,7 @@
 //! Deletes unneeded data: sessions past the retention limits, blobs that no session
 //! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
-//! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
-//! whenever nothing was written for a while.
+//! be written, at most once a day or after a session was deleted, and at the end of a process that
+//! was never idle for so long. The write-ahead log is emptied whenever nothing was written for a while.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,6 +30,8 @@ const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
 /// The pause after the start and after the last write, so that the cleanup does not compete with
 /// the user's work.
 const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
+/// How long the end of a process may take for a cleanup that is due.
+pub(crate) const TIME_AT_END: Duration = Duration::from_millis(500);
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
@@ -292,14 +294,17 @@ pub fn free_pages(connection: &Connection, count: u32) -> Result<bool> {
     Ok(!freed.is_empty())
 }
 
-/// Runs a whole cleanup at once.
-#[cfg(test)]
-pub(crate) fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
-    let mut stage = CleanupStage::Idle;
-    loop {
-        stage = run_stage(connection, folder, limits, stage).unwrap();
-        if matches!(stage, CleanupStage::Idle) {
-            return;
-        }
+/// Runs a cleanup at once, or as much of it as fits into `most`, and empties the write-ahead log.
+pub(crate) fn run_at_once(
+    connection: &Connection,
+    folder: &Path,
+    limits: RetentionLimits,
+    most: Duration,
+) -> Result<()> {
+    let started = Instant::now();
+    let mut stage = run_stage(connection, folder, limits, CleanupStage::Idle)?;
+    while !matches!(stage, CleanupStage::Idle) && started.elapsed() < most {
+        stage = run_stage(connection, folder, limits, stage)?;
     }
+    empty_log(connection)
 }

@@ -91,11 +91,10 @@ pub(super) fn serve(args: ServeCliArgs, config: Config) -> CliResult<()> {
     if let Err(error) = secret::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
     }
-    let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,
         access: AccessRules::new(token.expose(), args.allow_origin, args.allow_host),
-        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        tls: args.tls_cert.zip(key).map(|(certificate, key)| TlsFiles { certificate, key }),
     };
     let announce = |url: &str| {
         let mut text = format!("Serving at {url}\n");
@@ -128,9 +127,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "expected IP:PORT, such as 127.0.0.1:4077 or 0.0.0.0:4077".to_owned())
 }
 
-pub(super) fn parse_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).ok().filter(Url::has_host);
-    url.ok_or_else(|| "expected a URL such as ws://127.0.0.1:4077/acp".to_owned())
+pub(super) fn parse_url(text: &str) -> Result<Url, &'static str> {
+    Url::parse(text).ok().filter(Url::has_host).ok_or("expected a URL: ws://127.0.0.1:4077/acp")
 }
 
 /// The token of the file, else that of the environment.

@@ -242,8 +242,8 @@ fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
         (&["connect", "ws://192.0.2.1/acp"], token, 1, "would go to 192.0.2.1 unencrypted"),
         (&["connect", "http://localhost.example/acp"], token, 1, "unencrypted; use wss://"),
         (&["connect", "ftp://127.0.0.1/acp"], token, 1, "it begins with ws:// or wss://"),
-        (&["connect", "127.0.0.1:4077"], token, 2, "expected a URL such as ws://127.0.0.1:4077"),
-        (&["connect", "localhost:4077"], token, 2, "expected a URL such as ws://127.0.0.1:4077"),
+        (&["connect", "127.0.0.1:4077"], token, 2, "expected a URL: ws://127.0.0.1:4077/acp"),
+        (&["connect", "localhost:4077"], token, 2, "expected a URL: ws://127.0.0.1:4077/acp"),
     ];
     for (arguments, variables, expected, text) in table {
         let (status, stderr) = run(arguments, variables);

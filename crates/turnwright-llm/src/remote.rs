@@ -85,11 +85,8 @@ pub struct RemoteModel {
 impl RemoteModel {
     pub fn new(protocol: Protocol, endpoint: Endpoint, settings: ModelSettings) -> RemoteModel {
         let quirks = Quirks::lookup(&endpoint.host(), &settings.model).with(settings.overrides);
-        RemoteModel::with_endpoint(
-            protocol,
-            Arc::new(endpoint.with_key_header(quirks.key)),
-            settings,
-        )
+        let shared = Arc::new(endpoint.with_key_header(quirks.key));
+        RemoteModel::with_endpoint(protocol, shared, settings)
     }
 
     fn with_endpoint(
@@ -526,11 +523,8 @@ impl Model for RemoteModel {
         let mut profile = self.learned_quirks.profile();
         profile.quirks = profile.quirks.merge(patch);
         let settings = ModelSettings { profile, save_profile: None, ..self.settings.clone() };
-        Some(Box::new(RemoteModel::with_endpoint(
-            self.protocol,
-            Arc::clone(&self.endpoint),
-            settings,
-        )))
+        let endpoint = Arc::clone(&self.endpoint);
+        Some(Box::new(RemoteModel::with_endpoint(self.protocol, endpoint, settings)))
     }
 
     fn price(&self) -> Option<Price> {

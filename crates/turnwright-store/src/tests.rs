@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
+use crate::writer::cleanup::run_cleanup;
 use crate::writer::queue::{MAX_JOBS, MAX_QUEUED_BYTES};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::TokenUsage;
@@ -398,10 +399,6 @@ async fn a_store_that_was_removed_is_made_anew() {
     note(&log, "a");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
-}
-
-fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
-    cleanup::run_at_once(connection, folder, limits, Duration::MAX).unwrap();
 }
 
 /// Makes the last cleanup two days old.

@@ -37,6 +37,7 @@ impl TableRow {
 }
 
 const NONE: QuirkPatch = QuirkPatch::NONE;
+const OPENAI: &[&str] = &["api.openai.com"];
 
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
@@ -120,18 +121,10 @@ const ROWS: &[TableRow] = &[
     // C.2 #10.
     row(&[], &["claude"], NONE.ids(CallIdFormat::Safe)),
     // Hosts.
+    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"], NONE.files(true)),
+    row(OPENAI, &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"], NONE.files(false)),
     row(
-        &["api.openai.com"],
-        &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"],
-        NONE.files(true),
-    ),
-    row(
-        &["api.openai.com"],
-        &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"],
-        NONE.files(false),
-    ),
-    row(
-        &["api.openai.com"],
+        OPENAI,
         &[],
         NONE.limit(OutputLimitField::MaxCompletionTokens)
             .ids(CallIdFormat::Safe)

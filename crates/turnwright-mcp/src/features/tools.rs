@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::skills::{self, ServerSkill};
 use super::{JsonObject, SchemaText, Tool, resources};
 use crate::schema::SchemaValidator;
-use crate::schema::model_schema::{IsFit, bounded_text, model_schema};
+use crate::schema::model_schema::{bounded_text, model_schema};
 use crate::server::handshake::ServerInfo;
 use crate::transport::http::standard_headers::{HeaderArguments, header_arguments};
 use crate::transport::{Channel, Peer, PeerError};
@@ -287,20 +287,12 @@ fn parse_tool(mut value: Value) -> Option<Tool> {
     if let Ok(tool) = Tool::deserialize(&value) {
         return Some(tool);
     }
-    let mut kept = Map::new();
-    let kinds: [(&str, IsFit); 5] = [
-        ("name", Value::is_string),
-        ("title", Value::is_string),
-        ("description", Value::is_string),
-        ("inputSchema", Value::is_object),
-        ("outputSchema", Value::is_object),
-    ];
-    for (key, is_fit) in kinds {
-        if let Some(field) = value.get_mut(key).map(Value::take).filter(is_fit) {
-            kept.insert(key.to_owned(), field);
-        }
-    }
-    serde_json::from_value(Value::Object(kept)).ok()
+    value.as_object_mut()?.retain(|key, field| match key.as_str() {
+        "name" | "title" | "description" => field.is_string(),
+        "inputSchema" | "outputSchema" => field.is_object(),
+        _ => false,
+    });
+    serde_json::from_value(value).ok()
 }
 
 fn has_valid_name(tool: &Tool) -> bool {

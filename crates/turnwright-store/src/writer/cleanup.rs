@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use crate::Result;
 use crate::database::execute;
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
-use crate::{Result, StoreError};
 use turnwright_types::ids::SessionId;
 
 /// How much is kept.
@@ -31,11 +31,11 @@ const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
 /// the user's work.
 const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
 /// How long the end of a process may take for a cleanup that is due.
-pub(crate) const TIME_AT_END: Duration = Duration::from_millis(500);
+const TIME_AT_END: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 1 });
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
@@ -100,13 +100,9 @@ impl Cleanup {
     ) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
         let folder = path.parent().unwrap_or(path);
-        let done = connection
-            .busy_timeout(BUSY_TIMEOUT)
-            .map_err(StoreError::from)
-            .and_then(|()| run_stage(connection, folder, limits, stage));
-        let failed = done.map(|stage| self.stage = stage);
+        let done = run_stage(connection, folder, limits, stage).map(|stage| self.stage = stage);
         self.schedule(IDLE_INTERVAL);
-        failed
+        done
     }
 }
 
@@ -116,6 +112,7 @@ fn run_stage(
     limits: RetentionLimits,
     stage: CleanupStage,
 ) -> Result<CleanupStage> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     match stage {
         CleanupStage::Idle => {
             empty_log(connection)?;
@@ -294,17 +291,29 @@ pub fn free_pages(connection: &Connection, count: u32) -> Result<bool> {
     Ok(!freed.is_empty())
 }
 
-/// Runs a cleanup at once, or as much of it as fits into `most`, and empties the write-ahead log.
-pub(crate) fn run_at_once(
-    connection: &Connection,
-    folder: &Path,
-    limits: RetentionLimits,
-    most: Duration,
-) -> Result<()> {
+/// At the end of a process, runs a cleanup that is due as far as there is time, and empties the write-ahead log.
+pub(crate) fn sweep(connection: &Connection, folder: &Path, limits: RetentionLimits) -> Result<()> {
     let started = Instant::now();
-    let mut stage = run_stage(connection, folder, limits, CleanupStage::Idle)?;
-    while !matches!(stage, CleanupStage::Idle) && started.elapsed() < most {
+    let mut stage = CleanupStage::Idle;
+    // A process without sessions does not know the limits.
+    while limits != RetentionLimits::default() && started.elapsed() < TIME_AT_END {
         stage = run_stage(connection, folder, limits, stage)?;
+        if matches!(stage, CleanupStage::Idle) {
+            break;
+        }
     }
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     empty_log(connection)
+}
+
+/// Runs a whole cleanup at once.
+#[cfg(test)]
+pub(crate) fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
+    let mut stage = CleanupStage::Idle;
+    loop {
+        stage = run_stage(connection, folder, limits, stage).unwrap();
+        if matches!(stage, CleanupStage::Idle) {
+            return;
+        }
+    }
 }

@@ -372,7 +372,7 @@ impl Store {
             && self.0.writer.get().is_some()
         {
             let reading = self.read(move |connection| {
-                connection.pragma_update(None, "query_only", false)?;
+                connection.execute_batch(database::WRITING)?;
                 cleanup::sweep(connection, &folder, limits)
             });
             let emptied = reading.await;

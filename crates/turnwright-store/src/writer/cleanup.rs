@@ -31,7 +31,7 @@ const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
 /// the user's work.
 const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
 /// How long the end of a process may take for a cleanup that is due.
-const TIME_AT_END: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 1 });
+const TIME_AT_END: Duration = Duration::from_millis(if cfg!(test) { 600_000 } else { 300 });
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.

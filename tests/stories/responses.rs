@@ -111,7 +111,11 @@ fn a_key_that_is_refused_here_is_used_with_chat_completions_from_then_on() {
     let server = RawServer::reading(move |number, request, stream| {
         match (number, request.starts_with("POST /v1/responses ")) {
             (0, _) => refuse(stream, 400, "This model is only supported in v1/responses."),
-            (1, true) => write_stream(stream, &says("Hello.")),
+            (1, true) => {
+                let thought = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" });
+                let thinks = json!({ "output_index": 1, "item": thought });
+                write_stream(stream, &(event("output_item.done", thinks) + &says("Hello.")));
+            }
             (_, true) => refuse(stream, 403, "This key may not use this endpoint."),
             (_, false) => {
                 let choice = json!({ "delta": { "content": "Hello." }, "finish_reason": "stop" });
@@ -128,6 +132,7 @@ fn a_key_that_is_refused_here_is_used_with_chat_completions_from_then_on() {
     let requests = server.requests();
     let asked_here: Vec<_> = requests.iter().map(|one| one.contains("/v1/responses ")).collect();
     assert_eq!(asked_here, [false, true, true, false, false]);
+    assert!(!requests[3].contains("reasoning_details"), "{}", requests[3]);
 }
 
 #[test]

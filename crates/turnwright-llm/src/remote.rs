@@ -66,8 +66,10 @@ impl RemoteModel {
         settings: ModelSettings,
     ) -> RemoteModel {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
+        let mut table = QuirkPatch::lookup(&endpoint.host(), &settings.model);
+        table.responses = table.responses.filter(|_| !settings.has_named_api);
         let learned_quirks = Arc::new(LearnedQuirks::new(
-            QuirkPatch::lookup(&endpoint.host(), &settings.model),
+            table,
             settings.profile.clone(),
             settings.overrides,
             settings.save_profile.clone(),
@@ -585,6 +587,17 @@ mod tests {
     use turnwright_types::message::{
         Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
     };
+
+    #[test]
+    fn a_protocol_that_the_user_has_named_is_not_that_of_the_table() {
+        for (has_named_api, expected) in [(false, Protocol::Responses), (true, Protocol::Chat)] {
+            let endpoint = Endpoint::new("https://api.x.ai/v1", None).unwrap();
+            let model = "grok-4.6".to_owned();
+            let settings = ModelSettings { model, has_named_api, ..ModelSettings::default() };
+            let model = RemoteModel::new(Protocol::Chat, endpoint, settings);
+            assert_eq!(model.protocol(&model.learned_quirks.quirks()), expected);
+        }
+    }
 
     fn request(last: Message) -> Request {
         Request {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::Result;
-use crate::database::execute;
+use crate::database::{WRITING, execute};
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
 use turnwright_types::ids::SessionId;
@@ -145,7 +145,7 @@ fn run_stage(
 
 /// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-pub(crate) fn empty_log(connection: &Connection) -> Result<()> {
+fn empty_log(connection: &Connection) -> Result<()> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
@@ -293,6 +293,8 @@ pub fn free_pages(connection: &Connection, count: u32) -> Result<bool> {
 
 /// At the end of a process, runs a cleanup that is due as far as there is time, and empties the write-ahead log.
 pub(crate) fn sweep(connection: &Connection, folder: &Path, limits: RetentionLimits) -> Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.execute_batch(WRITING)?;
     let started = Instant::now();
     let mut stage = CleanupStage::Idle;
     // A process without sessions does not know the limits.
@@ -302,7 +304,6 @@ pub(crate) fn sweep(connection: &Connection, folder: &Path, limits: RetentionLim
             break;
         }
     }
-    connection.busy_timeout(BUSY_TIMEOUT)?;
     empty_log(connection)
 }
 

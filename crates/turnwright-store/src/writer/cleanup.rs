@@ -145,7 +145,7 @@ fn run_stage(
 
 /// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-fn empty_log(connection: &Connection) -> Result<()> {
+pub(crate) fn empty_log(connection: &Connection) -> Result<()> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 

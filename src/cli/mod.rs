@@ -97,6 +97,7 @@ enum CliCommand {
     #[command(after_help = serve::CONNECT_AFTER_HELP)]
     Connect {
         /// Address of the agent, as `turnwright serve` prints it
+        #[arg(value_parser = serve::parse_url)]
         url: Url,
         /// File whose first line is the token
         #[arg(long, value_name = "FILE")]

@@ -56,7 +56,7 @@ pub(super) const CONNECT_AFTER_HELP: &str = "The token is that of the agent: TUR
 #[derive(Debug, Args)]
 pub(super) struct ServeCliArgs {
     /// Address; other machines can be served only with --tls-cert
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4077")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4077", value_parser = address)]
     listen: SocketAddr,
     /// Certificate, in the format PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -91,11 +91,10 @@ pub(super) fn serve(args: ServeCliArgs, config: Config) -> CliResult<()> {
     if let Err(error) = secret::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
     }
-    let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,
         access: AccessRules::new(token.expose(), args.allow_origin, args.allow_host),
-        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+        tls: args.tls_cert.zip(key).map(|(certificate, key)| TlsFiles { certificate, key }),
     };
     let announce = |url: &str| {
         let mut text = format!("Serving at {url}\n");
@@ -121,6 +120,15 @@ pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> 
     let stop = CancellationToken::new();
     let bridging = bridge(url, token.expose(), stdio, stop.clone());
     block_on_with_stop(&stop, bridging)?.map_err(|error| CliError::Other(error.to_string()))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.replace("localhost:", "127.0.0.1:").parse();
+    address.map_err(|_| "expected IP:PORT, such as 127.0.0.1:4077 or 0.0.0.0:4077".to_owned())
+}
+
+pub(super) fn parse_url(text: &str) -> Result<Url, &'static str> {
+    Url::parse(text).ok().filter(Url::has_host).ok_or("expected a URL: ws://127.0.0.1:4077/acp")
 }
 
 /// The token of the file, else that of the environment.

@@ -117,7 +117,7 @@ impl ModelCache {
             Provider::Offline => return Ok(Arc::new(OfflineModel)),
             Provider::Endpoint(endpoint) => *endpoint,
         };
-        let protocol = endpoint.api;
+        let protocol = endpoint.api.unwrap_or_default();
         let base_url = endpoint.base_url.clone();
         let headers = endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let key = endpoint.key.clone();
@@ -178,6 +178,7 @@ impl ModelCache {
         }
         let save_profile = Some(self.profile_writer(base_url, model.clone()));
         Ok(ModelSettings {
+            has_named_api: endpoint.api.is_some(),
             provider,
             window,
             usual_window: known_context_window(&model),

@@ -63,6 +63,18 @@ const MISSED_JOB: [&str; 3] = ["ddress already in use", "is in use", "No such pr
 
 /// For lines that the bash of macOS cannot read: it pairs the quotes in the text.
 const PAIRED_QUOTES: &str = "[Quotes in the text of $(cat <<…) can break the line: use git commit -F - <<'EOF', or a file.]";
+/// For what only the user can change. The agent has raised the limit of open files as far as it may.
+const FEW_FILES: &str = "[Commands get the agent's limit of open files (ulimit -n). If it is low, the user has to raise it where the \
+                         agent is started: LimitNOFILE of systemd, --ulimit nofile of docker.]";
+const OTHER_OWNER: &str = "[Commands get no settings of git from GIT_CONFIG_COUNT and such: the user has to run git config --global \
+                           --add safe.directory outside of the sandbox.]";
+
+/// Words of a line and of the output with which it failed, and what the model is told then.
+const ADVICE: [(&str, &str, &str); 3] = [
+    ("$(cat <<", "looking for matching", PAIRED_QUOTES),
+    ("", "oo many open files", FEW_FILES),
+    ("", "detected dubious ownership", OTHER_OWNER),
+];
 
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
@@ -125,8 +137,7 @@ impl Exec {
 /// Returns true if a call with these arguments sleeps before or between its actions.
 pub(super) fn sleeps(arguments: &Value) -> bool {
     let Ok(args) = serde_json::from_value::<Exec>(arguments.clone()) else { return false };
-    let mut commands = args.script().commands.iter();
-    commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
+    args.script().commands.iter().any(|one| matches!(one.program(), "sleep" | "Start-Sleep"))
 }
 
 /// A time in seconds, given as such or in milliseconds. A number of seconds above `most` that is a multiple of 1000 was
@@ -192,10 +203,7 @@ impl Tool for Exec {
             return Err("exec needs a `command`. Nothing was run.".into());
         }
         if self.command.contains('\0') {
-            return Err(
-                "The command contains a NUL character, which no system accepts. Nothing was run."
-                    .into(),
-            );
+            return Err("The command contains a NUL character. Nothing was run.".into());
         }
         if cfg!(unix) && self.script().commands.iter().any(writes_to_nul) {
             return Err(NUL_IS_A_FILE.into());
@@ -296,8 +304,7 @@ fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
     };
     let is_elsewhere = roots.display_path(workdir) != ".";
     let place = is_elsewhere.then(|| Location { path: roots.client_path(workdir), line: None });
-    let locations = place.into_iter().collect();
-    CallView { title, kind: Exec::KIND, locations }
+    CallView { title, kind: Exec::KIND, locations: place.into_iter().collect() }
 }
 
 /// Adds what the guard has found out about a command that has ended: its changes in protected places, and the limit of
@@ -315,14 +322,15 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     }
 }
 
-/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and how to pass a
-/// text on whose quotes it has failed.
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and what helps
+/// against a failure that is known.
 fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
-    if args.command.contains("$(cat <<") && outcome.text.contains("looking for matching") {
-        outcome.add_line(PAIRED_QUOTES);
+    for (line, output, advice) in ADVICE {
+        if !outcome.ok && args.command.contains(line) && outcome.text.contains(output) {
+            outcome.add_line(advice);
+        }
     }
-    let mut commands = args.script().commands.iter();
-    let seeks = commands.any(|one| PROCESS_SEEKERS.contains(&one.program()));
+    let seeks = args.script().commands.iter().any(|one| PROCESS_SEEKERS.contains(&one.program()));
     let has_failed = !outcome.ok && MISSED_JOB.iter().any(|words| outcome.text.contains(words));
     let has_jobs = !env.jobs.running().ids().is_empty();
     if has_jobs && (seeks || has_failed) || seeks && outcome.text.starts_with("[killed by ") {
@@ -440,25 +448,24 @@ fn interactive_editor(args: &Exec) -> Option<&str> {
 /// a background command. `notes` come before the note about how to continue.
 fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
     let id = job.id();
-    let (how, shown, note) = match limit {
-        Some(limit) => {
-            let seconds = limit.as_secs();
-            let how = format!("still running as {id} after {seconds} s");
-            let note = format!(
+    let (shown, how, note) = match limit.map(|limit| limit.as_secs()) {
+        Some(seconds) => (
+            "Still running",
+            format!("still running as {id} after {seconds} s"),
+            format!(
                 "Still running after {seconds} s as {id} (partial output above). Use exec_output \
                  id={id}, or signal=\"term\"."
-            );
-            (how, format!("Still running as {id}"), note)
-        }
-        None => {
-            let note = format!("Use exec_output id={id} for its output, input and signals.");
-            let how = format!("running in the background as {id}");
-            (how, format!("Running in the background as {id}"), note)
-        }
+            ),
+        ),
+        None => (
+            "Running in the background",
+            format!("running in the background as {id}"),
+            format!("Use exec_output id={id} for its output, input and signals."),
+        ),
     };
     notes.push(note);
     let mut outcome = command_outcome(job, (true, None), &how, &format!("[{how}]"), notes);
-    outcome.content.push(CallContent::Text(shown));
+    outcome.content.push(CallContent::Text(format!("{shown} as {id}")));
     outcome
 }
 
@@ -468,9 +475,6 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     let ok = !cancelled && matches!(&end.reason, EndReason::Exited(exit) if exit.is_success());
     let how = match &end.reason {
         _ if cancelled => "cancelled by the user".to_owned(),
-        reason @ (EndReason::Exited(_) | EndReason::Stopped | EndReason::StoppedByUser) => {
-            reason.to_string()
-        }
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
             format!("stopped after {minutes} min, the longest without background=true")
@@ -485,6 +489,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
             format_bytes(*bytes)
         ),
         EndReason::Lost(why) => format!("lost: {why}"),
+        reason => reason.to_string(),
     };
     let code = if let EndReason::Exited(exit) = &end.reason { exit.code() } else { None };
     let leaves_processes =

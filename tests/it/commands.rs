@@ -224,6 +224,20 @@ fn a_text_whose_quotes_break_a_line_is_to_be_passed_in_another_way() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are those of sh")]
+fn the_model_is_told_what_only_the_user_can_change() {
+    for (output, advice) in [
+        ("OSError: [Errno 24] Too many open files: 'a'", "--ulimit nofile of docker.]"),
+        ("fatal: detected dubious ownership in repository at '/w'", "outside of the sandbox.]"),
+    ] {
+        for (status, is_told) in [(1, true), (0, false)] {
+            let (_, result) = run(TestAgent::builder(), &format!("echo \"{output}\"; exit {status}"));
+            assert_eq!(result.ends_with(advice), is_told, "{result}");
+        }
+    }
+}
+
+#[test]
 fn a_command_does_not_inherit_secrets() {
     let secrets = [
         ("GITHUB_TOKEN", "value-1-of-a-secret"),

@@ -223,9 +223,11 @@ fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
     let token: &[(&str, &str)] = &[(VARIABLE, TOKEN)];
     let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let table: [Row<'_>; 11] = [
+    let table: [Row<'_>; 15] = [
         (&["serve", "--listen", "0.0.0.0:0"], token, 1, "a certificate is needed"),
-        (&["serve", "--listen", "nowhere"], token, 2, "invalid socket address"),
+        (&["serve", "--listen", "nowhere"], token, 2, "expected IP:PORT, such as 127.0.0.1:4077"),
+        (&["serve", "--listen", ":4077"], token, 2, "expected IP:PORT, such as 127.0.0.1:4077"),
+        (&["serve", "--listen", "localhost:0"], &[(VARIABLE, "short")], 1, "the token is shorter"),
         (&["serve"], &[(VARIABLE, "short")], 1, "the token is shorter than 16 characters"),
         (&["serve", "--tls-cert", certificate], token, 2, "--tls-key"),
         (
@@ -240,6 +242,8 @@ fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
         (&["connect", "ws://192.0.2.1/acp"], token, 1, "would go to 192.0.2.1 unencrypted"),
         (&["connect", "http://localhost.example/acp"], token, 1, "unencrypted; use wss://"),
         (&["connect", "ftp://127.0.0.1/acp"], token, 1, "it begins with ws:// or wss://"),
+        (&["connect", "127.0.0.1:4077"], token, 2, "expected a URL: ws://127.0.0.1:4077/acp"),
+        (&["connect", "localhost:4077"], token, 2, "expected a URL: ws://127.0.0.1:4077/acp"),
     ];
     for (arguments, variables, expected, text) in table {
         let (status, stderr) = run(arguments, variables);

@@ -100,6 +100,41 @@ fn a_model_that_is_refused_in_chat_completions_is_asked_here_from_then_on() {
     }
 }
 
+/// The keys of xAI may be restricted to some endpoints.
+#[test]
+fn a_key_that_is_refused_here_is_used_with_chat_completions_from_then_on() {
+    let refuse = |stream: &mut TcpStream, status: u16, message: &str| {
+        let head = "content-type: application/json\r\nconnection: close";
+        let body = json!({ "error": message });
+        stream.write_all(format!("HTTP/1.1 {status} No\r\n{head}\r\n\r\n{body}").as_bytes()).unwrap();
+    };
+    let server = RawServer::reading(move |number, request, stream| {
+        match (number, request.starts_with("POST /v1/responses ")) {
+            (0, _) => refuse(stream, 400, "This model is only supported in v1/responses."),
+            (1, true) => {
+                let thought = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" });
+                let thinks = json!({ "output_index": 1, "item": thought });
+                write_stream(stream, &(event("output_item.done", thinks) + &says("Hello.")));
+            }
+            (_, true) => refuse(stream, 403, "This key may not use this endpoint."),
+            (_, false) => {
+                let choice = json!({ "delta": { "content": "Hello." }, "finish_reason": "stop" });
+                let chunk = json!({ "choices": [choice] });
+                write_stream(stream, &format!("data: {chunk}\n\ndata: [DONE]\n\n"));
+            }
+        }
+    });
+    let mut agent = start_with(&server, "");
+    for _ in 0..3 {
+        assert_eq!(agent.turn("hi"), "end_turn");
+    }
+    assert_eq!(agent.text(), "Hello.Hello.Hello.");
+    let requests = server.requests();
+    let asked_here: Vec<_> = requests.iter().map(|one| one.contains("/v1/responses ")).collect();
+    assert_eq!(asked_here, [false, true, true, false, false]);
+    assert!(!requests[3].contains("reasoning_details"), "{}", requests[3]);
+}
+
 #[test]
 fn a_turn_with_a_call_sends_the_reasoning_back() {
     let server = RawServer::start(|number, stream| {

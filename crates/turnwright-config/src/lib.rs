@@ -175,7 +175,11 @@ impl Config {
         for base_url in of_variable.into_iter().chain(&mut flags.base_url) {
             *base_url = pasted_base_url(base_url);
         }
-        let inherited = std::mem::take(&mut variables.inherited);
+        let mut inherited = std::mem::take(&mut variables.inherited);
+        // Services are started without it.
+        if cfg!(unix) && inherited.iter().all(|(name, _)| name != "HOME") {
+            inherited.extend(paths.home.iter().map(|home| ("HOME".into(), home.into())));
+        }
         Config { paths, inherited, flags, variables, file, client_provider: Mutex::default() }
     }
 

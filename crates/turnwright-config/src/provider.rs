@@ -51,8 +51,8 @@ pub struct EndpointSettings {
     pub key: Option<ProviderKey>,
     /// The model's name as the endpoint knows it, if one is known.
     pub model: Option<String>,
-    /// The protocol that the endpoint speaks.
-    pub api: Protocol,
+    /// The protocol that the settings name.
+    pub api: Option<Protocol>,
     /// Headers of each request, which may contain credentials.
     pub headers: Vec<(String, Secret)>,
     /// Provider and model quirks, which the `llm` crate interprets.
@@ -169,7 +169,6 @@ pub struct ProviderPreset {
     pub base_url: Option<&'static str>,
     /// The variable that the provider's own documentation uses for the key; `None` for local servers.
     pub key_env: Option<&'static str>,
-    pub(crate) api: Protocol,
 }
 
 /// A hosted provider.
@@ -178,23 +177,18 @@ const fn hosted(
     base_url: &'static str,
     key_env: &'static str,
 ) -> ProviderPreset {
-    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Protocol::Chat }
+    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env) }
 }
 
 /// A server on this machine, at its default port.
 const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
-    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Protocol::Chat }
+    ProviderPreset { name, base_url: Some(base_url), key_env: None }
 }
 
 /// The well-known providers, hosted ones first.
 pub const PRESETS: &[ProviderPreset] = &[
     hosted(crate::OPENAI_PROVIDER, crate::OPENAI_BASE_URL, "OPENAI_API_KEY"),
-    ProviderPreset {
-        name: "azure",
-        base_url: None,
-        key_env: Some("AZURE_OPENAI_API_KEY"),
-        api: Protocol::Chat,
-    },
+    ProviderPreset { name: "azure", base_url: None, key_env: Some("AZURE_OPENAI_API_KEY") },
     hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     hosted(

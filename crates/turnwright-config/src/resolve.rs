@@ -185,7 +185,7 @@ impl ProviderSources<'_> {
             base_url: base_url.to_owned(),
             key: self.key(name, section, known, &headers)?,
             model: Some(model.to_owned()),
-            api: self.api(name, section, known)?,
+            api: self.api(name, section)?,
             headers,
             quirks,
             request: self.request_fields(
@@ -220,16 +220,9 @@ impl ProviderSources<'_> {
         self.file.silence_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
     }
 
-    fn api(
-        &self,
-        name: &str,
-        section: &ProviderSection,
-        known: Option<&ProviderPreset>,
-    ) -> Result<Protocol, ConfigError> {
-        let Some(word) = &section.api else {
-            return Ok(known.map(|provider| provider.api).unwrap_or_default());
-        };
-        Protocol::parse(word).ok_or_else(|| {
+    fn api(&self, name: &str, section: &ProviderSection) -> Result<Option<Protocol>, ConfigError> {
+        let Some(word) = &section.api else { return Ok(None) };
+        Protocol::parse(word).map(Some).ok_or_else(|| {
             self.error_in_file(&format!(
                 "`providers.{name}.api` is `{word}`, expected `chat` or `responses`"
             ))

@@ -350,6 +350,25 @@ mod tests {
         Config::new(variables, flags, UserFile::at_default_path(&paths), paths)
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn commands_get_the_home_folder_that_a_service_is_not_told() {
+        let place = tempfile::tempdir().unwrap();
+        for (given, listed, expected) in [
+            (None, Some("/home/a"), Some("/home/a")),
+            (Some("/home/b"), Some("/home/a"), Some("/home/b")),
+            (None, None, None),
+        ] {
+            let paths = Paths { home: listed.map(Into::into), ..Paths::below(place.path()) };
+            let file = UserFile::at_default_path(&paths);
+            let inherited = given.into_iter().map(|home| ("HOME".into(), home.into())).collect();
+            let variables = EnvironmentVariables { inherited, ..EnvironmentVariables::default() };
+            let config = Config::new(variables, Flags::default(), file, paths);
+            let environment = config.snapshot().command_environment();
+            assert_eq!(environment.get("HOME"), expected.map(std::ffi::OsStr::new));
+        }
+    }
+
     #[test]
     fn alone_the_work_has_to_be_proven_unless_the_file_says_otherwise() {
         let home = tempfile::tempdir().unwrap();

@@ -103,6 +103,8 @@ pub struct ModelSettings {
     pub name: String,
     /// The name at the server.
     pub model: String,
+    /// True if the user has named the protocol, so that only a refusal changes it.
+    pub has_named_api: bool,
     /// The name of the provider, if several are configured.
     pub provider: Option<String>,
     /// The size of the context window in tokens, if the user has set it.

@@ -56,11 +56,8 @@ pub struct RemoteModel {
 impl RemoteModel {
     pub fn new(protocol: Protocol, endpoint: Endpoint, settings: ModelSettings) -> RemoteModel {
         let quirks = Quirks::lookup(&endpoint.host(), &settings.model).with(settings.overrides);
-        RemoteModel::with_endpoint(
-            protocol,
-            Arc::new(endpoint.with_key_header(quirks.key)),
-            settings,
-        )
+        let shared = Arc::new(endpoint.with_key_header(quirks.key));
+        RemoteModel::with_endpoint(protocol, shared, settings)
     }
 
     fn with_endpoint(
@@ -69,8 +66,10 @@ impl RemoteModel {
         settings: ModelSettings,
     ) -> RemoteModel {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
+        let mut table = QuirkPatch::lookup(&endpoint.host(), &settings.model);
+        table.responses = table.responses.filter(|_| !settings.has_named_api);
         let learned_quirks = Arc::new(LearnedQuirks::new(
-            QuirkPatch::lookup(&endpoint.host(), &settings.model),
+            table,
             settings.profile.clone(),
             settings.overrides,
             settings.save_profile.clone(),
@@ -201,9 +200,10 @@ impl RemoteModel {
         request: &Request,
     ) -> Option<QuirkPatch> {
         let refused = tried.last().filter(|_| tried.len() <= MAX_ADAPTATIONS)?;
-        let candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
-        if candidates.is_empty() {
-            return None;
+        let mut candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
+        // The key may be for the usual protocol alone.
+        if self.protocol(refused) != self.protocol && lacks_protocol(error) {
+            candidates.push(QuirkPatch::NONE.responses(false));
         }
         let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {
@@ -496,11 +496,8 @@ impl Model for RemoteModel {
         let mut profile = self.learned_quirks.profile();
         profile.quirks = profile.quirks.merge(patch);
         let settings = ModelSettings { profile, save_profile: None, ..self.settings.clone() };
-        Some(Box::new(RemoteModel::with_endpoint(
-            self.protocol,
-            Arc::clone(&self.endpoint),
-            settings,
-        )))
+        let endpoint = Arc::clone(&self.endpoint);
+        Some(Box::new(RemoteModel::with_endpoint(self.protocol, endpoint, settings)))
     }
 
     fn price(&self) -> Option<Price> {
@@ -590,6 +587,17 @@ mod tests {
     use turnwright_types::message::{
         Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
     };
+
+    #[test]
+    fn a_protocol_that_the_user_has_named_is_not_that_of_the_table() {
+        for (has_named_api, expected) in [(false, Protocol::Responses), (true, Protocol::Chat)] {
+            let endpoint = Endpoint::new("https://api.x.ai/v1", None).unwrap();
+            let model = "grok-4.6".to_owned();
+            let settings = ModelSettings { model, has_named_api, ..ModelSettings::default() };
+            let model = RemoteModel::new(Protocol::Chat, endpoint, settings);
+            assert_eq!(model.protocol(&model.learned_quirks.quirks()), expected);
+        }
+    }
 
     fn request(last: Message) -> Request {
         Request {

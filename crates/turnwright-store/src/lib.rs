@@ -248,21 +248,15 @@ impl Store {
     /// # Errors
     /// If the session is locked already, or if no session can have that id.
     pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock> {
-        self.folder().map_or_else(
-            || Ok(SessionLock::unlocked()),
-            |folder| SessionLock::acquire(folder, session, &self.client_name()),
-        )
+        let Some(folder) = self.folder() else { return Ok(SessionLock::unlocked()) };
+        SessionLock::acquire(folder, session, &self.client_name())
     }
 
     /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
     /// closed, and for a moment if another process has it, which may be ending.
     pub async fn lock_session_when_released(&self, session: &SessionId) -> Result<SessionLock> {
-        match self.folder() {
-            Some(folder) => {
-                SessionLock::acquire_when_released(folder, session, &self.client_name()).await
-            }
-            None => Ok(SessionLock::unlocked()),
-        }
+        let Some(folder) = self.folder() else { return Ok(SessionLock::unlocked()) };
+        SessionLock::acquire_when_released(folder, session, &self.client_name()).await
     }
 
     fn folder(&self) -> Option<&Path> {
@@ -365,19 +359,20 @@ impl Store {
     }
 
     /// Like [`Store::flush`], for the end of the process: waits once more for locks that other
-    /// processes hold, and leaves nothing in the write-ahead log, unless another process is using
-    /// it.
+    /// processes hold, runs a cleanup that is due, and leaves nothing in the write-ahead log, unless
+    /// another process is using it.
     ///
     /// # Errors
     /// If something is lost.
     pub async fn final_flush(&self) -> Result<()> {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await?;
-        if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
-            let reading = self.read(|connection| {
-                connection.busy_timeout(cleanup::BUSY_TIMEOUT)?;
-                cleanup::empty_log(connection)
-            });
+        let limits = self.0.shared.limits();
+        if let Some(folder) = self.folder().map(Path::to_path_buf)
+            && self.0.writer.get().is_some()
+        {
+            let reading =
+                self.read(move |connection| cleanup::sweep(connection, &folder, limits));
             let emptied = reading.await;
             emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));
         }

@@ -407,6 +407,28 @@ fn let_a_day_pass(connection: &Connection) {
     connection.execute(update, []).unwrap();
 }
 
+/// As `turnwright run` with a prompt.
+#[tokio::test]
+async fn a_process_that_never_rests_cleans_up_at_its_end() {
+    for (days, left) in [(30, 1), (0, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        for id in ["new", "old"] {
+            session(&store, id).await;
+        }
+        let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
+        connection
+            .execute_batch(
+                "UPDATE meta SET value = 100 * 86400000 WHERE name = 'swept_at'; \
+                 UPDATE sessions SET updated_at = 1 WHERE id = 'old'",
+            )
+            .unwrap();
+        store.set_limits(RetentionLimits { days, bytes: 0 });
+        store.final_flush().await.unwrap();
+        assert_eq!(count(&connection, "sessions"), left);
+    }
+}
+
 #[tokio::test]
 async fn a_clock_that_was_set_ahead_deletes_no_sessions() {
     let folder = tempfile::tempdir().unwrap();

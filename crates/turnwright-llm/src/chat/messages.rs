@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::reasoning_details::{is_complete_block, is_thinking_block};
+use super::reasoning_details::{is_complete_block, is_responses_item, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
 use crate::exchange::{PDF_NAME, RequestStyle, arguments_json};
 use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
@@ -297,7 +297,8 @@ pub(super) fn assistant_message<'a>(
     let field = state.field.as_deref().filter(|_| is_own);
     let thought = message.thought.as_str();
     let has_thought = !thought.is_empty();
-    let mut details: Vec<_> = state.blobs.iter().filter(|_| quirks.details && is_own).collect();
+    let kept = state.blobs.iter().filter(|piece| is_own && !is_responses_item(piece));
+    let mut details: Vec<_> = kept.filter(|_| quirks.details).collect();
     let opaque = details.extract_if(.., |piece| piece.is_string()).last();
     let thinking = details.extract_if(.., |piece| is_thinking_block(piece));
     let blocks: Vec<_> = thinking.filter(|block| is_complete_block(block)).collect();

@@ -14,6 +14,11 @@ pub(super) fn is_thinking_block(piece: &Value) -> bool {
     matches!(piece["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
 
+/// True for an item of the Responses API, with which the model may have been asked before.
+pub(super) fn is_responses_item(piece: &Value) -> bool {
+    matches!(piece["type"].as_str(), Some("reasoning" | "message" | "function_call"))
+}
+
 /// True unless the signature of a block is missing, which makes it invalid.
 pub(super) fn is_complete_block(piece: &Value) -> bool {
     piece["type"] != "thinking" || !is_unset(piece.get("signature"))

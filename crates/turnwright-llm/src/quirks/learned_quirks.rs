@@ -308,7 +308,8 @@ const LEARNING_RULES: &[LearningRule] = &[
         NONE.cache(CacheHint::Auto)
     }),
     rule("reasoning.summary | reasoning summar", |_, _| NONE.summary(false)),
-    rule("encrypted_content | encrypted content", |_, _| NONE.encrypted(false)),
+    // The last is xAI's word for it.
+    rule("encrypted_content | encrypted content | compaction blob", |_, _| NONE.encrypted(false)),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
     rule("reasoning_split", |_, _| NONE.reasoning_split(false)),
     rule("reasoning_effort | reasoningeffort | reasoning.effort", |_, _| {

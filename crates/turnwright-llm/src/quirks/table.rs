@@ -37,6 +37,7 @@ impl TableRow {
 }
 
 const NONE: QuirkPatch = QuirkPatch::NONE;
+const OPENAI: &[&str] = &["api.openai.com"];
 
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
@@ -120,18 +121,10 @@ const ROWS: &[TableRow] = &[
     // C.2 #10.
     row(&[], &["claude"], NONE.ids(CallIdFormat::Safe)),
     // Hosts.
+    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"], NONE.files(true)),
+    row(OPENAI, &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"], NONE.files(false)),
     row(
-        &["api.openai.com"],
-        &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"],
-        NONE.files(true),
-    ),
-    row(
-        &["api.openai.com"],
-        &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"],
-        NONE.files(false),
-    ),
-    row(
-        &["api.openai.com"],
+        OPENAI,
         &[],
         NONE.limit(OutputLimitField::MaxCompletionTokens)
             .ids(CallIdFormat::Safe)
@@ -191,8 +184,13 @@ const ROWS: &[TableRow] = &[
             .reasoning_split(false),
     ),
     // C.4 #3: support varies by model, and changes.
-    row(&["api.x.ai"], &[], NONE.effort(EffortDialect::None)),
     row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
+    // Chat Completions loses their reasoning, which is encrypted.
+    row(
+        &["api.x.ai"],
+        &["grok-4.3", "grok-4.5", "grok-4.6", "grok-4.7", "grok-5"],
+        NONE.responses(true).effort(EffortDialect::ReasoningEffort).cache(CacheHint::Key),
+    ),
     row(&["generativelanguage.googleapis.com"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
     // Copilot has markers of its own, which only its own clients send. It wants reasoning back with its signature.
     row(&["githubcopilot.com"], &[], NONE.cache(CacheHint::Auto).echo(ReasoningEcho::Same)),
@@ -303,6 +301,21 @@ mod tests {
             ("api.moonshot.ai", "kimi-k2.6", EffortDialect::Thinking),
         ] {
             assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn newer_models_of_xai_keep_their_reasoning() {
+        for (host, model, responses, effort) in [
+            ("api.x.ai", "grok-4.6", true, EffortDialect::ReasoningEffort),
+            ("api.x.ai", "grok-4.5-latest", true, EffortDialect::ReasoningEffort),
+            ("api.x.ai", "grok-4.20-0309-reasoning", false, EffortDialect::None),
+            ("api.x.ai", "grok-4-fast-reasoning", false, EffortDialect::None),
+            ("api.x.ai", "grok-3-mini-fast", false, EffortDialect::ReasoningEffort),
+            ("openrouter.ai", "x-ai/grok-4.6", false, EffortDialect::Reasoning),
+        ] {
+            let quirks = Quirks::lookup(host, model);
+            assert_eq!((quirks.responses, quirks.effort), (responses, effort), "{model} at {host}");
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::skills::{self, ServerSkill};
 use super::{JsonObject, SchemaText, Tool, resources};
 use crate::schema::SchemaValidator;
-use crate::schema::model_schema::{IsFit, bounded_text, model_schema};
+use crate::schema::model_schema::{bounded_text, model_schema};
 use crate::server::handshake::ServerInfo;
 use crate::transport::http::standard_headers::{HeaderArguments, header_arguments};
 use crate::transport::{Channel, Peer, PeerError};
@@ -48,12 +48,11 @@ pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
     let mut tools = Vec::new();
     let mut names = HashSet::new();
     let mut size = 0;
-    let mut cursor = None;
-    let mut cursors = HashSet::new();
+    let mut cursors = Vec::new();
     let mut marked = HeaderArguments::default();
     for page_index in 0..MAX_PAGES {
-        let requested = request_page(peer, ("tools/list", "tools"), cursor.take(), parse_tool);
-        let (mut page, next) = match requested.await {
+        let requested = request_page(peer, ("tools/list", "tools"), &mut cursors, parse_tool);
+        let (mut page, has_more) = match requested.await {
             Ok(page) => page,
             Err(PeerError::ErrorResponse(error))
                 if page_index == 0 && error.code == METHOD_NOT_FOUND =>
@@ -87,9 +86,7 @@ pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
             }
         }
         let is_full = tools.len() >= MAX_TOOLS || size > MAX_BYTES;
-        let next = next.filter(|cursor| !is_full && cursor.len() <= MAX_CURSOR_BYTES);
-        cursor = next.filter(|cursor| cursors.insert(cursor.clone()));
-        if cursor.is_none() {
+        if is_full || !has_more {
             break;
         }
     }
@@ -116,18 +113,23 @@ pub(crate) fn add_own_tools(
     listed.extend(tools);
 }
 
-/// Requests one page of the list that the method returns under this key. Returns its items and the next cursor.
+/// Requests the next page of the list that the method returns under this key. `cursors` are those of the pages so far.
+/// Returns its items, and true if there are more: a cursor that comes again leads nowhere.
 async fn request_page<T>(
     peer: &Peer,
     (method, key): (&'static str, &str),
-    cursor: Option<String>,
+    cursors: &mut Vec<String>,
     read: fn(Value) -> Option<T>,
-) -> Result<(Vec<T>, Option<String>), PeerError> {
-    let params: JsonObject =
-        cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect();
+) -> Result<(Vec<T>, bool), PeerError> {
+    let cursor = cursors.last().map(|cursor| ("cursor".to_owned(), cursor.as_str().into()));
+    let params: JsonObject = cursor.into_iter().collect();
     // A refused page may mean that the list has changed.
     let page = peer.request(method, params).await.inspect_err(|_| peer.forget_results(method))?;
-    parse_page(page, key, read).ok_or(PeerError::Malformed)
+    let (items, cursor) = parse_page(page, key, read).ok_or(PeerError::Malformed)?;
+    let next = cursor.filter(|next| next.len() <= MAX_CURSOR_BYTES && !cursors.contains(next));
+    let has_more = next.is_some();
+    cursors.extend(next);
+    Ok((items, has_more))
 }
 
 /// Lists the first `most` items of a list, page by page, without those that `read` rejects. Returns them, and true if
@@ -142,23 +144,24 @@ pub(crate) async fn list_items<T>(
     read: fn(Value) -> Option<T>,
 ) -> Result<(Vec<T>, bool), PeerError> {
     let mut items = Vec::new();
-    let mut cursor = None;
-    for number in 0..MAX_ITEM_PAGES {
-        match request_page(peer, list, cursor.take(), read).await {
-            Ok((more, next)) => {
-                items.extend(more.into_iter().take(most + 1));
-                cursor = next;
+    let mut cursors = Vec::new();
+    let mut has_more = true;
+    while has_more && items.len() < most && cursors.len() < MAX_ITEM_PAGES {
+        has_more = match request_page(peer, list, &mut cursors, read).await {
+            Ok((page, goes_on)) => {
+                items.extend(page.into_iter().take(most + 1));
+                goes_on
             }
-            Err(error) if number == 0 => return Err(error),
-            Err(error) => tracing::warn!(%error, list = list.1, "a server's list is incomplete"),
-        }
-        if cursor.is_none() || items.len() >= most {
-            break;
-        }
+            Err(error) if cursors.is_empty() => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, list = list.1, "a server's list is incomplete");
+                false
+            }
+        };
     }
-    let has_more = cursor.is_some() || items.len() > most;
+    let is_cut = has_more || items.len() > most;
     items.truncate(most);
-    Ok((items, has_more))
+    Ok((items, is_cut))
 }
 
 /// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.
@@ -284,20 +287,12 @@ fn parse_tool(mut value: Value) -> Option<Tool> {
     if let Ok(tool) = Tool::deserialize(&value) {
         return Some(tool);
     }
-    let mut kept = Map::new();
-    let kinds: [(&str, IsFit); 5] = [
-        ("name", Value::is_string),
-        ("title", Value::is_string),
-        ("description", Value::is_string),
-        ("inputSchema", Value::is_object),
-        ("outputSchema", Value::is_object),
-    ];
-    for (key, is_fit) in kinds {
-        if let Some(field) = value.get_mut(key).map(Value::take).filter(is_fit) {
-            kept.insert(key.to_owned(), field);
-        }
-    }
-    serde_json::from_value(Value::Object(kept)).ok()
+    value.as_object_mut()?.retain(|key, field| match key.as_str() {
+        "name" | "title" | "description" => field.is_string(),
+        "inputSchema" | "outputSchema" => field.is_object(),
+        _ => false,
+    });
+    serde_json::from_value(value).ok()
 }
 
 fn has_valid_name(tool: &Tool) -> bool {
@@ -373,9 +368,41 @@ pub(crate) fn sanitized(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::StreamExt;
+    use futures_util::stream::{BoxStream, iter};
     use proptest::prelude::*;
+    use serde_json::value::RawValue;
 
     use super::*;
+    use crate::call::server_requests::ServerMessageHandler;
+    use crate::transport::link::{LinkChannel, LinkEvent, LinkedServer, ServerLink};
+
+    /// Counts the requests, and answers each with the same page and the same cursor.
+    #[derive(Clone, Debug)]
+    struct RepeatingLink(Arc<AtomicUsize>);
+
+    impl ServerLink for RepeatingLink {
+        fn send(&self, _: String, _: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let page = r#"{"prompts":[1],"tools":[],"nextCursor":"2"}"#.to_owned();
+            iter([LinkEvent::Outcome(Ok(RawValue::from_string(page).unwrap()))]).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cursor_that_comes_again_ends_any_list() {
+        let requests = Arc::<AtomicUsize>::default();
+        let link = LinkedServer::new(RepeatingLink(Arc::clone(&requests)));
+        let peer = Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
+        let listing = list_items(&peer, ("prompts/list", "prompts"), 100, Some);
+        let (prompts, is_cut) = listing.await.unwrap();
+        assert_eq!((prompts.len(), is_cut), (2, false));
+        assert_eq!(requests.swap(0, Ordering::Relaxed), 2);
+        assert!(list_tools(&peer).await.unwrap().is_empty());
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+    }
 
     fn listed(tool: Value) -> ListedTool {
         ListedTool::new(parse_tool(tool).unwrap())

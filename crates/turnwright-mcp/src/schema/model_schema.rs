@@ -22,7 +22,7 @@ const MAX_ITEMS: usize = 200;
 const MAX_REFERENCE_CHAIN: usize = 8;
 
 /// Tests whether a value is valid for a keyword.
-pub(crate) type IsFit = fn(&Value) -> bool;
+type IsFit = fn(&Value) -> bool;
 
 /// Keywords that are copied if their value is valid.
 const COPIED_KEYWORDS: [(&str, IsFit); 14] = [

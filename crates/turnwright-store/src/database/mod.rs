@@ -38,6 +38,11 @@ const APPLICATION_ID: i32 = 0x5457_5253;
 /// How long to wait for a lock that another process holds.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Configures a connection for writing. What is deleted is overwritten.
+pub(super) const WRITING: &str = "PRAGMA query_only = OFF; PRAGMA synchronous = NORMAL; \
+    PRAGMA foreign_keys = ON; PRAGMA secure_delete = FAST; PRAGMA cache_size = -512; \
+    PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+
 /// Runs a statement that is prepared only once.
 pub(super) fn execute(connection: &Connection, statement: &str, params: impl Params) -> Result<()> {
     connection.prepare_cached(statement)?.execute(params)?;
@@ -213,10 +218,7 @@ fn prepare_database(connection: &Connection, migrations: &[&str], journal: Journ
     if found == 0 && journal == Journal::WriteAhead {
         connection.execute_batch("PRAGMA journal_mode = WAL")?;
     }
-    connection.execute_batch(
-        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = FAST; \
-         PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
-    )?;
+    connection.execute_batch(WRITING)?;
     if found < own {
         while migrate_once(connection, migrations)? {}
     }

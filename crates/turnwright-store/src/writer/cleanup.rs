@@ -1,17 +1,17 @@
 //! Deletes unneeded data: sessions past the retention limits, blobs that no session
 //! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
-//! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
-//! whenever nothing was written for a while.
+//! be written, at most once a day or after a session was deleted, and at the end of a process that
+//! was never idle for so long. The write-ahead log is emptied whenever nothing was written for a while.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use crate::database::execute;
+use crate::Result;
+use crate::database::{WRITING, execute};
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
-use crate::{Result, StoreError};
 use turnwright_types::ids::SessionId;
 
 /// How much is kept.
@@ -30,10 +30,12 @@ const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
 /// The pause after the start and after the last write, so that the cleanup does not compete with
 /// the user's work.
 const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
+/// How long the end of a process may take for a cleanup that is due.
+const TIME_AT_END: Duration = Duration::from_millis(if cfg!(test) { 600_000 } else { 300 });
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
@@ -98,13 +100,9 @@ impl Cleanup {
     ) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
         let folder = path.parent().unwrap_or(path);
-        let done = connection
-            .busy_timeout(BUSY_TIMEOUT)
-            .map_err(StoreError::from)
-            .and_then(|()| run_stage(connection, folder, limits, stage));
-        let failed = done.map(|stage| self.stage = stage);
+        let done = run_stage(connection, folder, limits, stage).map(|stage| self.stage = stage);
         self.schedule(IDLE_INTERVAL);
-        failed
+        done
     }
 }
 
@@ -114,6 +112,7 @@ fn run_stage(
     limits: RetentionLimits,
     stage: CleanupStage,
 ) -> Result<CleanupStage> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     match stage {
         CleanupStage::Idle => {
             empty_log(connection)?;
@@ -290,6 +289,22 @@ pub fn free_pages(connection: &Connection, count: u32) -> Result<bool> {
     // For each row that is read, it frees one page.
     let freed = free.query_map([], |_| Ok(()))?.collect::<Result<Vec<()>, _>>()?;
     Ok(!freed.is_empty())
+}
+
+/// At the end of a process, runs a cleanup that is due as far as there is time, and empties the write-ahead log.
+pub(crate) fn sweep(connection: &Connection, folder: &Path, limits: RetentionLimits) -> Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.execute_batch(WRITING)?;
+    let started = Instant::now();
+    let mut stage = CleanupStage::Idle;
+    // A process without sessions does not know the limits.
+    while limits != RetentionLimits::default() && started.elapsed() < TIME_AT_END {
+        stage = run_stage(connection, folder, limits, stage)?;
+        if matches!(stage, CleanupStage::Idle) {
+            break;
+        }
+    }
+    empty_log(connection)
 }
 
 /// Runs a whole cleanup at once.

@@ -154,10 +154,7 @@ impl WriterThread {
             Some(OpenDatabase { connection, files: Some(files) }) if files.is_unchanged() => {
                 self.cleanup.run_slice(connection, &files.path, self.shared.limits())
             }
-            _ => {
-                self.cleanup.rest();
-                Ok(())
-            }
+            _ => return self.cleanup.rest(),
         };
         let Err(error) = done else { return };
         tracing::debug!(%error, "the store's cleanup failed");

@@ -241,9 +241,8 @@ pub(super) fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
 /// it is complete.
 fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
     if !metadata.is_file() {
-        return Err(FileError::System(
-            "lies on another disk than its new place; use exec with mv".to_owned(),
-        ));
+        let why = "cannot be renamed across disks or layers of an overlay; use exec with mv";
+        return Err(FileError::System(why.to_owned()));
     }
     copy_and_remove(from, to, metadata).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists,

@@ -39,6 +39,10 @@ fn reasoning_that_could_not_be_read_once_is_asked_for_by_the_next_process() {
             None,
         ),
         ("Could not decrypt the provided encrypted_content.", None),
+        (
+            "Could not decode the compaction blob. Ensure it is unmodified from the compact response.",
+            None,
+        ),
         ("Encrypted content is not supported with this model.", Some(false)),
         ("Unknown value: 'reasoning.encrypted_content'", Some(false)),
     ] {

@@ -25,7 +25,7 @@ const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecific
                          /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
 /// The places of a reason in it. The first one that has a text counts.
 const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
-                       /agent_message /user_message";
+                       /agent_message /user_message /stopReason";
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -151,9 +151,9 @@ struct Answer {
 /// Reads the reply of a handler. Also returns the reason, as a phrase, if the handler has failed.
 pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, Option<String>) {
     let mut verdict = HookVerdict::default();
+    let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
     let how = match exit.code {
         Some(0) => {
-            let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
             let read = verdict.read_output(event, printed);
             let failure = read.err().and_then(|why| clean(&why, MAX_QUOTED_CHARS));
             return (verdict, failure);
@@ -169,6 +169,9 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         Some(code) => format!("it failed (exit {code})"),
         None => "a signal ended it".to_owned(),
     };
+    for document in documents(&text::repair_surrogates(printed, &mut None)) {
+        verdict.read_refusal(event, &document);
+    }
     let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
     let failure = match clean(last_line, MAX_QUOTED_CHARS) {
         Some(line) => format!("{how}: {line}"),
@@ -303,6 +306,7 @@ impl HookVerdict {
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
             self.stop = Some(reason_in(output.stop_reason));
+            self.read_refusal(event, document);
         }
         let reason = reason_in(output.reason);
         let mut names = ["permissionDecision", "updatedInput"].into_iter();
@@ -337,12 +341,13 @@ impl HookVerdict {
         result
     }
 
-    /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
-    /// yes.
+    /// Reads what an output says against a call or prompt, also with a wrong field or after a failure: a mistake must not
+    /// turn a refusal into a yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
         let places = DECISIONS.split_whitespace();
         let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
-        let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
+        let refuses = output["continue"] == false
+            || words.clone().any(|word| matches!(word, "block" | "deny"));
         let reason = reason_in(reason_of(output));
         if event.is_guarded() && refuses {
             self.refuse(event, reason);
@@ -567,6 +572,43 @@ mod tests {
         let wrong = json!({ "decision": "block", "reason": 1 });
         let prompt = prints(HookEvent::UserPromptSubmit, &wrong);
         assert_eq!(prompt.block.as_deref(), Some(NO_REASON));
+    }
+
+    #[test]
+    fn a_refusal_in_json_counts_whatever_the_exit_code_is() {
+        for code in [1, 3, 127] {
+            let says = |word: &str| {
+                let own = json!({ "permissionDecision": word, "permissionDecisionReason": "r" });
+                let output = json!({ "hookSpecificOutput": own });
+                exits(HookEvent::PreToolUse, code, &format!("a log\n{output}\n"), "oops")
+            };
+            let (denied, failure) = says("deny");
+            assert_eq!(denied.decision, Some(HookDecision::Deny));
+            assert!(denied.reason == "r" && failure.is_some_and(|why| why.ends_with(": oops")));
+            assert_eq!(says("ask").0.decision, Some(HookDecision::Ask));
+            assert_eq!(says("allow").0, HookVerdict::default(), "a failure allows nothing");
+        }
+        let blocked = "{\"decision\":\"block\",\"reason\":\"r\"}";
+        let (prompt, _) = exits(HookEvent::UserPromptSubmit, 1, blocked, "");
+        assert_eq!(prompt.block.as_deref(), Some("r"));
+        assert_eq!(exits(HookEvent::Stop, 1, blocked, "").0, HookVerdict::default());
+    }
+
+    #[test]
+    fn a_call_with_which_the_turn_must_not_go_on_does_not_run() {
+        let stop = json!({ "continue": false, "stopReason": "over" });
+        for (event, decision) in [
+            (HookEvent::PreToolUse, Some(HookDecision::Deny)),
+            (HookEvent::PermissionRequest, Some(HookDecision::Deny)),
+            (HookEvent::PostToolUse, None),
+        ] {
+            let verdict = prints(event, &stop);
+            assert_eq!((verdict.decision, verdict.stop.as_deref()), (decision, Some("over")));
+            assert!(decision.is_none() || verdict.reason == "over", "{event:?}");
+        }
+        let (between, _) = exits(HookEvent::PreToolUse, 0, &format!("a log\n{stop}"), "");
+        assert_eq!(between.decision, Some(HookDecision::Deny));
+        assert_eq!(prints(HookEvent::PreToolUse, &json!({ "continue": true })).decision, None);
     }
 
     #[test]

@@ -297,19 +297,30 @@ fn quoted(words: &str) -> String {
     text::clip_within(line.trim_end_matches('.'), MAX_LINE_CHARS)
 }
 
-/// Returns true if the last sentence of an answer is a question. Code at its end does not count.
+/// Returns true if the last sentence of an answer is a question. Code at its end does not count, and neither does a list
+/// of the choices.
 pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;
     for line in answer.lines().map(str::trim) {
+        let is_listed = line.starts_with(|char: char| char.is_ascii_digit() || char == '-')
+            || line.starts_with("* ");
+        let is_choice = is_listed && !prose.starts_with('#') && is_question(prose);
         if line.starts_with("```") || line.starts_with("~~~") {
             is_code = !is_code;
-        } else if !is_code && !line.is_empty() {
+        } else if !is_code && !line.is_empty() && !is_choice {
             prose = line;
         }
     }
-    let closing = ['*', '_', '`', ')', '"', '”', '」', ' '];
-    prose.trim_end_matches(closing).ends_with(['?', '？'])
+    is_question(prose)
+}
+
+/// Returns true if a line ends with a question, whatever decorates its end.
+fn is_question(line: &str) -> bool {
+    let end = line.trim_end_matches(|char: char| {
+        !char.is_alphanumeric() && !"?？؟.。:：".contains(char)
+    });
+    end.ends_with(['?', '？', '؟']) || line.ends_with("か。")
 }
 
 #[cfg(test)]
@@ -324,8 +335,24 @@ mod tests {
             "要继续吗？",
             "**Is that right?**",
             "Is it (a)?\n",
+            "Shall I go on? 😊",
+            "Really?!",
+            "هل أتابع؟",
+            "続けてもよろしいですか。",
+            "Which one do you want?\n\n1. The first\n2. The second, with a test",
+            "Which one?\n- **A**: fast\n- **B**: small",
+            "Questions:\n1. Which one?\n2. And when?",
         ];
-        let tells = ["Done.", "Why? It was wrong.", "", "```\nwhat?\n```", "Done:\n```\nx?"];
+        let tells = [
+            "Done.",
+            "Why? It was wrong.",
+            "",
+            "```\nwhat?\n```",
+            "Done:\n```\nx?",
+            "It is `done?`.",
+            "## What changed?\n- a",
+            "Which?\n1. a\n\nI took the first.",
+        ];
         for (answers, expected) in [(&asks[..], true), (&tells[..], false)] {
             for answer in answers {
                 assert_eq!(ends_with_question(answer), expected, "{answer}");

@@ -61,6 +61,8 @@ pub(crate) struct ServerState {
     /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
     running_tasks: Option<u32>,
     is_quiescent: bool,
+    /// True if the server says that it could not load the project, as rust-analyzer does.
+    pub(crate) has_no_project: bool,
 }
 
 impl ServerState {
@@ -74,6 +76,7 @@ impl ServerState {
             started: Instant::now(),
             running_tasks: None,
             is_quiescent: false,
+            has_no_project: false,
         }
     }
 
@@ -107,7 +110,10 @@ impl ServerState {
         match method {
             "textDocument/publishDiagnostics" => self.take_errors(params),
             "$/progress" => self.take_progress(params),
-            "experimental/serverStatus" => self.is_quiescent = params["quiescent"] == true,
+            "experimental/serverStatus" => {
+                self.is_quiescent = params["quiescent"] == true;
+                self.has_no_project = params["health"] == "error";
+            }
             _ => {}
         }
     }

@@ -25,6 +25,10 @@ const ERROR: u64 = 1;
 const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
                          not included in your workspace|non-project file, only syntax errors are \
                          reported";
+/// The end of the TypeScript compiler's error for a module that it does not find, and the ends of the names of modules
+/// that it knows only with plugins.
+const NO_MODULE: &str = "' or its corresponding type declarations.";
+const PLUGIN_MODULES: [&str; 3] = [".astro", ".svelte", ".vue"];
 
 /// The numbers of the events of files.
 pub(crate) const CREATED: u8 = 1;
@@ -150,7 +154,9 @@ fn error(diagnostic: &Value) -> Option<Problem> {
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
     let found = Problem { range, code, message };
-    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR;
+    let module = found.message.strip_suffix(NO_MODULE).unwrap_or_default();
+    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR
+        && !PLUGIN_MODULES.iter().any(|end| module.ends_with(end));
     (is_error || found.says_unchecked()).then_some(found)
 }
 
@@ -347,6 +353,20 @@ mod tests {
         assert_eq!(errors_in(&flood).unwrap().len(), MAX_ERRORS);
         assert_eq!(errors_in(&json!([])), Some(Vec::new()));
         assert_eq!(errors_in(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_component_that_the_compiler_does_not_know_is_no_error() {
+        for (module, count) in [("./App.vue", 0), ("@/a/B.svelte", 0), ("./vue", 1), ("vue", 1)] {
+            let message =
+                format!("Cannot find module '{module}' or its corresponding type declarations.");
+            let start = json!({ "line": 1, "offset": 1 });
+            let found = json!([{ "start": start, "end": start, "text": message, "code": 2307,
+                "category": "error" }]);
+            assert_eq!(compiler_errors(&found).unwrap().len(), count, "{module}");
+            let published = json!([{ "range": range(0, 0, 1), "message": message }]);
+            assert_eq!(errors_in(&published).unwrap().len(), count, "{module}");
+        }
     }
 
     #[cfg(unix)]

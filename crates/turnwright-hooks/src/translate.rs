@@ -72,6 +72,7 @@ type FieldRow = (&'static str, &'static [&'static str]);
 
 const OLD_STRING: FieldRow = ("old_string", &["old_string", "old_text", "old_str", "oldText"]);
 const NEW_STRING: FieldRow = ("new_string", &["new_string", "new_text", "new_str", "newText"]);
+const PATCH: &[&str] = &["patch", "input"];
 const PATH: FieldRow = ("path", &["path", "directory", "dir"]);
 /// The fields that handlers may change. A changed input must contain all of the tool's except the description.
 const CHANGEABLE: [&str; 6] =
@@ -127,8 +128,22 @@ impl HookedTool<'_> {
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
         }
-        let inputs = touched.iter().map(|file| self.input(Some(file)));
-        inputs.map(|input| ToolUse { names: names.clone(), input }).collect()
+        let uses = touched.iter().map(|file| {
+            let mut of = ToolUse { names: names.clone(), input: self.input(Some(file)) };
+            if self.adds(file) {
+                of.names.insert(0, "Write".to_owned());
+                of.input["content"] = of.input["new_string"].clone();
+            }
+            of
+        });
+        uses.collect()
+    }
+
+    /// Returns true if the call is a patch that makes this file.
+    fn adds(&self, file: &Path) -> bool {
+        let patch = argument(self.arguments, PATCH).and_then(Value::as_str).unwrap_or_default();
+        let mut names = patch.lines().filter_map(|line| line.strip_prefix("*** Add File:"));
+        names.any(|name| file.ends_with(name.trim().trim_start_matches("./")))
     }
 
     /// Returns the input of the use for this file.
@@ -160,7 +175,7 @@ impl HookedTool<'_> {
 
     /// Returns the texts that the call removes and inserts, joined over all places in all files.
     fn passages(&self) -> (String, String) {
-        if let Some(patch) = argument(self.arguments, &["patch", "input"]).and_then(Value::as_str) {
+        if let Some(patch) = argument(self.arguments, PATCH).and_then(Value::as_str) {
             let lines = |mark: char| {
                 let marked = patch.lines().filter_map(move |line| line.strip_prefix(mark));
                 marked.collect::<Vec<_>>().join("\n")
@@ -312,6 +327,19 @@ mod tests {
         let uses = tool("move_path", &arguments, &files).uses();
         let paths: Vec<_> = uses.iter().map(|of| of.input["file_path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["/ws/a", "/ws/b"]);
+    }
+
+    #[test]
+    fn a_file_that_a_patch_adds_is_written() {
+        let patch = "*** Begin Patch\n*** Add File: ./doc/a.md\n+x\n*** Update File: b.md\n@@\n-o\n+y\n\
+                     *** End Patch";
+        let arguments = json!({ "patch": patch });
+        let uses = tool("apply_patch", &arguments, &["/ws/doc/a.md", "/ws/b.md"]).uses();
+        assert_eq!(uses[0].names, ["Write", "Edit", "apply_patch"]);
+        assert_eq!(uses[0].input["file_path"], "/ws/doc/a.md");
+        assert_eq!(uses[0].input["content"], "x\ny");
+        assert_eq!(uses[1].names, ["Edit", "apply_patch"]);
+        assert_eq!(uses[1].input["content"], Value::Null);
     }
 
     #[test]

@@ -81,22 +81,23 @@ const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs that do the same with one of the words in the second column (with any words, if it is empty), unless one of
 /// those in the third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 /// `pre-commit` and the like also put away what is not staged while they run.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 16] = [
-    ("black", "", "--check --diff --profile"),
-    ("cargo", "watch", ""),
-    ("cargo deno dprint go terraform", "fmt", "--check -check -check=true"),
-    ("clang-format", "-i", "--dry-run -n"),
-    ("gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
+const UNFIT_PROGRAMS: [(&str, &str, &str); 17] = [
+    ("autopep8 clang-format yapf", "--in-place -i", "--dry-run -n"),
+    ("black rustfmt scalafmt stylua swiftformat", "", "--check --diff --lint --profile --test"),
+    ("buf codespell gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
+    ("cargo cypress turbo", "open watch", ""),
+    ("cargo deno dprint go nix taplo terraform zig", "fmt", "--check -check -check=true"),
+    ("dart dotnet", "format", "--output=none --verify-no-changes none"),
     ("isort", "", "--check --check-only --diff -c"),
-    ("jest vitest", "-u", ""),
+    ("jest vitest", "--ui -u dev watch", ""),
     ("karma", "start", "--single-run"),
-    ("lint-staged pre-commit prek", "", ""),
+    ("ktlint rubocop standardrb", "-A -F -a", ""),
+    ("lint-staged nodemon phpcbf pre-commit prek spotlessApply treefmt", "", ""),
     ("mix ruff", "format", "--check --check-formatted --diff"),
     ("ng", "test", "--no-watch --watch=false"),
-    ("php-cs-fixer", "fix", "--dry-run"),
+    ("php-cs-fixer rector sqlfluff", "fix process", "--dry-run"),
     ("pint", "", "--test"),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
-    ("rubocop", "-A -a", ""),
     ("vue-cli-service", "lint", "--no-fix"),
 ];
 
@@ -451,6 +452,22 @@ mod tests {
             ("jest -u", false),
             ("vitest run --updateSnapshot", false),
             ("uv run pre-commit run --all-files", false),
+            ("vitest --ui", false),
+            ("vitest watch", false),
+            ("turbo watch test", false),
+            ("cypress run", true),
+            ("dotnet format", false),
+            ("dotnet format --verify-no-changes", true),
+            ("dart format --set-exit-if-changed .", false),
+            ("dart format -o none --set-exit-if-changed .", true),
+            ("swiftformat . && swiftlint", false),
+            ("swiftformat --lint .", true),
+            ("zig fmt src", false),
+            ("yapf -i -r .", false),
+            ("ktlint -F", false),
+            ("./gradlew spotlessApply", false),
+            ("sqlfluff fix models", false),
+            ("sqlfluff lint models", true),
         ] {
             let manifest = format!(r#"{{"scripts":{{"lint":"{script}"}}}}"#);
             let found = commands_in(&[("package.json", &manifest)], &["npm"]);

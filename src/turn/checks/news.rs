@@ -86,14 +86,17 @@ pub(super) fn find_news(
     Some(text.join("\n"))
 }
 
-/// The hash of a line with every number replaced: an edit moves the lines below it, and times differ.
+/// The hash of a line with every number replaced: an edit moves the lines below it, and times and addresses differ.
 fn line_hash(line: &str) -> u32 {
     let mut text = String::with_capacity(line.len());
     for letter in line.trim().chars() {
-        if !letter.is_ascii_digit() {
+        let is_in_address = text.ends_with("#x") || text.ends_with("#x#");
+        if letter.is_ascii_digit() || is_in_address && letter.is_ascii_hexdigit() {
+            if !text.ends_with('#') {
+                text.push('#');
+            }
+        } else {
             text.push(letter);
-        } else if !text.ends_with('#') {
-            text.push('#');
         }
     }
     fnv1a_32(text.as_bytes())
@@ -133,6 +136,8 @@ mod tests {
             ("x\n", true, "x\nx\n", false, Some("x")),
             ("x\n", true, "x\n", false, Some("(it fails now, and says nothing about why)")),
             ("x\n", false, "x\n", false, None),
+            ("<A at 0x7f3a2c>\n", false, "<A at 0xbeef01>\n", false, None),
+            ("<A at 0x1>\n", false, "<B at 0x1>\n", false, Some("<B at 0x1>")),
         ];
         for (before, was_success, now, is_success, expected) in table {
             let baseline = Baseline::new(&line_hashes(before), *was_success);

@@ -303,9 +303,8 @@ pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;
     for line in answer.lines().map(str::trim) {
-        let is_listed = line.starts_with(|char: char| char.is_ascii_digit() || char == '-')
-            || line.starts_with("* ");
-        let is_choice = is_listed && !prose.starts_with('#') && is_question(prose);
+        let is_choice = line.starts_with(|char: char| char.is_ascii_digit() || "-*".contains(char))
+            && is_question(prose);
         if line.starts_with("```") || line.starts_with("~~~") {
             is_code = !is_code;
         } else if !is_code && !line.is_empty() && !is_choice {
@@ -315,12 +314,12 @@ pub(super) fn ends_with_question(answer: &str) -> bool {
     is_question(prose)
 }
 
-/// Returns true if a line ends with a question, whatever decorates its end.
+/// Returns true if a line is no heading and ends with a question, whatever decorates its end.
 fn is_question(line: &str) -> bool {
     let end = line.trim_end_matches(|char: char| {
         !char.is_alphanumeric() && !"?？؟.。:：".contains(char)
     });
-    end.ends_with(['?', '？', '؟']) || line.ends_with("か。")
+    !line.starts_with('#') && (end.ends_with(['?', '？', '؟']) || line.ends_with("か。"))
 }
 
 #[cfg(test)]

@@ -20,12 +20,13 @@ const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
 const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
                        suppressOutput systemMessage";
-/// The places of a decision in the JSON of a handler, in the forms of all agents.
+/// The places of a decision in the JSON of a handler, in the forms of all agents. Cursor has `permission`, and Copilot
+/// `permissionDecision` beside `hookSpecificOutput`: an allow in these does not count.
 const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
                          /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
 /// The places of a reason in it. The first one that has a text counts.
-const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
-                       /agent_message /user_message /stopReason";
+const REASONS: &str = "/hookSpecificOutput/permissionDecisionReason /hookSpecificOutput/decision/message /reason \
+                       /permissionDecisionReason /agent_message /user_message /stopReason";
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -152,6 +153,9 @@ struct Answer {
 pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, Option<String>) {
     let mut verdict = HookVerdict::default();
     let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
+    for document in documents(&text::repair_surrogates(printed, &mut None)) {
+        verdict.read_refusal(event, &document);
+    }
     let how = match exit.code {
         Some(0) => {
             let read = verdict.read_output(event, printed);
@@ -169,9 +173,6 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         Some(code) => format!("it failed (exit {code})"),
         None => "a signal ended it".to_owned(),
     };
-    for document in documents(&text::repair_surrogates(printed, &mut None)) {
-        verdict.read_refusal(event, &document);
-    }
     let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
     let failure = match clean(last_line, MAX_QUOTED_CHARS) {
         Some(line) => format!("{how}: {line}"),
@@ -272,15 +273,9 @@ impl HookVerdict {
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
         let readable = text::repair_surrogates(printed, &mut None);
         let whole = serde_json::from_str::<Value>(&readable);
-        let mut is_ignored = false;
-        if whole.is_err() {
-            // Text around JSON may have words of the model, so only a refusal counts.
-            for document in documents(&readable) {
-                is_ignored |= is_answer(&document);
-                self.read_refusal(event, &document);
-            }
-            is_ignored &= self.decision.is_none() && self.block.is_none();
-        }
+        // Text around JSON may have words of the model, so only a refusal counts.
+        let has_refused = self.decision.is_some() || self.block.is_some();
+        let is_ignored = !has_refused && documents(&readable).any(|found| is_answer(&found));
         let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
         match whole {
             Ok(output) if output.is_object() && !(is_text && is_data(&output)) => {
@@ -298,15 +293,11 @@ impl HookVerdict {
 
     /// Reads an output.
     fn read_document(&mut self, event: HookEvent, document: &Value) -> Result<(), String> {
-        let output = HandlerOutput::deserialize(document).map_err(|error| {
-            self.read_refusal(event, document);
-            unreadable(&error)
-        })?;
+        let output = HandlerOutput::deserialize(document).map_err(|error| unreadable(&error))?;
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
             self.stop = Some(reason_in(output.stop_reason));
-            self.read_refusal(event, document);
         }
         let reason = reason_in(output.reason);
         let mut names = ["permissionDecision", "updatedInput"].into_iter();
@@ -314,16 +305,11 @@ impl HookVerdict {
             !document[*name].is_null() && document["hookSpecificOutput"][*name].is_null()
         });
         match output.decision.as_deref() {
-            Some("block" | "deny") => self.refuse(event, reason),
+            Some("block" | "deny") if !event.is_guarded() => self.refuse(event, reason),
             Some("approve" | "allow") if event == HookEvent::PreToolUse && misplaced.is_none() => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
             _ => {}
-        }
-        // Cursor has `permission` and Copilot `permissionDecision` here. An allow in these does not count.
-        let mut decisions = ["decision", "permission", "permissionDecision"].iter();
-        if misplaced.is_some() || decisions.any(|name| !document[*name].is_null()) {
-            self.read_refusal(event, document);
         }
         if let Some(name) = misplaced {
             return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
@@ -334,15 +320,11 @@ impl HookVerdict {
             let beside = document["additionalContext"].as_str().map(str::to_owned);
             own.additional_context = own.additional_context.or(beside);
         }
-        let result = self.read_event_output(event, own);
-        if result.is_err() {
-            self.read_refusal(event, document);
-        }
-        result
+        self.read_event_output(event, own)
     }
 
-    /// Reads what an output says against a call or prompt, also with a wrong field or after a failure: a mistake must not
-    /// turn a refusal into a yes.
+    /// Reads what an output says against a call or prompt, before anything else of it and also after a failure: a mistake
+    /// must not turn a refusal into a yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
         let places = DECISIONS.split_whitespace();
         let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
@@ -487,6 +469,12 @@ mod tests {
             (json!({ "decision": "ask", "reason": "r" }), Some(HookDecision::Ask), "r"),
             (json!({ "permissionDecision": "allow" }), None, ""),
             (json!({ "decision": "approve", "updatedInput": {} }), None, ""),
+            (
+                json!({ "decision": "block", "hookSpecificOutput": {
+                    "permissionDecision": "deny", "permissionDecisionReason": "why" } }),
+                Some(HookDecision::Deny),
+                "why",
+            ),
             (
                 json!({ "hookSpecificOutput": { "permissionDecision": "allow" },
                     "permissionDecision": "deny", "permissionDecisionReason": "r" }),

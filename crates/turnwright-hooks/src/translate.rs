@@ -29,13 +29,11 @@ pub struct ToolUse {
     pub input: Value,
 }
 
-/// The agent's tools and their names in Claude Code.
-const NAMES: [(&str, &[&str]); 16] = [
+/// The agent's tools and their names in Claude Code. All others that change files are an `Edit`.
+const NAMES: [(&str, &[&str]); 14] = [
     (COMMAND_TOOL, &["Bash"]),
     ("exec_output", &["BashOutput"]),
     ("edit_file", &["Edit"]),
-    ("apply_patch", &["Edit"]),
-    ("delete_path", &["Edit"]),
     ("move_path", &["Write"]),
     ("write_file", &["Write"]),
     ("read_file", &["Read"]),

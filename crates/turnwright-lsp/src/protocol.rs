@@ -25,10 +25,8 @@ const ERROR: u64 = 1;
 const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
                          not included in your workspace|non-project file, only syntax errors are \
                          reported";
-/// The end of the TypeScript compiler's error for a module that it does not find, and the ends of the names of modules
-/// that it knows only with plugins.
-const NO_MODULE: &str = "' or its corresponding type declarations.";
-const PLUGIN_MODULES: [&str; 3] = [".astro", ".svelte", ".vue"];
+/// Parts of the TypeScript compiler's error for a module that it knows only with a plugin.
+const PLUGIN_MODULES: [&str; 3] = [".astro' or its ", ".svelte' or its ", ".vue' or its "];
 
 /// The numbers of the events of files.
 pub(crate) const CREATED: u8 = 1;
@@ -154,9 +152,8 @@ fn error(diagnostic: &Value) -> Option<Problem> {
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
     let found = Problem { range, code, message };
-    let module = found.message.strip_suffix(NO_MODULE).unwrap_or_default();
     let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR
-        && !PLUGIN_MODULES.iter().any(|end| module.ends_with(end));
+        && !PLUGIN_MODULES.iter().any(|part| found.message.contains(part));
     (is_error || found.says_unchecked()).then_some(found)
 }
 

@@ -35,8 +35,7 @@ const LAST_WORDS_TIME: Duration = Duration::from_millis(200);
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-pub(crate) const LOADING: &str = "it is still loading the project";
-const NO_PROJECT: &str = "it could not load the project";
+pub(crate) const LOADING: &str = "it has not loaded the project yet";
 const TOO_LATE: &str = "it has not answered in time";
 const UNREADABLE: &str = "its answer cannot be read";
 /// The command with which servers for TypeScript pass a request on to the compiler.
@@ -278,10 +277,6 @@ impl Server {
     ) -> Result<T, String> {
         let waiting = timeout_at(deadline, answer);
         match self.connection.ended.run_until_cancelled(waiting).await {
-            // What it says then lacks most errors and places.
-            Some(Ok(_)) if self.connection.state.borrow().has_no_project => {
-                Err(NO_PROJECT.to_owned())
-            }
             Some(Ok(answer)) => Ok(answer),
             None => Err("it has just ended".to_owned()),
             Some(Err(_)) if self.is_ready() => Err(TOO_LATE.to_owned()),
@@ -509,20 +504,6 @@ mod tests {
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
         assert!(server.errors(&path, "text", soon()).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn a_server_that_could_not_load_the_project_knows_no_errors() {
-        let (server, mut peer, _tasks) = started(&json!({})).await;
-        for (health, expected) in [("error", Err(NO_PROJECT.to_owned())), ("warning", Ok(1))] {
-            let status = json!({ "health": health, "quiescent": true, "message": "m" });
-            let method = "experimental/serverStatus";
-            peer.say(&json!({ "jsonrpc": "2.0", "method": method, "params": status })).await;
-            let version = server.show(&file(), health);
-            peer.publish(&json!(version), "wrong").await;
-            let found = server.errors(&file(), health, soon()).await;
-            assert_eq!(found.map(|errors| errors.len()), expected);
-        }
     }
 
     #[tokio::test]

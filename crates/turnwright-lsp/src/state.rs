@@ -61,8 +61,6 @@ pub(crate) struct ServerState {
     /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
     running_tasks: Option<u32>,
     is_quiescent: bool,
-    /// True if the server says that it could not load the project, as rust-analyzer does.
-    pub(crate) has_no_project: bool,
 }
 
 impl ServerState {
@@ -76,7 +74,6 @@ impl ServerState {
             started: Instant::now(),
             running_tasks: None,
             is_quiescent: false,
-            has_no_project: false,
         }
     }
 
@@ -111,8 +108,8 @@ impl ServerState {
             "textDocument/publishDiagnostics" => self.take_errors(params),
             "$/progress" => self.take_progress(params),
             "experimental/serverStatus" => {
-                self.is_quiescent = params["quiescent"] == true;
-                self.has_no_project = params["health"] == "error";
+                // Without the project, a server finds no errors, or wrong ones.
+                self.is_quiescent = params["quiescent"] == true && params["health"] != "error";
             }
             _ => {}
         }
@@ -185,6 +182,16 @@ mod tests {
         // Others may still follow.
         state.take_errors(&publish(&path, Value::Null, "without a version"));
         assert_eq!(state.published(&path, 2), None);
+    }
+
+    #[test]
+    fn a_server_that_could_not_load_the_project_is_not_ready() {
+        let mut state = ServerState::new();
+        for (health, is_ready) in [("error", false), ("warning", true), ("ok", true)] {
+            let status = json!({ "health": health, "quiescent": true, "message": "m" });
+            state.handle_notification("experimental/serverStatus", &status);
+            assert_eq!(state.is_ready(Readiness::Quiescence), is_ready, "{health}");
+        }
     }
 
     #[test]

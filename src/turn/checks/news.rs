@@ -91,12 +91,11 @@ fn line_hash(line: &str) -> u32 {
     let mut text = String::with_capacity(line.len());
     for letter in line.trim().chars() {
         let is_in_address = text.ends_with("#x") || text.ends_with("#x#");
-        if letter.is_ascii_digit() || is_in_address && letter.is_ascii_hexdigit() {
-            if !text.ends_with('#') {
-                text.push('#');
-            }
-        } else {
+        let is_number = letter.is_ascii_digit() || is_in_address && letter.is_ascii_hexdigit();
+        if !is_number {
             text.push(letter);
+        } else if !text.ends_with('#') {
+            text.push('#');
         }
     }
     fnv1a_32(text.as_bytes())

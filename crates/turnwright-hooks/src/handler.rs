@@ -26,6 +26,9 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_LINE_CHARS: usize = 240;
 /// The longest time limit, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
+/// Variables that hooks for Claude Code count on although it does not set them, or that do not exist here.
+const UNSET: &str = "CLAUDE_ENV_FILE CLAUDE_FILE_PATHS CLAUDE_PLUGIN_ROOT CLAUDE_TOOL_INPUT CLAUDE_TOOL_NAME \
+                     TOOL_INPUT_FILE_PATH";
 /// The hint for a group that cannot be read.
 const RIGHT_FORM: &str =
     "Write {\"matcher\": …, \"hooks\": [{\"type\": \"command\", \"command\": …}]}";
@@ -248,6 +251,10 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
+        let written = fields.words().join(" ").replace("${", "$");
+        for name in UNSET.split_whitespace().filter(|name| written.contains(&format!("${name}"))) {
+            self.note(&format!("{place}: `${name}` is not set; the input is JSON on stdin"));
+        }
         let wakes = fields.async_rewake == Some(true);
         if wakes {
             self.note(&format!("{place}: `asyncRewake` means only `async` here"));
@@ -415,6 +422,21 @@ mod tests {
             let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
             let (_, problems) = read(&json!({ "PreToolUse": [group] }));
             assert_eq!(problems.contains("write the rule as `if`"), expected, "{matcher}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_reported() {
+        for (command, expected) in [
+            ("ruff format $CLAUDE_FILE_PATHS", "`$CLAUDE_FILE_PATHS` is not set"),
+            ("echo \"${CLAUDE_TOOL_NAME}\"", "`$CLAUDE_TOOL_NAME` is not set"),
+            ("\"$CLAUDE_PROJECT_DIR\"/check.sh", ""),
+        ] {
+            let group = json!({ "hooks": [{ "command": command }] });
+            let (handlers, problems) = read(&json!({ "PostToolUse": [group] }));
+            assert_eq!(handlers.len(), 1, "{command}");
+            assert_eq!(problems.is_empty(), expected.is_empty(), "{problems}");
+            assert!(problems.contains(expected), "{command}: {problems}");
         }
     }
 

@@ -77,11 +77,9 @@ impl Turn {
         // The last answer of a helper is its result.
         let is_last = self.conversation.work.one_turn && !self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
-        if !is_last || !may_ask {
-            return ClosingWords::default();
-        }
         let names = self.conversation.env.jobs.neglected().join(", ");
-        if names.is_empty() || !self.conversation.told.is_news(RUNNING, 0) {
+        let is_needed = is_last && may_ask && !names.is_empty();
+        if !is_needed || !self.conversation.told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));

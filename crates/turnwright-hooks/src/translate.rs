@@ -115,12 +115,10 @@ impl HookedTool<'_> {
     /// Returns the tool uses that the call corresponds to.
     pub fn uses(&self) -> Vec<ToolUse> {
         let names = names_of(self);
-        if self.is_remote {
-            return vec![ToolUse { names, input: self.arguments.clone() }];
-        }
         let touched = match self.name {
             "read_file" => &self.read[..],
             COMMAND_TOOL => &[],
+            _ if self.is_remote => &[],
             _ => &self.changed[..],
         };
         if touched.is_empty() {

@@ -81,9 +81,9 @@ const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs that do the same with one of the words in the second column (with any words, if it is empty), unless one of
 /// those in the third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 /// `pre-commit` and the like also put away what is not staged while they run.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 17] = [
+const UNFIT_PROGRAMS: [(&str, &str, &str); 16] = [
     ("autopep8 clang-format yapf", "--in-place -i", "--dry-run -n"),
-    ("black rustfmt scalafmt stylua swiftformat", "", "--check --diff --lint --profile --test"),
+    ("black pint rustfmt scalafmt stylua swiftformat", "", "--check --diff --lint --profile --test"),
     ("buf codespell gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
     ("cargo cypress turbo", "open watch", ""),
     ("cargo deno dprint go nix taplo terraform zig", "fmt", "--check -check -check=true"),
@@ -96,7 +96,6 @@ const UNFIT_PROGRAMS: [(&str, &str, &str); 17] = [
     ("mix ruff", "format", "--check --check-formatted --diff"),
     ("ng", "test", "--no-watch --watch=false"),
     ("php-cs-fixer rector sqlfluff", "fix process", "--dry-run"),
-    ("pint", "", "--test"),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
     ("vue-cli-service", "lint", "--no-fix"),
 ];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::turn::proof::is_in;
 use turnwright_types::hash::fnv1a_32;
 use turnwright_types::text;
 
@@ -13,22 +14,8 @@ const MAX_LINES: usize = 20;
 const MAX_LINE_CHARS: usize = 400;
 
 /// The words with which build tools begin lines about their progress, which differ from run to run.
-const PROGRESS: &[&str] = &[
-    "Adding",
-    "Blocking",
-    "Building",
-    "Checking",
-    "Compiling",
-    "Dirty",
-    "Documenting",
-    "Downloaded",
-    "Downloading",
-    "Finished",
-    "Fresh",
-    "Locking",
-    "Running",
-    "Updating",
-];
+const PROGRESS: &str = "Adding Blocking Building Checking Compiling Dirty Documenting Downloaded Downloading Finished \
+                        Fresh Locking Running Updating";
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
@@ -102,7 +89,7 @@ fn line_hash(line: &str) -> u32 {
 }
 
 fn is_noise(line: &str) -> bool {
-    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
+    line.split_whitespace().next().is_none_or(|word| is_in(PROGRESS, word))
 }
 
 /// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,

@@ -295,8 +295,8 @@ fn quoted(words: &str) -> String {
     text::clip_within(line.trim_end_matches('.'), MAX_LINE_CHARS)
 }
 
-/// Returns true if the last sentence of an answer is a question. Code at its end does not count, and neither does a list
-/// of the choices.
+/// Returns true if the last sentence of an answer is a question. Code at its end does not count, and neither does a
+/// list of the choices.
 pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;

@@ -323,8 +323,8 @@ impl HookVerdict {
         self.read_event_output(event, own)
     }
 
-    /// Reads what an output says against a call or prompt, before anything else of it and also after a failure: a mistake
-    /// must not turn a refusal into a yes.
+    /// Reads what an output says against a call or prompt, before anything else of it and also after a failure: a
+    /// mistake must not turn a refusal into a yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
         let places = DECISIONS.split_whitespace();
         let mut words = places.filter_map(|place| output.pointer(place)?.as_str());

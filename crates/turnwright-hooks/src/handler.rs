@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::event::HookEvent;
 use crate::matcher::{Condition, Matcher};
 use crate::scripts::{HookAction, Script, named_scripts};
-use crate::translate::is_tool_name;
+use crate::translate::usual_names;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 
@@ -204,11 +204,10 @@ impl HandlerReader<'_> {
             HookGroup::deserialize(value).map_err(|error| format!("{error}. {RIGHT_FORM}"))?;
         let matcher = Matcher::parse(group.matcher.unwrap_or_default())
             .map_err(|error| format!("`matcher`: {}", text::one_line(&error)))?;
-        let rule = Condition::parse(&matcher.text);
-        let tool = rule.as_ref().and_then(Condition::tool_with_pattern);
-        if event.is_about_tool() && tool.is_some_and(is_tool_name) {
-            let what = "`matcher` is compared with the tool's name only, so none of its hooks runs";
-            self.note(&format!("{place}: {what}; write the rule as `if`"));
+        let may_fit = matcher.fits(&usual_names()) || matcher.text.contains("mcp");
+        if event.is_about_tool() && !may_fit {
+            let what = "`matcher` is compared with the tool's name only, and fits none that is usual";
+            self.note(&format!("{place}: {what}; write a rule as `if`"));
         }
         for hook in &group.hooks {
             // Stop here: reading further handlers would also read the files that they name.
@@ -418,10 +417,16 @@ mod tests {
             ("mcp__(a|b)", false),
             ("(Edit|Write)", false),
             ("Bash()", false),
+            ("Edit:.*\\.cs", true),
+            ("tool == \"Bash\" && tool_input.command matches \"git\"", true),
+            ("git add", true),
+            ("bash", true),
+            ("MultiEdit|apply_patch", false),
+            ("", false),
         ] {
             let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
             let (_, problems) = read(&json!({ "PreToolUse": [group] }));
-            assert_eq!(problems.contains("write the rule as `if`"), expected, "{matcher}");
+            assert_eq!(problems.contains("write a rule as `if`"), expected, "{matcher}");
         }
     }
 

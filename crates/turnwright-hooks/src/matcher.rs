@@ -89,11 +89,6 @@ impl Condition {
         !self.tool.contains(['|', ',', '!']) && parts.is_none_or(|(_, rest)| !rest.contains('('))
     }
 
-    /// Returns the tool of a condition that also has a pattern.
-    pub(crate) fn tool_with_pattern(&self) -> Option<&str> {
-        self.pattern.as_ref().map(|_| self.tool.as_str())
-    }
-
     /// Returns true if the condition holds for a call with one of these names and this input.
     pub(crate) fn holds(&self, names: &[String], input: &Value) -> bool {
         if !names.iter().any(|name| fits_wildcard(name, &self.tool)) {

@@ -30,10 +30,12 @@ pub struct ToolUse {
 }
 
 /// The agent's tools and their names in Claude Code. All others that change files are an `Edit`.
-const NAMES: [(&str, &[&str]); 14] = [
+const NAMES: [(&str, &[&str]); 16] = [
     (COMMAND_TOOL, &["Bash"]),
     ("exec_output", &["BashOutput"]),
     ("edit_file", &["Edit"]),
+    ("apply_patch", &["Edit"]),
+    ("delete_path", &["Edit"]),
     ("move_path", &["Write"]),
     ("write_file", &["Write"]),
     ("read_file", &["Read"]),
@@ -47,9 +49,10 @@ const NAMES: [(&str, &[&str]); 14] = [
     ("plan", &["TodoWrite"]),
 ];
 
-/// Returns true if this is a name of one of the agent's tools.
-pub(crate) fn is_tool_name(text: &str) -> bool {
-    NAMES.iter().any(|(name, names)| *name == text || names.contains(&text))
+/// Returns the names of the tools that Claude Code has as well, those that they have there and here.
+pub(crate) fn usual_names() -> Vec<String> {
+    let names = NAMES.iter().flat_map(|(name, names)| names.iter().chain([name]));
+    names.map(|name| (*name).to_owned()).collect()
 }
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {

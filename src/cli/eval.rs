@@ -166,7 +166,7 @@ fn perform(command: EvalCommand, config: &Config) -> EvalResult<ExitCode> {
 
 fn print(lines: &[String]) -> EvalResult<ExitCode> {
     for line in lines {
-        write_stdout(&format!("{line}\n"))?;
+        write_stdout(&format!("{}\n", escape_hidden_line(line)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -355,8 +355,7 @@ pub fn run() -> ExitCode {
         model: arguments.model,
         base_url: arguments.base_url,
         limits: arguments.budget,
-        alone: false,
-        one_turn: false,
+        ..Flags::default()
     };
     let state = paths.state.clone();
     let config = Config::new(variables, flags, user_file, paths);

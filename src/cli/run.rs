@@ -131,14 +131,7 @@ fn session_plan(config: &Config, name: Option<&str>, mode: Option<Mode>) -> CliR
     if here.to_str().is_none() {
         return Err(NOT_UTF_8.into());
     }
-    let new = SessionPlan {
-        id: None,
-        cwd: here.clone(),
-        folders: Vec::new(),
-        mode,
-        model: None,
-        note: None,
-    };
+    let new = SessionPlan { cwd: here.clone(), mode, ..SessionPlan::default() };
     let Some(name) = name else { return Ok(new) };
     let store = Store::new(&config.paths.state);
     let id = find_session(&store, name)?;

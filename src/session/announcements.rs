@@ -18,7 +18,7 @@ const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
 pub(super) type SavedSettings = (Mode, String, ReasoningEffort);
 
 /// The facts that the client knows or has yet to be told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Announcements {
     /// Notices for the user, which are sent with the first prompt at the earliest.
     pub(super) notices: Vec<String>,
@@ -43,12 +43,10 @@ impl Announcements {
     ) -> Announcements {
         Announcements {
             notices,
-            are_gaps_reported: false,
             advertised,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
-            commands: Vec::new(),
             settings,
-            saved: None,
+            ..Announcements::default()
         }
     }
 

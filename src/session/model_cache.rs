@@ -295,9 +295,7 @@ impl ModelCache {
         let providers: BTreeMap<_, _> =
             known.in_use.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
         for name in providers.values().filter_map(|model| known.listed(model.as_ref())).flatten() {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+            turnwright_types::lists::add_new(&mut names, name);
         }
         names.truncate(MAX_CHOICES);
         names

@@ -170,8 +170,8 @@ pub(crate) fn delete(
             Err(StoreError::NoSuchSession) => return Ok(()),
             hold => hold?,
         };
-        let deleting = store
-            .write(Durability::PowerLoss, move |connection| sessions::delete(connection, &id));
+        let deleting =
+            store.write(Durability::PowerLoss, move |connection| sessions::delete(connection, &id));
         let deleted = deleting.await?;
         spawn_blocking(move || Jobs::remove_outputs(&state, &deleted)).await.ok();
         Ok(())

@@ -331,6 +331,10 @@ async fn plan_update(
         return Err(format!("{to} exists already. Nothing was written.").into());
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
+    let is_whole = hunks.iter().any(|hunk| hunk.is_whole);
+    if is_whole && (changed.is_some() || edit_common::is_unread(&ctx.env, target, &before).await) {
+        return Err(file_refusal(name, "has text that you have not read"));
+    }
     let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;
     let told_name = name.to_owned();
     let work = spawn_blocking(move || {
@@ -359,27 +363,17 @@ async fn execute_step(
     files: &Files,
     cancel: &CancellationToken,
 ) -> Result<bool, FileError> {
-    match &mut step.action {
-        PatchAction::Add(applied) => {
-            let written = files.write(&step.target, None, &applied.text, cancel).await?;
-            if let Some(now) = edit_common::editor_changes("", applied, &written) {
-                *applied = now;
-            }
-            return Ok(written.is_confirmed);
-        }
+    let (place, before, applied) = match &mut step.action {
+        PatchAction::Add(applied) => (&step.target, None, applied),
         PatchAction::Update { before, applied, to, is_moved } => {
             if let Some(to) = to {
                 files.rename(&step.target, to).await?;
                 *is_moved = true;
             }
-            let place = to.as_ref().unwrap_or(&step.target);
-            if applied.text != before.text {
-                let written = files.write(place, Some(before), &applied.text, cancel).await?;
-                if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
-                    *applied = now;
-                }
-                return Ok(written.is_confirmed);
+            if applied.text == before.text {
+                return Ok(true);
             }
+            (to.as_ref().unwrap_or(&step.target), Some(&*before), applied)
         }
         PatchAction::Delete { before, aside } => {
             if let Some(before) = before
@@ -388,9 +382,15 @@ async fn execute_step(
                 return Err(FileError::Stale);
             }
             *aside = Some(files.set_aside(&step.target).await?);
+            return Ok(true);
         }
+    };
+    let written = files.write(place, before, &applied.text, cancel).await?;
+    let old = before.map_or("", |before| before.text.as_str());
+    if let Some(now) = edit_common::editor_changes(old, applied, &written) {
+        *applied = now;
     }
-    Ok(true)
+    Ok(written.is_confirmed)
 }
 
 /// Deletes the files that were only set aside.
@@ -502,16 +502,11 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
         if let Some(applied) = applied {
             let LineCounts { added, removed } = applied.line_counts;
             total = LineCounts { added: total.added + added, removed: total.removed + removed };
-            lines.push_str(&format!(
-                " (+{added} −{removed}). {}\n",
-                edit_common::match_summary(applied)
-            ));
+            let matched = edit_common::match_summary(applied);
+            lines.push_str(&format!(" (+{added} −{removed}). {matched}\n"));
+            let AppliedEdits { text, changes, .. } = applied;
             if verb != "Added" && !unread.contains(step.place()) {
-                lines.push_str(&line_changes::render_changed_lines(
-                    &applied.text,
-                    &applied.changes,
-                    &mut room,
-                ));
+                lines.push_str(&line_changes::render_changed_lines(text, changes, &mut room));
             }
         } else {
             lines.push_str(".\n");
@@ -527,12 +522,8 @@ fn patch_outcome(steps: &[PatchStep], unread: &[ResolvedPath], roots: &Roots) ->
     };
     let unit = if count == 1 { "file" } else { "files" };
     let head = format!("Applied the patch to {count} {unit} (+{added} −{removed}).");
-    ToolOutcome {
-        ok: true,
-        text: format!("{head}\n{lines}"),
-        raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
-        view: Some(CallView { title, kind: ApplyPatch::KIND, locations }),
-        content: step_diffs(steps, roots),
-        images: Vec::new(),
-    }
+    let text = format!("{head}\n{lines}");
+    let raw = json!({ "result": head, "files": count, "added": added, "removed": removed });
+    let view = Some(CallView { title, kind: ApplyPatch::KIND, locations });
+    ToolOutcome { view, ..ToolOutcome::done(text, step_diffs(steps, roots), raw) }
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{ToolCtx, ToolEnv};
+use super::{ExpectedChange, ToolCtx, ToolEnv};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
@@ -58,12 +59,8 @@ pub(super) fn diff(
 /// The same for a text that was replaced as a whole.
 pub(super) fn whole_file_diff(path: PathBuf, before: Option<&str>, after: &str) -> CallContent {
     let is_large = before.map_or(0, str::len) + after.len() > MAX_CARD_BYTES;
-    let spots = if is_large {
-        line_changes::diff_texts(before.unwrap_or_default(), after)
-    } else {
-        Vec::new()
-    };
-    diff(path, before, after, &spots, &mut { MAX_CARD_BYTES })
+    let spots = is_large.then(|| line_changes::diff_texts(before.unwrap_or_default(), after));
+    diff(path, before, after, &spots.unwrap_or_default(), &mut { MAX_CARD_BYTES })
 }
 
 /// Why the first of these paths that leads to another machine or a device is not used, for the model.
@@ -119,11 +116,9 @@ pub(super) fn editor_changes(
     sent: &AppliedEdits,
     written: &WriteOutcome,
 ) -> Option<AppliedEdits> {
-    if written.text.text == sent.text {
-        return None;
-    }
+    let now = &written.text.text;
     let edits = sent.edits.clone();
-    Some(AppliedEdits { edits, ..whole_text(before, written.text.text.clone()) })
+    (*now != sent.text).then(|| AppliedEdits { edits, ..whole_text(before, now.clone()) })
 }
 
 /// The change to another text that was given as a whole.
@@ -138,6 +133,16 @@ pub(super) fn not_shown(names: &str) -> String {
     format!(
         "[The editor took the text of {names}, but it is not there yet: read before you go on.]"
     )
+}
+
+/// The note about a text that was JSON before, such as a notebook, and will be none.
+pub(super) fn broken_json(change: &ExpectedChange<'_>) -> Option<String> {
+    let name = change.path.file_name()?.to_str()?;
+    [".json", ".ipynb", ".geojson"].iter().find(|end| name.ends_with(**end))?;
+    let (after, _) = change.after.filter(|(text, _)| text.len() <= MAX_CARD_BYTES)?;
+    serde_json::from_str::<IgnoredAny>(&change.before?.text).ok()?;
+    let error = serde_json::from_str::<IgnoredAny>(after).err()?;
+    Some(format!("[{} was valid JSON before and is not now: {error}.]", escape_hidden_line(name)))
 }
 
 /// How the edits were matched, in a few words.

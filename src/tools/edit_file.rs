@@ -186,8 +186,7 @@ impl Tool for EditFile {
                 "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
             });
             let view = Some(view(&target, &roots, Some(&applied)));
-            let mut outcome =
-                ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() };
+            let mut outcome = ToolOutcome { view, ..ToolOutcome::done(text, content, raw) };
             if !written.is_confirmed {
                 outcome.append_note(edit_common::not_shown(&self.path));
             }

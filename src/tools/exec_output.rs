@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use super::exec::{self, command_outcome, finished_outcome, seconds};
 use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::Pass;
+use turnwright_policy::permission::{Grants, Mode, Pass, decide};
+use turnwright_policy::shell;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
@@ -18,7 +19,7 @@ use turnwright_types::message::{Arguments, ToolCall};
 use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
-use turnwright_workspace::exec::{Job, Signal};
+use turnwright_workspace::exec::{Job, Signal, dialect};
 
 /// The default wait, in seconds.
 const DEFAULT_WAIT_SECS: u64 = 5;
@@ -71,6 +72,24 @@ impl ExecOutput {
         }
     }
 
+    /// The command with this input, if a rule is about the input or it destroys something: the command may be a shell,
+    /// or the client of a database.
+    fn harmful_line(&self, input: &str, site: &CallSite<'_>) -> Option<[Effect; 1]> {
+        let job = site.env.jobs.find(&self.id())?;
+        let rules = site.env.shared.rules.get();
+        let judge = |input: &str| {
+            let line = format!("{} <<'end of input'\n{input}\nend of input", job.command());
+            let command = shell::command(line, site.roots().real_cwd(), dialect());
+            let stakes = shell::stakes(&command.script);
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&rules, Mode::Full, &Grants::default(), &effects);
+            (effects, (decision.verdict(), stakes))
+        };
+        let (effects, harm) = judge(input);
+        // The user has been asked about the command itself when it was started.
+        (harm != judge("").1).then_some(effects)
+    }
+
     fn wait(&self) -> Duration {
         let wait = seconds(self.wait, self.wait_ms, MAX_WAIT_SECS);
         Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
@@ -97,8 +116,9 @@ impl Tool for ExecOutput {
         };
         let view = CallView::new(title, Self::KIND);
         let mut effects = Vec::new();
-        if self.input().is_some() {
+        if let Some(input) = self.input() {
             effects.push(self.input_effect());
+            effects.extend(self.harmful_line(input, site).into_iter().flatten());
         }
         if self.signal.is_some() {
             effects.push(Effect::Signal { job });
@@ -113,11 +133,9 @@ impl Tool for ExecOutput {
         let job = find(self, ctx)?;
         let Some(input) = self.input() else { return Ok(((), Vec::new())) };
         if input.len() > MAX_INPUT_BYTES {
-            return Err(
-                "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
-                        write_file and let a command read that."
-                    .into(),
-            );
+            let why = "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
+                write_file and let a command read that.";
+            return Err(why.into());
         }
         let command = fenced(&escape_hidden(job.command()));
         let text = format!("{}\nto {}:\n{command}", fenced(&escape_hidden(input)), job.id());

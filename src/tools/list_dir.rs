@@ -9,7 +9,6 @@ use super::search_common::{self, count};
 use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, locations};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
-use turnwright_workspace::files::FileError;
 use turnwright_workspace::files::display;
 use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
@@ -57,7 +56,6 @@ impl Tool for ListDir {
             Ok(tree) => tree,
             Err(why) => {
                 let name = self.path.as_deref().unwrap_or(".");
-                let why = why.to_string();
                 return Err(search_common::obstacle_message(name, &why, target, ctx).await.into());
             }
         };
@@ -77,21 +75,16 @@ pub(super) async fn tree(
     depth: usize,
     hidden: bool,
     ctx: &ToolCtx,
-) -> Result<FolderTree, FileError> {
-    let scope = search_common::scope((pass, target), None, hidden, ctx)
-        .await
-        .map_err(|refusal| FileError::System(refusal.for_model))?;
+) -> Result<FolderTree, String> {
+    let scoping = search_common::scope((pass, target), None, hidden, ctx);
+    let scope = scoping.await.map_err(|refusal| refusal.for_model)?;
     let listing = search_common::run_search(ctx, move |stop: &_| {
         match search_common::obstacle(&scope.root, true) {
-            Some(why) => Err(FileError::System(why.to_owned())),
-            None => {
-                list_tree(&scope, depth, stop).map_err(|error| FileError::System(error.to_string()))
-            }
+            Some(why) => Err(why.to_owned()),
+            None => list_tree(&scope, depth, stop).map_err(|error| error.to_string()),
         }
     });
-    listing.await.unwrap_or_else(|_| {
-        Err(FileError::System("was not listed: cancelled by the user".to_owned()))
-    })
+    listing.await.unwrap_or_else(|_| Err("was not listed: cancelled by the user".to_owned()))
 }
 
 /// Renders a tree for the model.

@@ -525,6 +525,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let TypedCall { call, ignored, other_names, preview, name_notes, refusal, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
+            let broken = T::expected_changes(&preview).iter().find_map(edit_common::broken_json);
             // The folder of the session may have gone while the user was asked.
             let result = match refusal {
                 Some(refusal) => Err(refusal),
@@ -532,8 +533,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             };
             drop(changes);
             let mut outcome = result.unwrap_or_else(ToolOutcome::failed);
-            let other_names = other_names.filter(|_| outcome.ok);
-            for note in name_notes.into_iter().chain(other_names) {
+            let notes = [other_names, broken].map(|note| note.filter(|_| outcome.ok));
+            for note in name_notes.into_iter().chain(notes.into_iter().flatten()) {
                 outcome.append_note(note);
             }
             outcome.text = append_ignored(outcome.text, &ignored);

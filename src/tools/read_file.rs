@@ -210,7 +210,7 @@ impl<'a> FileRequest<'a> {
                 Ok(tree) => {
                     Ok(ReadResult::Text(format!("[Folder: {name}]\n{}", list_dir::show(&tree))))
                 }
-                Err(why) => Err(why),
+                Err(why) => Err(FileError::System(why)),
             },
             Err(error) => Err(error),
         };

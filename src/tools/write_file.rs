@@ -22,7 +22,7 @@ use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::edit::{omission, unescaped_lines};
+use turnwright_workspace::edit::{omission, unescaped_lines, unnumbered_lines};
 use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOutcome};
 
 /// Why a file that may hold secrets, or that has much more text than the new one, is not replaced.
@@ -96,7 +96,8 @@ impl Tool for WriteFile {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
-        if let Some(lines) = unescaped_lines(&self.content) {
+        let plain = unescaped_lines(&self.content).or_else(|| unnumbered_lines(&self.content));
+        if let Some(lines) = plain {
             self.content = lines;
         }
         CallPlan::writing(view(self.verb(), &target, site.roots()), target)

@@ -12,9 +12,7 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::hash::std_hash;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage, UserMessage,
-};
+use turnwright_types::message::{Arguments, StopReason, ToolCall, ToolMessage, UserMessage};
 use turnwright_types::text;
 
 /// The answers to the question whether the turn goes on.
@@ -51,9 +49,7 @@ impl Turn {
             return None;
         }
         let answer = self.history.messages.last().cloned()?;
-        let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
-            return None;
-        };
+        let calls = &answer.as_assistant()?.calls;
         let changes = self.conversation.env.shared.checkpoint.change_count();
         let ran_changes = self.loops.note_changes(changes);
         let mut found = self.loops.begin_answer(all_invalid);

@@ -72,7 +72,7 @@ pub(crate) use prompt::{
     folder_lines, new_date_line, project_sources, system_prompt,
 };
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
-pub(crate) use room::handoff::{COMMAND_HEAD, compact, summary_of};
+pub(crate) use room::handoff::{COMMAND_HEAD, compact, context_parts, summary_of};
 pub(crate) use room::prune;
 pub(crate) use steering::SteeringQueue;
 pub(crate) use submissions::Submissions;

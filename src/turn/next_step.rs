@@ -33,7 +33,7 @@ const MAX_RESUMPTIONS: u32 = 3;
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How many requests, retries and continuations a turn has left.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TurnBudget {
     requests: u32,
     pub(super) retries: u32,
@@ -64,15 +64,11 @@ impl TurnBudget {
             retries: MAX_RETRIES,
             fragile_retries: MAX_FRAGILE_RETRIES,
             broken_streams: MAX_BROKEN_STREAMS,
-            silence: Duration::ZERO,
-            outage: Duration::ZERO,
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
             nudges: MAX_NUDGES,
-            has_made_room: false,
             max_requests: requests,
-            reached: None,
-            ending: None,
+            ..TurnBudget::default()
         }
     }
 

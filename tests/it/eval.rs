@@ -412,6 +412,23 @@ fn a_check_that_proves_nothing_is_refused() {
 }
 
 #[test]
+fn what_a_check_prints_is_no_escape_sequence_of_the_terminal() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([]));
+    lab.fix_task("fix");
+    let clears = "[check]\ncommand = 'printf \"\\033[2J\\n\" >&2; exit 1'\n";
+    lab.write("evals/fix/task.toml", clears);
+    for (status, shown) in [(Some(2), "exit 1: \u{241b}[2J"), (Some(0), "exit 1: \\u{1b}[2J")] {
+        let ended = lab.run(&["eval", "new", "fix"]);
+        let told = ended.stdout + &ended.stderr;
+        assert!(ended.status == status && told.contains(shown), "{told}");
+        fs::remove_file(lab.project.join("evals/fix/solution.patch")).ok();
+    }
+}
+
+#[test]
 fn a_task_cannot_ask_for_the_network() {
     let lab = Lab::new(&json!([]));
     lab.fix_task("fix");

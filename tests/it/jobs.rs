@@ -106,6 +106,55 @@ fn a_job_gets_input_after_a_permission_request() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn input_that_a_rule_is_about_or_that_destroys_something_is_judged_as_a_line() {
+    if !turnwright_sandbox::can_confine() || !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: this machine has no sandbox, or commands can change protected files");
+        return;
+    }
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "[permissions]\ndeny = ['exec(git push)']")
+        .variable("TURNWRIGHT_MODE", "auto")
+        .permission("reject_once")
+        .start();
+    background(&mut agent, "sh");
+    for (input, questions, told) in [
+        ("echo one", 0, "\none\n"),
+        ("cd . && git push origin", 0, "exec(git push)"),
+        ("git reset --hard", 1, "rejected"),
+        ("rm -rf ~", 1, "never"),
+    ] {
+        let input = json!({ "id": "p1", "input": input, "wait": 20 });
+        let result = call(&mut agent, "exec_output", &input);
+        assert_eq!(cards::questions(&agent), questions, "{input}: {result}");
+        assert!(result.contains(told), "{input}: {result}");
+    }
+    let mode = json!({ "sessionId": agent.session, "modeId": "full" });
+    assert!(agent.call("session/set_mode", &mode)["error"].is_null());
+    let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "git push" }));
+    assert!(denied.contains("exec(git push)"), "{denied}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn input_to_a_command_that_destroys_is_not_asked_about_once_more() {
+    if !turnwright_sandbox::can_confine() || !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: this machine has no sandbox, or commands can change protected files");
+        return;
+    }
+    let builder = TestAgent::builder().variable("TURNWRIGHT_MODE", "auto");
+    let mut agent = builder.permission("allow_once").start();
+    background(&mut agent, "cat; git reset --hard");
+    assert_eq!(cards::questions(&agent), 1);
+    for input in ["y", "npm publish", "select 1;"] {
+        let input = json!({ "id": "p1", "input": input, "wait": 20 });
+        let result = call(&mut agent, "exec_output", &input);
+        assert!(result.starts_with("[p1 running for "), "{result}");
+    }
+    assert_eq!(cards::questions(&agent), 1);
+}
+
+#[test]
 fn input_that_is_refused_is_not_sent() {
     let mut agent = TestAgent::builder().start();
     let line = if cfg!(windows) { run_on("639.25") } else { "cat".to_owned() };

@@ -411,7 +411,11 @@ fn a_token_is_renewed_for_its_scopes_if_the_server_wants_them_named() {
         auth.lock().unwrap().valid = 0;
         let mut agent = calling(&stub, home.path()).start();
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(last_message(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 1));
+        assert!(
+            last_message(&agent, 1).contains(r#"{"text":"hi"}"#),
+            "{}",
+            last_message(&agent, 1)
+        );
         assert_eq!(auth.lock().unwrap().tokens, 2);
     }
 }

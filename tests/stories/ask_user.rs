@@ -139,7 +139,7 @@ fn without_forms_the_question_is_asked_in_the_conversation_and_ends_the_turn() {
 
 #[test]
 fn a_client_that_answers_a_form_with_an_error_or_nonsense_is_asked_in_the_conversation() {
-    let nonsense = json!({ "action": "accept", "content": { "answer": "MySQL" } });
+    let nonsense = json!({ "action": "accept", "content": { "answer": 7 } });
     for answer in [None, Some(nonsense)] {
         let mut agent = start(forms(), &which());
         let prompt = agent.prompt("go");

@@ -209,6 +209,7 @@ fn r_fs_4_a_missing_file_is_missing_whatever_the_client_answers() {
 
 #[test]
 fn r_fs_4_an_empty_text_of_the_client_is_no_text_of_a_file_that_has_one() {
+    #[expect(clippy::unnecessary_wraps, reason = "the form of all answers")]
     fn answer(method: &str, _: &str) -> Result<Value, i64> {
         let is_read = method == "fs/read_text_file";
         Ok(if is_read { json!({ "content": "" }) } else { json!({}) })
@@ -235,6 +236,7 @@ fn r_fs_4_an_empty_text_of_the_client_is_no_text_of_a_file_that_has_one() {
 
 #[test]
 fn r_fs_4_a_buffer_that_the_user_has_emptied_is_empty_if_the_client_shows_other_texts() {
+    #[expect(clippy::unnecessary_wraps, reason = "the form of all answers")]
     fn answer(_: &str, name: &str) -> Result<Value, i64> {
         Ok(json!({ "content": if name == "emptied.txt" { "" } else { "shown\n" } }))
     }

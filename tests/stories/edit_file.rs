@@ -215,6 +215,27 @@ fn an_edit_shows_no_secret_that_was_not_read() {
 }
 
 #[test]
+fn a_change_that_breaks_json_says_so() {
+    let builder = TestAgent::builder().variable("TURNWRIGHT_MODE", "auto-edit");
+    let builder = builder.file("n.ipynb", "{\"cells\": [{\"source\": [\"x = 1\"]}]}\n");
+    let builder = builder.file("a.json", "{}\n").file("b.json", "{}\n");
+    let mut agent = builder.file("with-comment.json", "{} // one\n").start();
+    let broken = again(&mut agent, "edit_file", &edit("n.ipynb", "1", "\"1\""));
+    assert!(broken.contains("[n.ipynb was valid JSON before and is not now: expected"), "{broken}");
+    let body = "*** Begin Patch\n*** Update File: a.json\n@@\n-{}\n+{\n*** End Patch\n";
+    let patched = again(&mut agent, "apply_patch", &json!({ "patch": body }));
+    assert!(patched.contains("[a.json was valid JSON before and is not now: EOF"), "{patched}");
+    let content = json!({ "path": "b.json", "content": "{\n" });
+    let written = again(&mut agent, "write_file", &content);
+    assert!(written.contains("[b.json was valid JSON before and is not now: EOF"), "{written}");
+    for (name, old, new) in [("n.ipynb", "\"1\"", "\\\"1\\\""), ("with-comment.json", "one", "two")]
+    {
+        let result = again(&mut agent, "edit_file", &edit(name, old, new));
+        assert!(result.starts_with("Applied 1 edit") && !result.contains("JSON"), "{result}");
+    }
+}
+
+#[test]
 fn a_failed_edit_of_a_short_file_shows_it() {
     let builder = TestAgent::builder().file("a.py", "x = 1\ny = 2\n");
     let mut agent = builder.file("long.py", &"z = 3\n".repeat(61)).start();

@@ -198,6 +198,27 @@ fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret()
 }
 
 #[test]
+fn what_a_rule_denies_reaches_the_model_neither_by_an_import_nor_as_a_skill_or_a_command() {
+    let rules = "[permissions]\ndeny = ['read(/priv/**)', 'read(/.claude/**)']\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", rules)
+        .file("AGENTS.md", "Use tabs. See @priv/plan.md\n")
+        .file("priv/plan.md", "Buy the moon.\n")
+        .file("sub/AGENTS.md", "See @../priv/plan.md, and be brief.\n")
+        .file("sub/a.txt", "a\n")
+        .file(".claude/skills/moon/SKILL.md", "Buy the moon.\n")
+        .file(".claude/commands/buy.md", "Buy the moon.\n")
+        .model(json!([read("sub/a.txt"), says("One."), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("/buy"), "end_turn");
+    let asked: Vec<_> = (0..3).map(|number| agent.model_request(number).to_string()).collect();
+    assert!(asked[2].contains("Use tabs.") && asked[2].contains("be brief"), "{}", asked[2]);
+    assert!(asked[2].contains("denied by a rule"), "{}", asked[2]);
+    assert!(asked.iter().all(|body| !body.contains("the moon")), "{asked:?}");
+}
+
+#[test]
 fn instructions_in_other_encodings_are_read_and_a_file_that_is_no_text_is_named() {
     let utf16 = |text: &str| -> Vec<u8> {
         "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()

@@ -40,6 +40,21 @@ fn a_patch_adds_changes_moves_and_deletes() {
 }
 
 #[test]
+fn a_file_may_come_twice_in_a_patch() {
+    let builder = TestAgent::builder().file("a", "one\ntwo\n").file("b", "old\r\n");
+    let body = "*** Update File: a\n-one\n+1\n*** Delete File: b\n*** Add File: b\n+new\n\
+                *** Update File: a\n-two\n+2\n";
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
+    assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("1\n2\n", "new\r\n"));
+    assert!(result.starts_with("Applied the patch to 2 files (+3 −3).\n"), "{result}");
+    let secret = "*** Delete File: .env\n*** Add File: .env\n+KEY=2\n";
+    let builder = TestAgent::builder().file(".env", "KEY=1\n");
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(secret));
+    assert!(result.contains(".env has text that you have not read"), "{result}");
+    assert_eq!(agent.read(".env"), "KEY=1\n");
+}
+
+#[test]
 fn one_wrong_hunk_prevents_all_changes() {
     let builder = TestAgent::builder().file("a", "one\n").file("b", "x\ny\nx\n");
     let body = "*** Update File: a\n-one\n+1\n*** Update File: b\n-x\n+z\n";

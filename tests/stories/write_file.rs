@@ -180,6 +180,15 @@ fn a_text_that_was_escaped_twice_is_written_in_lines() {
 }
 
 #[test]
+fn lines_that_are_copied_with_their_numbers_are_written_without_them() {
+    let builder = TestAgent::builder().file("a.py", "import os\nx = 1\n");
+    let numbered = write("a.py", "    1| import os\n    2| x = 2\n");
+    let (agent, result) = cards::run(builder, "write_file", &numbered);
+    assert_eq!(agent.read("a.py"), "import os\nx = 2\n");
+    assert_eq!(result, "Replaced a.py: 2 lines, 16 bytes.");
+}
+
+#[test]
 fn missing_folders_are_created() {
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &write("x/y/z.txt", "z"));
     assert_eq!(agent.read("x/y/z.txt"), "z");

@@ -56,9 +56,9 @@ use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
 pub use document::string_text;
-pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::own_variable;
+pub use environment::take_environment;
 pub use file::{ConfigFile, PermissionSection, RuleEntry};
 pub use layers::UserFile;
 pub use limits::parse_limit;

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use turnwright_types::private_file;
 use turnwright_workspace::nofollow;
 
-/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists
-/// neither folders nor special files: reading a FIFO could block for ever.
+/// The files and links below a folder, as sorted relative paths, without the repository at its top, nor a file or link
+/// that leads to one elsewhere: git would obey its settings. It lists neither folders nor special files: reading a FIFO
+/// could block for ever.
 pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -17,10 +18,10 @@ pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             let path = relative.join(entry.file_name());
             let kind = entry.file_type()?;
-            if kind.is_file() || kind.is_symlink() {
-                found.push(path);
-            } else if kind.is_dir() && path != Path::new(".git") {
-                open.push(path);
+            match (path.as_os_str().eq_ignore_ascii_case(".git"), kind.is_dir()) {
+                (false, true) => open.push(path),
+                (false, false) if kind.is_file() || kind.is_symlink() => found.push(path),
+                _ => {}
             }
         }
     }
@@ -93,6 +94,17 @@ mod tests {
         }
         let listed = files_below(folder.path()).unwrap();
         assert_eq!(listed, ["a/.git/x", "a/c", "b"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn git_is_led_to_no_repository_that_a_task_brings() {
+        for name in [".git", ".Git/config"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "gitdir: other").unwrap();
+            assert!(files_below(folder.path()).unwrap().is_empty(), "{name}");
+        }
     }
 
     #[cfg(unix)]

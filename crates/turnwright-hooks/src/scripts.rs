@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
+use turnwright_types::lists::add_new;
 use turnwright_workspace::{nofollow, real_path};
 
 /// The variables that stand for the folder of the project.
@@ -114,9 +115,7 @@ pub(crate) fn named_scripts(action: &HookAction, project: &Path) -> Vec<Script> 
     for name in names {
         let paths = folders.iter().map(|folder| folder.join(&name));
         for file in paths.filter_map(|path| file_below(&path, project)) {
-            if !found.contains(&file) {
-                found.push(file);
-            }
+            add_new(&mut found, file);
         }
     }
     if found.len() > MAX_SCRIPTS {
@@ -152,9 +151,7 @@ fn folders_meant(words: &[&str], project: &Path) -> Vec<PathBuf> {
     while next < folders.len() && folders.len() < MAX_FOLDERS {
         let from = folders[next].clone();
         for folder in words.iter().filter_map(|word| folder_below(&from.join(word), project)) {
-            if !folders.contains(&folder) {
-                folders.push(folder);
-            }
+            add_new(&mut folders, folder);
         }
         next += 1;
     }

@@ -1,5 +1,5 @@
-//! The parts that both protocols share to render a request and to read its reply, with the cost that servers report
-//! of it.
+//! The two protocols, and the parts that both share to render a request and to read its reply, with the cost that
+//! servers report of it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +18,35 @@ use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
 use turnwright_types::secret::Secret;
 use turnwright_types::text;
+
+/// The protocol of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Chat completions, which nearly all servers support.
+    #[default]
+    Chat,
+    /// OpenAI's Responses API.
+    Responses,
+}
+
+impl Protocol {
+    /// Parses the value of a setting.
+    pub fn parse(word: &str) -> Option<Protocol> {
+        match word {
+            "chat" => Some(Protocol::Chat),
+            "responses" => Some(Protocol::Responses),
+            _ => None,
+        }
+    }
+
+    /// The path of its requests.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Protocol::Chat => "/chat/completions",
+            Protocol::Responses => "/responses",
+        }
+    }
+}
 
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;

@@ -51,11 +51,12 @@ use turnwright_types::message::{Arguments, Media, Message, ProviderState, TokenU
 pub use errors::LlmError;
 pub use errors::error_kind::ErrorKind;
 pub use errors::retry_after::MAX_RETRY_WAIT;
+pub use exchange::Protocol;
 pub use http::Endpoint;
 pub use http::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use model_list::{closest_names, known_context_window};
 pub use quirks::learned_quirks::{ModelProfile, SaveProfile};
-pub use remote::{Protocol, RemoteModel};
+pub use remote::RemoteModel;
 pub use reply::leaked_calls::looks_like_leaked_call;
 pub use reply::text_pipeline::split_unopened_thought;
 pub use turnwright_http::ConnectionFault;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
+use super::exchange::{Protocol, RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
 use super::local_server::LocalServer;
 use super::model_list::closest_names;
@@ -28,35 +28,6 @@ const MAX_ADAPTATIONS: usize = 4;
 
 /// How long an error message waits for the list of similar model names.
 const HINT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The protocol of a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// Chat completions, which nearly all servers support.
-    #[default]
-    Chat,
-    /// OpenAI's Responses API.
-    Responses,
-}
-
-impl Protocol {
-    /// Parses the value of a setting.
-    pub fn parse(word: &str) -> Option<Protocol> {
-        match word {
-            "chat" => Some(Protocol::Chat),
-            "responses" => Some(Protocol::Responses),
-            _ => None,
-        }
-    }
-
-    /// The path of its requests.
-    fn path(self) -> &'static str {
-        match self {
-            Protocol::Chat => "/chat/completions",
-            Protocol::Responses => "/responses",
-        }
-    }
-}
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]

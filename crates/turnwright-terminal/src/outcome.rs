@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use turnwright_store::StoreError;
+use turnwright_types::effect::terminal_safe;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 
@@ -28,10 +29,11 @@ pub fn report(command: &str, result: CliResult<()>) -> ExitCode {
     }
 }
 
-/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
+/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then. It may quote a server or
+/// a program.
 pub fn exit_code(command: &str, result: CliResult<ExitCode>, failure: u8) -> ExitCode {
     result.unwrap_or_else(|why| {
-        writeln!(stderr(), "turnwright {command}: {why}").ok();
+        writeln!(stderr(), "{}", terminal_safe(format!("turnwright {command}: {why}"))).ok();
         ExitCode::from(failure)
     })
 }

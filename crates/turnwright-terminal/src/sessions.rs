@@ -76,8 +76,7 @@ pub fn list(
     sessions.retain(|session| !session.is_helper);
     let count = sessions.len();
     sessions.retain(|session| {
-        (archived || !session.row.is_archived)
-            && (all || is_same_folder(&session.row.cwd, &folder))
+        (archived || !session.row.is_archived) && (all || is_same_folder(&session.row.cwd, &folder))
     });
     let line = if json { json_line } else { text_line };
     write_stdout(&sessions.iter().map(|session| line(session, all)).collect::<String>())?;

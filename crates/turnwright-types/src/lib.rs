@@ -4,8 +4,9 @@
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
-//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
-//! parts of texts, [`error_text`] puts errors into plain words, and [`work_settings`] is how a session works.
+//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`lists`] adds
+//! to lists, [`text`] takes parts of texts, [`error_text`] puts errors into plain words, and [`work_settings`] is how a
+//! session works.
 
 pub mod bounded_read;
 pub mod hash;
@@ -28,6 +29,7 @@ pub mod token_meter;
 pub mod redact;
 pub mod secret;
 pub mod line_diff;
+pub mod lists;
 pub mod patience;
 pub mod plain_path;
 pub mod private_file;

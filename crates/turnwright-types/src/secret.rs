@@ -97,9 +97,7 @@ pub fn register_secret_file(path: &Path) -> PathBuf {
     if !is_folder_or_device {
         let mut known = KNOWN.write();
         for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
-            if !known.contains(&place) {
-                known.push(place);
-            }
+            crate::lists::add_new(&mut known, place);
         }
     }
     path

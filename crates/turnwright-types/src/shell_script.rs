@@ -33,6 +33,8 @@ pub struct Script {
     /// Text of an ambiguous line that a program gets as its input or as the value of a variable. The program
     /// may take it for a command.
     pub texts: Vec<String>,
+    /// True if it holds more that could be commands than can be looked at, so that some are missing.
+    pub is_cut: bool,
 }
 
 /// One program with its arguments. Wrappers in front of it, such as `nohup` or `timeout 9`, are

@@ -79,6 +79,7 @@ pub(in crate::acp) struct RemoteClient {
     state: watch::Sender<RemoteState>,
 }
 
+#[derive(Default)]
 struct RemoteState {
     client: Option<CurrentClient>,
     journal: Journal,
@@ -115,12 +116,7 @@ impl RemoteClient {
         cwd: PathBuf,
         folders: Vec<PathBuf>,
     ) -> RemoteClient {
-        let state = RemoteState {
-            client: Some(client),
-            journal: Journal::default(),
-            jobs: Vec::new(),
-            has_open_questions: false,
-        };
+        let state = RemoteState { client: Some(client), ..RemoteState::default() };
         RemoteClient { cwd, folders, state: watch::Sender::new(state) }
     }
 

@@ -310,18 +310,13 @@ fn append_output(known: &mut TerminalDelta, more: &TerminalDelta) {
 
 /// Applies a change to what is known of a call.
 fn merge(known: &mut CallUpdate, change: &CallUpdate) {
-    fn replace<T: Clone>(old: &mut Option<T>, new: Option<&T>) {
-        if new.is_some() {
-            *old = new.cloned();
-        }
-    }
     known.status = change.status;
     known.can_cancel |= change.can_cancel;
-    replace(&mut known.view, change.view.as_ref());
-    replace(&mut known.content, change.content.as_ref());
-    replace(&mut known.locations, change.locations.as_ref());
-    replace(&mut known.raw_input, change.raw_input.as_ref());
-    replace(&mut known.raw_output, change.raw_output.as_ref());
+    known.view = change.view.clone().or(known.view.take());
+    known.content = change.content.clone().or(known.content.take());
+    known.locations = change.locations.clone().or(known.locations.take());
+    known.raw_input = change.raw_input.clone().or(known.raw_input.take());
+    known.raw_output = change.raw_output.clone().or(known.raw_output.take());
     if let Some(more) = &change.terminal {
         append_output(known.terminal.get_or_insert_default(), more);
     }

@@ -171,7 +171,7 @@ impl AcpClientV2 {
             // It can no longer be cancelled.
             ended.can_cancel.then_some(Value::Null)
         } else {
-            self.note_cancel(&update)
+            self.note_cancel(&update.id, update.can_cancel)
         };
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
@@ -189,11 +189,11 @@ impl AcpClientV2 {
     }
 
     /// The new capabilities of a call, if an update says that it can be cancelled from now on.
-    fn note_cancel(&self, update: &CallUpdate) -> Option<Value> {
-        if !update.can_cancel {
+    fn note_cancel(&self, id: &CallId, can_cancel: bool) -> Option<Value> {
+        if !can_cancel {
             return None;
         }
-        self.calls.lock().entry(update.id.clone()).or_default().can_cancel = true;
+        self.calls.lock().entry(id.clone()).or_default().can_cancel = true;
         Some(cancel_capability())
     }
 
@@ -330,10 +330,7 @@ impl Client for AcpClientV2 {
                 if name == COMMAND_TOOL {
                     self.note_command(id, raw_input.as_ref());
                 }
-                if can_cancel {
-                    self.calls.lock().entry(id.clone()).or_default().can_cancel = true;
-                }
-                let capabilities = can_cancel.then(cancel_capability);
+                let capabilities = self.note_cancel(id, can_cancel);
                 encode::send_new_call(self.peer.outbox(), &self.session, update, capabilities);
             }
             Update::CallUpdate(update) => self.update_call(*update),

@@ -17,7 +17,7 @@ use turnwright_store::{
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_hidden_line};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{Arguments, AssistantMessage, Message, PromptPart, ProviderState};
+use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_undo::is_same_file;
 use turnwright_workspace::checkpoint::current_state;
@@ -168,16 +168,13 @@ fn interrupted_call(
         let outcome = turn::not_run(&row.tool, view.as_ref(), why);
         return CallOutcome { file_changes: known, ..outcome };
     }
-    let content = vec![CallContent::Text(text.clone())];
-    let raw = serde_json::json!({ "applied": known.len() });
-    let tool = row.tool.clone();
     CallOutcome {
-        is_success: ok,
-        tool,
+        is_success: true,
+        tool: row.tool.clone(),
+        content: vec![CallContent::Text(text.clone())],
         text,
         view,
-        content,
-        raw_output: raw,
+        raw_output: serde_json::json!({ "applied": known.len() }),
         file_changes: known,
         ..CallOutcome::default()
     }
@@ -229,13 +226,9 @@ pub(super) struct RunningWork(Vec<String>);
 impl RunningWork {
     /// Adds what an entry has started, and removes what the model was told to have ended.
     pub(super) fn note(&mut self, stored: &StoredEntry) {
-        if let Entry::Message { message, .. } = &stored.entry
-            && let Message::User(prompt) = message.as_ref()
-        {
-            for part in &prompt.parts {
-                if let PromptPart::Context(text) = part {
-                    self.remove_ended(text);
-                }
+        if let Entry::Message { message, .. } = &stored.entry {
+            for text in turn::context_parts(message) {
+                self.remove_ended(text);
             }
         }
         for row in &stored.calls {

@@ -173,7 +173,7 @@ const MAX_SHOWN_BYTES: usize = 200 * 1024;
 const MAX_DEPTH: usize = 64;
 
 /// The arguments of one call, as far as they have arrived.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::turn) struct PartialArguments {
     /// The arguments of the tool that its card shows.
     shown: &'static [ShownArgument],
@@ -255,18 +255,7 @@ pub(in crate::turn) struct LongValue<'a> {
 impl PartialArguments {
     /// Arguments that have not begun to arrive.
     pub(in crate::turn) fn new(shown: &'static [ShownArgument]) -> PartialArguments {
-        PartialArguments {
-            shown,
-            state: ScanState::default(),
-            open_brackets: Vec::new(),
-            unescape: StringUnescaper::default(),
-            key: String::new(),
-            value: StringValue::default(),
-            reported: Vec::new(),
-            old_text: None,
-            long: None,
-            lines: 0,
-        }
+        PartialArguments { shown, ..PartialArguments::default() }
     }
 
     /// Scans more of the arguments. Returns the title values that are complete now, each argument
@@ -405,8 +394,7 @@ impl PartialArguments {
         }
         let limit = if argument.role.is_title() { MAX_TITLE_BYTES } else { MAX_SHOWN_BYTES };
         let argument = Some(argument);
-        self.value =
-            StringValue { argument, text: String::new(), limit, is_too_long: false, ends_line };
+        self.value = StringValue { argument, limit, ends_line, ..StringValue::default() };
     }
 
     fn end_string_value(&mut self) -> Option<(ShownArgument, String)> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::stopping::grace_elapsed;
 use crate::tools::{PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::Conversation;
 use crate::turn::start_state::keep_start;
@@ -276,14 +277,10 @@ async fn after(
             }
         }
     });
-    let out_of_time = async {
-        cancel.cancelled().await;
-        tokio::time::sleep(CANCEL_GRACE).await;
-    };
     tokio::select! {
         biased;
         changes = &mut waiting => return changes.ok(),
-        () = out_of_time => {}
+        () = grace_elapsed(cancel, CANCEL_GRACE) => {}
     }
     // Either the result has arrived by now, or the sender finds the channel closed and stores it
     // itself.

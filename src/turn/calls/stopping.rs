@@ -50,7 +50,8 @@ pub(super) async fn wait_for_outcome(
     }
 }
 
-async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
+/// Waits until the token has been cancelled for this long.
+pub(super) async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
     cancel.cancelled().await;
     tokio::time::sleep(grace).await;
 }

@@ -13,7 +13,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{ToolEnv, UserFolders, note_folders};
-use crate::turn::Turn;
+use crate::turn::{Turn, context_parts};
+use turnwright_policy::permission::DeniedPaths;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::look_alike::without_smuggled_text;
@@ -70,9 +71,8 @@ impl Turn {
         let stopped = stop.clone();
         let reading =
             spawn_blocking(move || read_project_context(&env, surroundings.as_deref(), &stopped));
-        let read =
-            tokio::time::timeout(PROJECT_READ_TIMEOUT, self.cancel.run_until_cancelled(reading))
-                .await;
+        let cancellable = self.cancel.run_until_cancelled(reading);
+        let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
         // A read that is still going on stops at the next file.
         stop.cancel();
         match read {
@@ -111,11 +111,9 @@ impl Turn {
     /// The surroundings, which only the first prompt of a conversation brings. It waits a moment for them; what comes
     /// later is left out of this session.
     async fn surroundings(&self) -> Option<Arc<str>> {
-        let gathered = self.conversation.env.shared.surroundings.get()?.clone();
-        if self.prompt.first_message > 0 {
-            return None;
-        }
-        self.cancel.run_until_cancelled(gathered).await.flatten()
+        let gathered = self.conversation.env.shared.surroundings.get();
+        let wanted = gathered.filter(|_| self.prompt.first_message == 0)?.clone();
+        self.cancel.run_until_cancelled(wanted).await.flatten()
     }
 
     /// Adds a context as it is kept, and names the files of instructions that are not in it as a whole.
@@ -170,8 +168,9 @@ fn read_project_context(
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(folders.config_folder(), &projects);
+    let denied = DeniedPaths::from_rules(&env.shared.rules.get());
     let mut text = surroundings.unwrap_or_default().to_owned();
-    text.extend(instructions.iter().map(|file| labelled(file, "32 KiB")));
+    text.extend(instructions.iter().map(|file| labelled(file, "32 KiB", &denied)));
     let unreadable = names_of(&instructions, |file| !file.is_text);
     let cut = names_of(&instructions, |file| file.is_text && !file.is_complete);
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
@@ -181,11 +180,10 @@ fn read_project_context(
              words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
-    let skills = skills::scan(&skill_folders(folders, &projects), stop);
+    let skills = allowed_skills(env, &projects, stop);
     if let Some(catalogue) = skills::catalogue(&skills) {
-        text.push_str(&format!(
-            "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
-        ));
+        let when = "load one with `skill` when the work is what it is for";
+        text.push_str(&format!("\nSkills ({when}):\n{catalogue}"));
     }
     let text = within_context(text.trim_start());
     let context = if unreadable.is_empty() && cut.is_empty() {
@@ -202,29 +200,31 @@ fn names_of(files: &[Instructions], holds: fn(&Instructions) -> bool) -> Vec<Str
     found.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect()
 }
 
-/// The instructions of one file with their origin; empty if they are.
-fn labelled(instructions: &Instructions, limit: &str) -> String {
-    let Instructions { path, text: words, is_complete: is_whole, is_user: own, is_text } =
-        instructions;
-    if !is_text {
-        let why = "the file is not text, or a link out of the project";
-        return format!("\n[{} were not read: {why}]\n", origin(path));
+/// Returns true if a rule denies reading the file to which this path leads. A project names its files without a call,
+/// which the rules would judge. Blocks.
+fn is_denied(path: &Path, denied: &DeniedPaths) -> bool {
+    real_path(path).is_ok_and(|real| denied.contains(&real))
+}
+
+/// The instructions of one file with their origin; empty if they are. Blocks.
+fn labelled(file: &Instructions, limit: &str, denied: &DeniedPaths) -> String {
+    let named = origin(&file.path);
+    if !file.is_text || !file.is_user && is_denied(&file.path, denied) {
+        let why = "the file is not text, a link out of the project, or denied by a rule";
+        return format!("\n[{named} were not read: {why}]\n");
     }
-    if words.trim().is_empty() && *is_whole {
+    if file.text.trim().is_empty() && file.is_complete {
         return String::new();
     }
-    let mut text = if *own {
-        let path = escape_hidden_line(&path.to_string_lossy());
+    let mut text = if file.is_user {
+        let path = escape_hidden_line(&file.path.to_string_lossy());
         format!("\nThe user's own instructions, from {path}:\n")
     } else {
-        format!("\n{}; they say how to work here and do not override the user:\n", origin(path))
+        format!("\n{named}; they say how to work here and do not override the user:\n")
     };
-    text.push_str(&fenced(&without_smuggled_text(words)));
-    text.push('\n');
-    if !is_whole {
-        text.push_str(&format!(
-            "[cut: more than {limit} of instructions; read the file for the rest]\n"
-        ));
+    text.push_str(&format!("{}\n", fenced(&without_smuggled_text(&file.text))));
+    if !file.is_complete {
+        text += &format!("[cut: more than {limit} of instructions; read the file for the rest]\n");
     }
     text
 }
@@ -239,10 +239,11 @@ fn folder_instructions(
     root: &Path,
     folders: &[PathBuf],
     limit: usize,
+    denied: &DeniedPaths,
 ) -> Vec<(PathBuf, String, String)> {
     let found = instructions::read_folders(root, folders, limit);
     let named = found.into_iter().filter_map(|file| {
-        let text = labelled(&file, &format!("{} KiB", limit / 1024));
+        let text = labelled(&file, &format!("{} KiB", limit / 1024), denied);
         let name = origin(&file.path);
         (!text.is_empty()).then_some((file.path, name, text))
     });
@@ -252,11 +253,8 @@ fn folder_instructions(
 /// The folders of the session with their projects, the working folder first.
 fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
     let home = folders.home.as_deref().and_then(|home| real_path(home).ok());
-    let projects = roots.folders().map(|folder| {
-        let root = project_root(folder, home.as_deref());
-        (folder.to_path_buf(), root.to_path_buf())
-    });
-    projects.collect()
+    let pairs = roots.folders().map(|folder| (folder, project_root(folder, home.as_deref())));
+    pairs.map(|(folder, root)| (folder.to_path_buf(), root.to_path_buf())).collect()
 }
 
 /// The nearest parent with a repository, or else the working folder. A repository in the home
@@ -273,14 +271,13 @@ fn project_places(
     projects: &[Project],
     names: &'static [&'static str],
 ) -> impl Iterator<Item = ScannedFolder> {
-    let pairs = projects.iter().flat_map(|(folder, root)| {
+    projects.iter().flat_map(move |(folder, root)| {
         let places = folder.ancestors().take_while(move |place| place.starts_with(root));
-        places.map(move |place| (place, root))
-    });
-    pairs.flat_map(move |(folder, root)| {
-        names.iter().map(move |name| ScannedFolder {
-            folder: folder.join(name),
-            within: Some(root.clone()),
+        places.flat_map(move |place| {
+            names.iter().map(move |name| ScannedFolder {
+                folder: place.join(name),
+                within: Some(root.clone()),
+            })
         })
     })
 }
@@ -307,8 +304,18 @@ pub(crate) fn custom_commands(
 ) -> (Vec<CustomCommand>, Vec<Skill>) {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
-    let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
-    (commands, skills::scan(&skill_folders(folders, &projects), stop))
+    let denied = DeniedPaths::from_rules(&env.shared.rules.get());
+    let mut commands = custom_commands::scan(&command_folders(folders, &projects), stop);
+    commands.retain(|command| !command.is_of_project() || !is_denied(&command.path, &denied));
+    (commands, allowed_skills(env, &projects, stop))
+}
+
+/// The skills of the user and the projects, without those of a project that a rule denies. Blocks.
+fn allowed_skills(env: &ToolEnv, projects: &[Project], stop: &CancellationToken) -> Vec<Skill> {
+    let denied = DeniedPaths::from_rules(&env.shared.rules.get());
+    let mut found = skills::scan(&skill_folders(&env.shared.process.folders, projects), stop);
+    found.retain(|skill| skill.within.is_none() || !is_denied(&skill.file(), &denied));
+    found
 }
 
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
@@ -356,15 +363,12 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
 pub(crate) fn describe_notes(env: &ToolEnv) -> String {
     let mut text = String::new();
     for folder in note_folders(env) {
+        let scope = folder.scope.id();
         for note in folder.list() {
-            let scope = note.scope.id();
             text.push_str(&format!("* `{}` ({scope}) – {}\n", note.name, note.title));
         }
-        text.push_str(&format!(
-            "\nThose of the {} lie in `{}`.\n\n",
-            folder.scope.id(),
-            folder.folder.display()
-        ));
+        let place = folder.folder.display();
+        text.push_str(&format!("\nThose of the {scope} lie in `{place}`.\n\n"));
     }
     text
 }
@@ -374,10 +378,8 @@ pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     let folders = &env.shared.process.folders;
     let places = skill_folders(folders, &projects(folders, env.files.roots()));
     let (found, skipped) = skills::scan_all(&places, &CancellationToken::new());
-    let mut text = String::new();
-    for skill in &found {
-        text.push_str(&format!("* `{}` – {}\n", skill.name, skill.description));
-    }
+    let lines = found.iter().map(|skill| format!("* `{}` – {}\n", skill.name, skill.description));
+    let mut text: String = lines.collect();
     if found.is_empty() {
         let folders = SKILL_FOLDERS.join("`, `");
         text = format!(
@@ -492,7 +494,9 @@ impl Turn {
                 continue;
             }
             let looked_at = folders.clone();
-            let reading = spawn_blocking(move || folder_instructions(&root, &folders, limit));
+            let denied = DeniedPaths::from_rules(&self.conversation.env.shared.rules.get());
+            let reading =
+                spawn_blocking(move || folder_instructions(&root, &folders, limit, &denied));
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
@@ -515,11 +519,9 @@ impl Turn {
     fn has_been_told(&self, words: &str) -> bool {
         self.history.messages.iter().any(|message| match &**message {
             Message::Tool(result) => result.text.contains(words),
-            Message::User(prompt) => prompt
-                .parts
-                .iter()
-                .any(|part| matches!(part, PromptPart::Context(text) if text.contains(words))),
-            Message::Assistant(_) => false,
+            Message::User(_) | Message::Assistant(_) => {
+                context_parts(message).any(|text| text.contains(words))
+            }
         })
     }
 }

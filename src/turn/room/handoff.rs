@@ -205,7 +205,7 @@ pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
 }
 
 /// Returns the context in a message of the user, which is not the user's own words.
-pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
+pub(crate) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     let parts = message.as_user().into_iter().flat_map(|user| &user.parts);
     parts.filter_map(|part| match part {
         PromptPart::Context(text) => Some(text.as_str()),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use turnwright_policy::permission::{PolicyRules, RuleAction};
 use turnwright_proxy::{HostList, Target};
 use turnwright_types::effect::{ExtraAccess, ResolvedPath, escape_hidden_line, is_secret_path};
+use turnwright_types::lists::add_new;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::Roots;
@@ -233,12 +234,6 @@ pub(crate) fn refusal_of_missing_path(sent: &str, path: &Path) -> ToolRefusal {
 
 fn quoted(word: &str) -> String {
     format!("`{}`", text::clip(escape_hidden_line(word), MAX_QUOTED_CHARS))
-}
-
-fn add_new<T: PartialEq>(all: &mut Vec<T>, new: T) {
-    if !all.contains(&new) {
-        all.push(new);
-    }
 }
 
 /// The access that a value asks for, or why it asks for none although it can only be meant as an address or port; `None`

@@ -322,9 +322,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500("wrong_api_format | wrong api format | both content and thinking", |_, _| {
         NONE.echo(ReasoningEcho::Never).details(false)
     }),
-    rule("thinking | chat_template_kwargs | reasoning", |_, _| {
-        NONE.effort(EffortDialect::None)
-    }),
+    rule("thinking | chat_template_kwargs | reasoning", |_, _| NONE.effort(EffortDialect::None)),
     rule_for_500("thought_signature", |_, _| NONE.signature(true)),
     rule_for_500("tool call id & 9 | tool_call & {9} | length of 9", |_, _| {
         NONE.ids(CallIdFormat::Nine)

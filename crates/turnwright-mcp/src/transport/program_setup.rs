@@ -17,10 +17,8 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Programs that download other programs and run them, each with its cache, relative to the home folder, and the
 /// variable that sets another cache.
-const PACKAGE_RUNNERS: [(&[&str], &str, &str); 2] = [
-    (&["npx", "npm"], ".npm", "npm_config_cache"),
-    (&["uvx", "uv"], ".cache/uv", "UV_CACHE_DIR"),
-];
+const PACKAGE_RUNNERS: [(&[&str], &str, &str); 2] =
+    [(&["npx", "npm"], ".npm", "npm_config_cache"), (&["uvx", "uv"], ".cache/uv", "UV_CACHE_DIR")];
 
 /// A request to prepare a program.
 #[derive(Debug)]

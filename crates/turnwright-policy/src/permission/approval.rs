@@ -278,9 +278,9 @@ pub(super) fn refusal(
             format!("Never run: it {what}"),
         ),
         Some(Reason::TooLong) => ToolRefusal::new(
-            "The command is longer than 64 KiB, too long to be judged. Nothing was run. Write a \
+            "The command has more than 64 KiB, or too many parts to be judged. Nothing was run. Write a \
              script with write_file and run that.",
-            "The command is longer than 64 KiB, too long to be judged",
+            "The command has more than 64 KiB, or too many parts to be judged",
         ),
         Some(Reason::Ambiguous(why)) if mode == Mode::Plan => ToolRefusal::new(
             format!(

@@ -270,7 +270,7 @@ impl Decider<'_> {
     }
 
     fn command(&mut self, command: &ShellCommand, effect: &Effect) {
-        if command.line.len() > shell::MAX_LINE_BYTES {
+        if command.line.len() > shell::MAX_LINE_BYTES || command.script.is_cut {
             // A denied command could be anywhere in it, and searching so long a line would block everything else.
             return self.add(None, (Verdict::Deny, Reason::TooLong));
         }
@@ -443,26 +443,23 @@ impl Decider<'_> {
     /// Returns true if the command gets more access than the sandbox gives, because it asks for that or because it needs
     /// the network or may sign.
     fn has_further_access(&self, command: &ShellCommand) -> bool {
-        !command.extra_access.is_none()
-            || self.findings.iter().any(|finding| {
-                finding.effect_index == self.effect_index
-                    && matches!(finding.reason, Reason::Network | Reason::Signing)
-            })
+        !command.extra_access.is_none() || self.added_access().next().is_some()
     }
 
     /// Returns true if the command gets the network, or may sign, because of an answer that was not about exactly this
     /// line.
     fn has_access_of_other_answers(&self, command: &ShellCommand) -> bool {
-        self.findings.iter().filter(|finding| finding.effect_index == self.effect_index).any(
-            |finding| {
-                let access = match finding.reason {
-                    Reason::Network => ExtraAccess::network(),
-                    Reason::Signing => ExtraAccess::sign(),
-                    _ => return false,
-                };
-                !self.grants.gives_line_access(command, &access)
-            },
-        )
+        self.added_access().any(|access| !self.grants.gives_line_access(command, &access))
+    }
+
+    /// The access that the command gets although it does not ask for it.
+    fn added_access(&self) -> impl Iterator<Item = ExtraAccess> {
+        let own = self.findings.iter().filter(|finding| finding.effect_index == self.effect_index);
+        own.filter_map(|finding| match finding.reason {
+            Reason::Network => Some(ExtraAccess::network()),
+            Reason::Signing => Some(ExtraAccess::sign()),
+            _ => None,
+        })
     }
 
     /// Returns true if a line would run in the sandbox without a question although it fails there. What a rule allows

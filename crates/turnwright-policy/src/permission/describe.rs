@@ -495,9 +495,7 @@ fn address_names(access: &ExtraAccess) -> Vec<String> {
         } else {
             address.to_string()
         };
-        if !names.contains(&name) {
-            names.push(name);
-        }
+        turnwright_types::lists::add_new(&mut names, name);
     }
     names
 }

@@ -8,6 +8,7 @@ use super::describe::access_of_command;
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_types::lists::add_new;
 
 /// The user's answers that hold for this session.
 #[derive(Clone, Debug, Default)]
@@ -46,9 +47,7 @@ impl Grants {
     /// Allows a pattern.
     pub fn allow(&mut self, rule: Rule) {
         self.note_change();
-        if !self.allowed.contains(&rule) {
-            self.allowed.push(rule);
-        }
+        add_new(&mut self.allowed, rule);
     }
 
     /// Allows exactly this effect.
@@ -60,9 +59,7 @@ impl Grants {
     /// Allows access beyond the sandbox.
     pub(crate) fn allow_access(&mut self, grant: AccessGrant) {
         self.note_change();
-        if !self.access.contains(&grant) {
-            self.access.push(grant);
-        }
+        add_new(&mut self.access, grant);
     }
 
     /// Allows every command that the mode `auto` would run in the sandbox without a question.

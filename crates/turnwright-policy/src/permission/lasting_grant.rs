@@ -270,9 +270,7 @@ impl LastingGrant {
                 let mut commands = Vec::new();
                 for simple in commands_with_access(command) {
                     let granted = GrantedCommands::Matching(pattern_with_access(simple)?);
-                    if !commands.contains(&granted) {
-                        commands.push(granted);
-                    }
+                    turnwright_types::lists::add_new(&mut commands, granted);
                 }
                 commands
             }

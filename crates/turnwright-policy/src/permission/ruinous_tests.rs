@@ -73,12 +73,27 @@ fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are
         format!("for x in {}; do {} done", "a ".repeat(1000), "echo $x;".repeat(7_000)),
         "x=1;rm $x;".repeat(2_000),
         "a(){".repeat(8_000),
+        format!("rm {}", "{a,b}".repeat(12_000)),
+        format!("rm {},{}", "{".repeat(20_000), "}".repeat(20_000)),
     ];
     for line in long {
         assert!(line.len() <= shell::MAX_LINE_BYTES);
-        assert_eq!(verdicts(&line, &[Mode::Ask]), "ask", "{}", &line[..20]);
+        assert_ne!(verdicts(&line, &[Mode::Ask]), "allow", "{}", &line[..20]);
     }
 }
+
+#[test]
+fn a_line_that_exhausts_the_search_for_commands_does_not_run() {
+    for end in ["ls", "git push", "rm -rf /"] {
+        let wide = format!("{}rm $x {}; {end}", "sudo ".repeat(300), "y ".repeat(8_000));
+        let deep = format!("{}{end}", "eval ".repeat(12));
+        let hidden = format!("uv run sh -c '{deep}'");
+        for line in [wide, deep, hidden] {
+            assert_eq!(verdicts(&line, &[Mode::Auto, Mode::Full]), "deny deny", "{end}");
+        }
+    }
+}
+
 #[test]
 fn everyday_commands_that_change_something_run_unasked_in_full_mode() {
     let rows = EVERYDAY_CHANGES.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));

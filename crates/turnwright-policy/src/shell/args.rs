@@ -64,7 +64,7 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     match text.strip_prefix("--") {
         Some(_) => {
             let given = text.split('=').next().unwrap_or(text);
-            given.len() > 3 && name.starts_with(given)
+            given.len() > 2 && name.starts_with(given)
         }
         None => text.strip_prefix('-').is_some_and(|letters| letters.contains(letter)),
     }
@@ -223,20 +223,16 @@ impl<'a> Arguments<'a> {
     }
 
     fn long_option(&mut self, word: &'a Word) -> Option<Argument<'a>> {
-        let (name, value) = match word.text.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word.text.as_str(), None),
-        };
-        match (long_value(self.options, name)?, value) {
+        let parts = word.text.split_once('=');
+        let name = parts.map_or(word.text.as_str(), |parts| parts.0);
+        match (long_value(self.options, name)?, parts) {
             (OptionValue::None, Some(_)) => return None,
-            (OptionValue::None, None)
-            | (OptionValue::Optional, _)
-            | (OptionValue::Required, Some(_)) => {}
             (OptionValue::Required, None) => {
                 self.take_value()?;
             }
-            (OptionValue::File, Some(value)) => self.file_value = Some((word, value)),
+            (OptionValue::File, Some((_, value))) => self.file_value = Some((word, value)),
             (OptionValue::File, None) => self.file_value = Some(self.take_value()?),
+            _ => {}
         }
         Some(Argument::Option(name))
     }
@@ -253,15 +249,14 @@ impl<'a> Arguments<'a> {
         let takes = letter_value(self.options, letter)?;
         self.letters = if takes == OptionValue::None { rest } else { "" };
         match (takes, rest) {
-            (OptionValue::None | OptionValue::Optional, _) => {}
             (OptionValue::Required, "") => {
                 self.take_value()?;
             }
-            (OptionValue::Required, _) => {}
             (OptionValue::File, "") => self.file_value = Some(self.take_value()?),
             (OptionValue::File, rest) => {
                 self.file_value = self.letters_word.map(|word| (word, rest));
             }
+            _ => {}
         }
         Some(Argument::Option(option))
     }

@@ -14,29 +14,32 @@ use super::{Script, SimpleCommand};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
-const RUNNERS: WordList = "arch bunx bwrap caffeinate capsh choom chpst chronic concurrently cpulimit cross-env \
-    dbus-run-session dotenv dotenv-cli eatmydata entr env-cmd faketime firejail flatpak-spawn gchroot gdb genv gnice \
-    gnohup gosu gstdbuf gtime gxargs hyperfine ld.so lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
-    rlwrap run0 sandbox-exec script sg ssh-agent systemd-inhibit torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
+    cross-env dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime firejail \
+    flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ld.so linux64 lldb \
+    nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec script sem setlock sg \
+    ssh-agent su-exec systemd-inhibit tini torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
-const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox direnv doppler dotenvx flox \
-    hatch infisical mamba micromamba mise nix nodenv npm op opam pdm pipenv pipx pixi pnpm poetry pyenv rbenv rustup \
-    rye screen sops stack tmux uv volta yarn zellij";
-const RUNNING_WORDS: WordList = "-dm activate develop dlx exec exec-env new new-session new-window run send-keys shell split-window x";
+const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv doppler dotenvx fd \
+    fdfind flox guix gum hatch infisical lerna mamba micromamba mise nix nodemon nodenv npm nvm op opam pdm pipenv \
+    pipx pixi pnpm poetry pyenv rbenv rustup rye screen sops stack tmux tox uv volta yarn zellij";
+const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
+    new-window run send-keys shell spin split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
-const WITH_OPERAND: WordList = "aws-vault chamber direnv gchroot nix rustup script sg sops";
+const WITH_OPERAND: WordList =
+    "aws-vault chamber direnv envdir gchroot gosu nix nvm rustup script setlock sg sops su-exec";
 /// Runners whose operands are lines, and the options of others in front of one.
-const LINE_RUNNERS: WordList = "concurrently hyperfine sg sops tmux watchexec";
+const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 /// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
 const VALUE_OPTIONS: [(WordList, WordList); 7] = [
-    ("bat man", "-P --pager"),
-    ("git", "-c -u -x --exec --extcmd --receive-pack --upload-pack"),
+    ("bat man", "-H -P --html --pager"),
+    ("git", "-O -c -u -x --config --exec --extcmd --receive-pack --upload-pack"),
     ("gmake make", "-E --eval SHELL"),
     ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
     ("rg sort split zip", "-TT --compress-program --filter --pre --unzip-command"),
     ("rsync", "-e --rsh"),
-    ("scp sftp ssh", "-o"),
+    ("scp sftp ssh", "-S -o"),
 ];
 /// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
@@ -84,23 +87,25 @@ pub(crate) fn hidden_commands(script: &Script) -> Option<Vec<SimpleCommand>> {
     if script.commands.iter().any(ruin::is_shell_with_input) {
         let printed = script.commands.iter().flat_map(printed_lines);
         for line in script.texts.iter().cloned().chain(printed) {
-            found.extend(command_scanner::scan(&line).commands);
+            found.extend(whole(command_scanner::scan(&line))?);
         }
     }
     let most = found.len() + MAX_COMMANDS;
     for command in &script.commands {
-        add_hidden(command, most, &mut found);
+        add_hidden(command, most, &mut found)?;
     }
     // A found command may be a runner, too.
     let mut next = 0;
     while let Some(command) = found.get(next).cloned() {
-        add_hidden(&command, most, &mut found);
-        if found.len() > most {
-            return None;
-        }
+        add_hidden(&command, most, &mut found)?;
         next += 1;
     }
     Some(found)
+}
+
+/// The commands of a script, unless some of them could not be found.
+fn whole(script: Script) -> Option<Vec<SimpleCommand>> {
+    (!script.is_cut).then_some(script.commands)
 }
 
 /// A command and those that it starts, wherever they run, as far as its words tell; only some if they are many.
@@ -116,7 +121,8 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
         let words = &command.words[..command.words.len().min(MAX_STARTED)];
         if is_in(LAUNCHERS, program) {
             let starts = started(program, &words[1..]);
-            found.extend(starts.flat_map(|start| command_scanner::scan_words(start.to_vec())));
+            let scripts = starts.map(|start| command_scanner::scan_words(start.to_vec()));
+            found.extend(scripts.flat_map(|script| script.commands));
         } else if is_in(ELSEWHERE, program) {
             let behind = words.iter().skip_while(|word| !is_in(BEFORE, name(&word.text))).skip(1);
             for word in behind.clone().filter(|word| word.text.contains(' ')) {
@@ -124,7 +130,7 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
             }
             let count = behind.count();
             let starts = (words.len() - count..words.len()).map(|at| words[at..].to_vec());
-            found.extend(starts.flat_map(command_scanner::scan_words));
+            found.extend(starts.flat_map(|start| command_scanner::scan_words(start).commands));
         }
     }
     found
@@ -141,9 +147,9 @@ pub(super) fn note_statements(script: &mut Script) {
     }
 }
 
-/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell, until
-/// there are more than `most`.
-fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) {
+/// Adds the commands behind a runner, with all that they start, and those of aliases and of lines for a shell; `None`
+/// if there are then more than `most`, or if some of them cannot be found.
+fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleCommand>) -> Option<()> {
     let program = name(command.program());
     let arguments = command.words.get(1..).unwrap_or_default();
     let mut lines = Vec::new();
@@ -154,11 +160,11 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(operands.map(|word| word.text.clone()));
         for start in started(program, words) {
             if found.len() > most {
-                return;
+                return None;
             }
             let known = &start[..start.len().min(MAX_WORDS)];
             let has_more = command.has_unknown_args || known.len() < start.len();
-            let mut inner = command_scanner::scan_words(known.to_vec());
+            let mut inner = whole(command_scanner::scan_words(known.to_vec()))?;
             if let Some(first) = inner.first_mut() {
                 first.wrappers.push(program.to_owned());
             }
@@ -171,7 +177,10 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(aliases(arguments));
     }
     lines.extend(given_lines(program, command));
-    found.extend(lines.iter().flat_map(|line| command_scanner::scan(line).commands));
+    for line in &lines {
+        found.extend(whole(command_scanner::scan(line))?);
+    }
+    (found.len() <= most).then_some(())
 }
 
 /// The lines that `echo` or `printf` writes: its operands, and each of them with its escapes.
@@ -221,18 +230,8 @@ fn named_paths(command: &SimpleCommand, workdir: &Path, home: Option<&Path>) -> 
         names.extend(words_and_values(command).map(PathBuf::from));
     }
     let operands = command.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
-    let globs = operands.clone().filter(|word| word.is_glob);
-    names.extend(globs.map(|word| PathBuf::from(&word.text)));
-    names.extend(operands.flat_map(|word| in_braces(&word.text)).map(PathBuf::from));
+    names.extend(operands.filter(|word| word.is_glob).map(|word| PathBuf::from(&word.text)));
     names.iter().map(|name| absolute(&name.to_string_lossy(), &folder, home)).collect()
-}
-
-/// The words that the shell makes of the first braces in a word: `a.x` and `a.y` of `a.{x,y}`.
-fn in_braces(word: &str) -> Vec<String> {
-    let Some((start, rest)) = word.split_once('{') else { return Vec::new() };
-    let (list, end) = rest.split_once('}').unwrap_or_default();
-    let parts = list.split(',').take(MAX_WORDS).filter(|part| !part.is_empty());
-    parts.map(|part| format!("{start}{part}{end}")).collect()
 }
 
 /// The hosts that the words of a command may name, in lower case.

@@ -97,7 +97,8 @@ pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
     }
     if dialect == ShellDialect::Cmd {
         let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
-        return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
+        let commands = syntax::cmd_scanner::scan(line);
+        return Script { commands, ambiguity, ..Script::default() };
     }
     let folders = BTreeSet::from([folder.to_path_buf()]);
     let mut script = match syntax::parser::parse(line, dialect, folders, 0) {
@@ -220,7 +221,7 @@ enum OperandUse {
 }
 
 /// The files that a command names, and what it does with them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
     pub sources: Vec<Word>,
     /// True if the sources are changed or moved away; otherwise they are only read.
@@ -244,11 +245,16 @@ pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
         let is_known = |program: &Program| program.operand_use != OperandUse::Unknown;
         let (program, words) =
             subcommand.filter(|(sub, _)| is_known(sub)).unwrap_or((program, words));
-        is_known(program).then(|| {
-            let takes_all =
-                (program.targets)(words).iter().any(|target| target.harm == Harm::RemovesContents);
-            use_of(program.operand_use, words, takes_all)
-        })
+        let targets = (program.targets)(words);
+        if is_known(program) {
+            let takes_all = targets.iter().any(|target| target.harm == Harm::RemovesContents);
+            return Some(use_of(program.operand_use, words, takes_all));
+        }
+        let harms = [Harm::Deletes, Harm::Overwrites, Harm::Formats];
+        let changed = targets.iter().filter(|target| harms.contains(&target.harm));
+        let sources: Vec<_> = changed.map(|target| Word::plain(target.text)).collect();
+        let used = FileUse { sources, is_change: true, is_deep: true, ..FileUse::default() };
+        (!used.sources.is_empty()).then_some(used)
     })
 }
 

@@ -282,6 +282,12 @@ fn programs_that_handle_files_say_what_they_do_with_their_operands() {
         ("cat a", ""),
         ("cargo build a", ""),
         ("git commit a", ""),
+        ("dd if=a of=b", "change deep b"),
+        ("curl -so a localhost", "change deep a"),
+        ("wget -qO a localhost", "change deep a"),
+        ("find a -type f -delete", "change deep a"),
+        ("find a -name '*.pyc' -delete", ""),
+        ("git clean -fd", ""),
     ] {
         let script = parse(line, ShellDialect::Bash);
         let shown = file_use(&script.commands[0]).map(|used| {

@@ -257,7 +257,7 @@ const OFFLINE_OFFER: &str = "The built-in offline model needs no account. It is 
                              few plain requests such as \"read README.md\".";
 
 /// The session that is to be opened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SessionPlan {
     /// The id of the stored session, or `None` for a new one.
     pub id: Option<String>,

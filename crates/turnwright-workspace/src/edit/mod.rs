@@ -16,7 +16,7 @@ use std::ops::Range;
 
 pub use closest::SimilarLines;
 use closest::closest_lines;
-pub use matching::{MatchKind, unescaped_lines};
+pub use matching::{MatchKind, unescaped_lines, unnumbered_lines};
 
 use buffer::{EditBuffer, count_newlines, to_lf};
 use line_changes::{LineChange, LineCounts};
@@ -104,12 +104,10 @@ pub enum EditErrorKind {
 /// # Errors
 /// The first edit that cannot be applied.
 pub fn apply(text: &str, edits: &[TextEdit]) -> Result<AppliedEdits, EditError> {
-    match edits.len() {
-        0 => return Err(EditError { index: 0, kind: EditErrorKind::NoEdits }),
-        count if count > MAX_EDITS => {
-            return Err(EditError { index: MAX_EDITS, kind: EditErrorKind::TooManyEdits });
-        }
-        _ => {}
+    if edits.is_empty() {
+        return Err(EditError { index: 0, kind: EditErrorKind::NoEdits });
+    } else if edits.len() > MAX_EDITS {
+        return Err(EditError { index: MAX_EDITS, kind: EditErrorKind::TooManyEdits });
     }
     for (index, edit) in edits.iter().enumerate() {
         if let Some(kind) = validate(text, edit) {

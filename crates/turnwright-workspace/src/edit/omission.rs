@@ -8,19 +8,13 @@ use turnwright_types::text;
 
 const COMMENT_MARKS: &[&str] =
     &["//", "/*", "*/", "<!--", "-->", "{/*", "*/}", "#", "--", ";", "%", "\"\"\"", "'''", "*"];
+/// The beginnings of lines that describe code or are headings and lists: they omit something only with dots.
+const DOC_MARKS: &[&str] = &["///", "//!", "/**", "*", "##", "\"\"\"", "'''"];
+/// A line with dots that has one of these inside, and is no comment, is code.
+const CODE_MARKS: [char; 9] = [',', ':', ';', '=', '"', '\'', '&', '`', '('];
 
-/// Words for what is omitted.
-const OMITTED_THINGS: &str = include_str!("omitted_things.txt");
-
-/// Words that say that something stays as it is.
-const OMISSION_WORDS: &[&str] =
-    &["existing", "rest", "remaining", "unchanged", "same", "previous", "omitted", "original"];
-
-/// Words that are ignored.
-const FILLER_WORDS: &[&str] = &[
-    "of", "the", "as", "is", "are", "before", "here", "this", "your", "all", "other", "above",
-    "below", "for", "brevity", "remains", "remain", "stays", "stay", "goes", "and", "from", "in",
-];
+/// The words of such lines, each with its kind.
+const OMISSION_WORDS: &str = include_str!("omission_words.txt");
 
 /// The beginnings of tags that follow the end of an argument.
 const CALL_TAGS: &[&str] = &["</invoke>", "</tool_call>", "<parameter"];
@@ -33,15 +27,20 @@ pub const REFUSAL: &str = "stands for lines that were left out, which would be l
 /// ends that carries `new` in this argument. A line that `old` contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str, argument: &str) -> Option<usize> {
     let mut known = HashSet::new();
+    // Code in a new text may leave lines out, unless all of the text is in a fence or only an end of one is there.
+    let may_have_examples = (old.is_empty() || argument != "content")
+        && !new.starts_with("```")
+        && new.matches("```").count().is_multiple_of(2);
+    let mut is_example = false;
     for (index, line) in new.lines().enumerate() {
-        if !is_placeholder(line) && !is_cut_off(line.trim(), old) {
+        is_example ^= may_have_examples && line.trim_start().starts_with("```");
+        if (is_example || !is_placeholder(line)) && !is_cut_off(line.trim(), old) {
             continue;
         }
         let line = line.trim();
-        if !known.contains(line) && !old.contains(line) {
+        if known.insert(line) && !old.contains(line) {
             return Some(index + 1);
         }
-        known.insert(line);
     }
     find_end_of_call(new, old, argument)
 }
@@ -76,7 +75,9 @@ fn is_placeholder(line: &str) -> bool {
     if line.len() > 120 {
         return false;
     }
-    let mut words = line.trim();
+    let line = line.trim();
+    let dotted = line.replace("...", "…");
+    let mut words = dotted.as_str();
     let mut is_comment = false;
     while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_prefix(mark)) {
         (words, is_comment) = (rest.trim_start(), true);
@@ -84,32 +85,52 @@ fn is_placeholder(line: &str) -> bool {
     while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_suffix(mark)) {
         words = rest.trim_end();
     }
-    let bare = words.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
-    let has_dots = words.contains('…') || words.contains("...");
+    let inner = words.trim_matches(|c: char| "()[]{}<>: ".contains(c));
+    let bare = inner.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
+    let has_dots = words.contains('…');
     if bare.is_empty() {
         // Three dots alone are code in some languages, but a placeholder in a comment.
-        let is_only_dots = words.chars().all(|c| c == '…' || c == '.');
-        return has_dots && is_only_dots && (is_comment || words == "…");
+        return has_dots && words.chars().all(|c| "….".contains(c)) && (is_comment || line == "…");
     }
-    (is_comment || has_dots) && describes_omission(bare, has_dots)
+    let behind_dots = inner.strip_prefix('…');
+    let is_framed = behind_dots.is_some() && inner.ends_with('…');
+    // `...(rest as Props)`, and a prompt of Python with an indented line.
+    let is_spread = behind_dots.is_some_and(|rest| rest.len() != rest.trim_start().len() + 1);
+    let is_code = !bare.contains(' ') || bare.contains('…') || inner.contains(CODE_MARKS);
+    let is_prose = has_dots && (is_framed || !is_spread && !is_code);
+    let is_doc = DOC_MARKS.iter().any(|mark| line.starts_with(mark));
+    let may_omit = if is_comment { has_dots || !is_doc } else { is_prose };
+    may_omit && describes_omission(bare, has_dots, behind_dots.is_some())
 }
 
 /// Returns true if the words say only that something is unchanged.
-fn describes_omission(words: &str, has_dots: bool) -> bool {
-    let lower = words.to_lowercase();
+fn describes_omission(words: &str, has_dots: bool, is_behind_dots: bool) -> bool {
+    let mut lower = words.to_lowercase();
+    let known = text::list_entries(OMISSION_WORDS).filter_map(|entry| entry.split_once(' '));
+    // Some languages have no blanks between words.
+    for (word, _) in known.clone().filter(|(word, _)| !word.is_ascii()) {
+        lower = lower.replace(word, &format!(" {word} "));
+    }
     let mut names_thing = false;
     let mut states = 0;
-    let mut unknown = 0;
+    let mut unknown = Vec::new();
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let is_thing = text::list_entries(OMITTED_THINGS).any(|thing| thing == word);
-        let is_state = OMISSION_WORDS.contains(&word);
-        names_thing |= is_thing;
+        let kind = known.clone().find(|(entry, _)| *entry == word).map_or("", |(_, kind)| kind);
+        let is_state = kind == "state" || is_behind_dots && kind == "behind-dots";
+        names_thing |= kind == "thing";
         states += usize::from(is_state);
-        unknown += usize::from(!is_thing && !is_state && !FILLER_WORDS.contains(&word));
+        // A character of Chinese is about half a word.
+        let length = word.chars().filter(|c| !c.is_ascii()).count().div_ceil(2).max(1);
+        if kind != "filler" {
+            unknown.push(if is_state || kind == "thing" { 0 } else { length });
+        }
     }
+    // `Waiting for remaining jobs...` begins and ends with something else.
+    let is_about_it = is_behind_dots || [unknown.first(), unknown.last()].contains(&Some(&0));
     // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
-    states > 0 && unknown <= most_unknown && (has_dots || names_thing || states > 1)
+    let says_enough = states > 0 && (has_dots || names_thing || states > 1);
+    says_enough && is_about_it && unknown.iter().sum::<usize>() <= most_unknown
 }
 
 #[cfg(test)]
@@ -134,6 +155,22 @@ mod tests {
             "// rest of parse_args unchanged",
             "/* existing code */",
             "// (unchanged code)",
+            "(rest of methods ...)",
+            "[Rest of the code remains the same...]",
+            "# Constructor remains the same...",
+            "/// ... existing docs ...",
+            "...existing code...",
+            "[…unchanged…]",
+            "// ...existing code",
+            "// ... other methods ...",
+            "// (...no changes around here)",
+            "/* ... full function ... */",
+            "// 其他代码保持不变",
+            "# ... 其余方法不变 ...",
+            "……省略其余代码……",
+            "// ... 既存のコード ...",
+            "// 나머지 코드는 동일",
+            "# ... остальной код ...",
         ] {
             assert_eq!(
                 find_placeholder(&format!("fn a() {{\n{line}\n}}"), "fn a() {}", "content"),
@@ -160,9 +197,45 @@ mod tests {
             "// the same",
             "## Rest",
             "The rest of the code is in lib.rs.",
+            "{...rest}",
+            "...rest,",
+            "...(rest as Props),",
+            "...existing, ...original,",
+            "return original(...args);",
+            "items = append(existing, rest...)",
+            "def rest(self): ...",
+            "rest: str = ...",
+            "class Existing: ...",
+            "Rest&&... rest) {",
+            "...     return previous",
+            "\"Remaining ...\",",
+            "Loading previous messages...",
+            "// Waiting for remaining jobs...",
+            "## Existing Implementation",
+            "* Remaining lines",
+            "**Original text:**",
+            "/// The remaining text.",
+            "/** Original content */",
+            "\"\"\"The rest of the file.\"\"\"",
+            "加载其他内容…",
+            "// Other methods",
+            "// 其他方法",
+            "// 省略代码块的语言标记",
+            "// 保持与其他代码一致",
         ] {
             assert_eq!(find_placeholder(line, "", "content"), None, "{line}");
         }
+    }
+
+    #[test]
+    fn an_example_in_a_new_text_may_leave_lines_out() {
+        let text = "# Use\n\n```js\nf();\n// ...\n# ... existing settings ...\n```\n";
+        assert_eq!(find_placeholder(text, "", "content"), None);
+        assert_eq!(find_placeholder(text, "# Use\n", "new_string"), None);
+        assert_eq!(find_placeholder(text, "# Use\n", "content"), Some(5));
+        assert_eq!(find_placeholder(&format!("{text}\n// ...\n"), "", "content"), Some(9));
+        assert_eq!(find_placeholder("```js\nf();\n// ...\n```\n", "", "content"), Some(3));
+        assert_eq!(find_placeholder("f();\n```\n// ...\n", "a\n", "new_string"), Some(3));
     }
 
     #[test]

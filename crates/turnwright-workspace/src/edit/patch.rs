@@ -17,6 +17,10 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
+/// The error for a line of a hunk without its mark.
+const UNMARKED: &str =
+    "each line of a hunk begins with a space, `-` or `+`; unchanged lines with a space";
+
 const MAX_PATCH_BYTES: usize = 8 * 1024 * 1024;
 /// The most files, and the most hunks of all files together.
 const MAX_FILES: usize = 100;
@@ -68,6 +72,8 @@ pub struct Hunk {
     pub new: String,
     /// True if the hunk is at the end of the file.
     pub at_end: bool,
+    /// True if the new lines replace all others: the file is deleted and added again.
+    pub is_whole: bool,
 }
 
 /// Parses a patch.
@@ -95,12 +101,20 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             continue;
         }
         let file = parser.parse_file(line)?;
-        if files.iter().any(|other| other.path == file.path) {
-            return Err(
-                parser.error(&format!("{} comes twice: put all its hunks together", file.path))
-            );
+        let Some(twin) = files.iter_mut().find(|other| other.path == file.path) else {
+            files.push(file);
+            continue;
+        };
+        match (&mut twin.change, file.change) {
+            (PatchOp::Update { hunks, .. }, PatchOp::Update { to: None, hunks: more }) => {
+                hunks.extend(more);
+            }
+            (before, PatchOp::Add { text: new }) if *before == PatchOp::Delete => {
+                let hunk = Hunk { line: parser.at, new, is_whole: true, ..Hunk::default() };
+                *before = PatchOp::Update { to: None, hunks: vec![hunk] };
+            }
+            _ => return Err(parser.error(&format!("{} comes twice: make two patches", file.path))),
         }
-        files.push(file);
     }
     let hunks = files.iter().map(|file| match &file.change {
         PatchOp::Update { hunks, .. } => hunks.len(),
@@ -161,10 +175,8 @@ impl<'t> PatchParser<'t> {
             let path = self.parse_path(rest)?;
             return Ok(FilePatch { path, change: self.parse_updated_file()? });
         }
-        Err(self.error(&format!(
-            "`{}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`",
-            text::first_chars(header, 80)
-        )))
+        let shown = text::first_chars(header, 80);
+        Err(self.error(&format!("`{shown}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`")))
     }
 
     fn parse_path(&self, rest: &str) -> Result<String, String> {
@@ -237,12 +249,7 @@ impl<'t> PatchParser<'t> {
             Some('+') => (false, true),
             // `\ No newline at end of file`: the end of the file is left as it is.
             Some('\\') => return Ok(()),
-            Some(_) => {
-                return Err(self.error(
-                    "each line of a hunk begins with a space, `-` or `+`; unchanged lines with a \
-                     space",
-                ));
-            }
+            Some(_) => return Err(self.error(UNMARKED)),
         };
         for (text, is_there) in [(&mut hunk.old, is_old), (&mut hunk.new, is_new)] {
             if is_there {
@@ -368,11 +375,8 @@ fn single_match<'h>(
             (Ok(first), Ok(other)) if first.ranges != other.ranges => {
                 let places = [&first.ranges, &other.ranges].into_iter().flatten();
                 let starts = places.map(|place| place.start).collect();
-                return Err(MatchError::Ambiguous {
-                    match_kind: other.match_kind,
-                    starts,
-                    count: 2,
-                });
+                let match_kind = other.match_kind;
+                return Err(MatchError::Ambiguous { match_kind, starts, count: 2 });
             }
             (_, found) => result = found,
         }
@@ -390,8 +394,9 @@ fn locate_insertion<'h>(
     hunk: &'h Hunk,
     blocks: &[Range<usize>],
 ) -> Result<TextMatch<'h>, MatchError> {
+    let match_kind = MatchKind::Exact;
     let at = match blocks {
-        _ if hunk.at_end => text.len(),
+        _ if hunk.at_end || hunk.is_whole => text.len(),
         [] if hunk.anchors.is_empty() || text.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
         [block] => {
@@ -399,15 +404,12 @@ fn locate_insertion<'h>(
         }
         [..] => {
             let starts: Vec<_> = blocks.iter().map(|block| block.start).take(10).collect();
-            return Err(MatchError::Ambiguous {
-                match_kind: MatchKind::Exact,
-                starts,
-                count: blocks.len(),
-            });
+            return Err(MatchError::Ambiguous { match_kind, starts, count: blocks.len() });
         }
     };
     let new = hunk.new.as_str().into();
-    Ok(TextMatch { ranges: std::iter::once(at..at).collect(), new, match_kind: MatchKind::Exact })
+    let place = if hunk.is_whole { 0..at } else { at..at };
+    Ok(TextMatch { ranges: std::iter::once(place).collect(), new, match_kind })
 }
 
 /// The blocks that the `@@` lines of a hunk may refer to: each such line with what is indented

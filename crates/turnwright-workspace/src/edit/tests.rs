@@ -6,10 +6,10 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::line_changes::{self, LineCounts};
-use super::patch::{self, PatchOp};
+use super::patch::{self, Hunk, PatchOp};
 use super::{
     AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines,
-    unescaped_lines,
+    unescaped_lines, unnumbered_lines,
 };
 
 fn edit(old: &str, new: &str) -> TextEdit {
@@ -234,6 +234,26 @@ fn only_a_file_in_one_line_with_escapes_for_its_line_ends_was_escaped_twice() {
 }
 
 #[test]
+fn only_a_listing_with_a_number_for_each_line_loses_them() {
+    for (sent, meant) in
+        [("    1| a\n    2|\n    3|   b\n", "a\n\n  b\n"), ("    9| a\n   10| b", "a\nb")]
+    {
+        assert_eq!(unnumbered_lines(sent).as_deref(), Some(meant));
+    }
+    for kept in [
+        "1|alice\n2|bob\n",
+        "     1\ta\n     2\tb\n",
+        " 1 | a\n 2 | b\n",
+        "    1| a\n    3| b\n",
+        "    1| a\nb\n",
+        "    1| a",
+        "",
+    ] {
+        assert_eq!(unnumbered_lines(kept), None, "{kept}");
+    }
+}
+
+#[test]
 fn what_is_only_similar_is_shown_and_not_changed() {
     let text = "fn a() {\n    let total = count + 1;\n    total\n}\n";
     let error = one(text, "    let total = count + 2;\n    total\n", "x\n").unwrap_err();
@@ -416,6 +436,25 @@ fn patches_that_follow_each_other_are_one() {
     assert!(patch::parse(cut).unwrap_err().contains("was it cut off?"));
     let twice = text.replace(": b", ": a");
     assert!(patch::parse(&twice).unwrap_err().contains("a comes twice"));
+}
+
+#[test]
+fn a_file_that_comes_twice_in_a_patch_is_changed_twice_or_replaced() {
+    let update = "*** Update File: f\n@@\n-a\n+b\n";
+    let text = format!("*** Begin Patch\n{update}*** Add File: g\n+x\n{update}*** End Patch\n");
+    let files = patch::parse(&text).unwrap();
+    let PatchOp::Update { to: None, hunks } = &files[0].change else { panic!("{files:?}") };
+    assert_eq!((files.len(), hunks.len(), hunks[1].line), (2, 2, 9));
+    let text = "*** Begin Patch\n*** Delete File: f\n*** Add File: f\n+x\n*** End Patch\n";
+    let files = patch::parse(text).unwrap();
+    let PatchOp::Update { to: None, hunks } = &files[0].change else { panic!("{files:?}") };
+    assert_eq!((files.len(), hunks.len()), (1, 1));
+    assert_eq!(patch::apply("a\r\nb\r\n", hunks, "f").unwrap().text, "x\r\n");
+    assert_eq!(patch::apply("", hunks, "f").unwrap().text, "x\n");
+    let rest = [Hunk { new: "x\n// ... existing code ...\n".to_owned(), ..hunks[0].clone() }];
+    assert!(patch::apply("a\nb\n", &rest, "f").unwrap_err().contains("left out"));
+    let update_and_delete = format!("*** Begin Patch\n{update}*** Delete File: f\n*** End Patch\n");
+    assert!(patch::parse(&update_and_delete).unwrap_err().contains("f comes twice"));
 }
 
 #[test]

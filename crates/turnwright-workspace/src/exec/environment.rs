@@ -290,9 +290,8 @@ impl Environment {
             known.iter().any(|one| is_same_name(name, one))
                 || name.to_string_lossy().starts_with("LC_")
         });
-        let [path, libraries] = ["PATH", "LD_LIBRARY_PATH"].map(|name| {
-            self.folders(name, |folder| folder.is_absolute() && is_trusted(folder))
-        });
+        let [path, libraries] = ["PATH", "LD_LIBRARY_PATH"]
+            .map(|name| self.folders(name, |folder| folder.is_absolute() && is_trusted(folder)));
         let silent = Environment(kept.cloned().collect()).with("PATH", path);
         // An empty part means the current folder to the loader; to some loaders, so does an empty list.
         if libraries.is_empty() { silent } else { silent.with("LD_LIBRARY_PATH", libraries) }

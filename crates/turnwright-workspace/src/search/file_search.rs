@@ -14,7 +14,7 @@ use grep_searcher::{
 };
 
 use super::{GrepQuery, SearchDeadline};
-use crate::files::{Charset, PROBE_BYTES, WHOLE_READ_LIMIT};
+use crate::files::{Charset, PROBE_BYTES, WHOLE_READ_LIMIT, is_utf8};
 use crate::nofollow;
 
 /// Searches files with one pattern. Each thread has its own.
@@ -49,7 +49,8 @@ impl<'a> FileSearcher<'a> {
         let mut reader = DeadlineReader { file: nofollow::open_file(path)?, stop };
         bytes.clear();
         reader.by_ref().take(PROBE_BYTES as u64).read_to_end(bytes)?;
-        if Charset::of(bytes, true) == Charset::Binary {
+        let has_nul = has_stray_nul(bytes);
+        if !has_nul && Charset::of(bytes, true) == Charset::Binary {
             return Ok(Charset::Binary);
         }
         let limit = if pattern.multi_line { MAX_HEAP_BYTES as u64 } else { WHOLE_READ_LIMIT };
@@ -58,10 +59,15 @@ impl<'a> FileSearcher<'a> {
         if is_cut && pattern.multi_line {
             return Err(io::Error::other("it is too large to be searched for several lines"));
         }
-        let charset = Charset::of(bytes, is_cut);
+        let charset = if has_nul { Charset::BrokenUtf8 } else { Charset::of(bytes, is_cut) };
         let encoding = if let Charset::Other(found) = charset { Some(found) } else { None };
+        // Text may be in front of something else, as in an archive that unpacks itself.
+        let is_text = is_utf8(bytes, is_cut);
         if is_cut {
             let mut searcher = pattern.searcher(*context, encoding);
+            if !is_text {
+                searcher.set_binary_detection(BinaryDetection::quit(0));
+            }
             searcher.search_reader(&pattern.matcher, bytes.chain(reader), sink)?;
             return Ok(charset);
         }
@@ -70,14 +76,21 @@ impl<'a> FileSearcher<'a> {
         } else if bytes.starts_with("\u{feff}".as_bytes()) {
             bytes.drain(..3);
         }
-        // A log with a NUL byte somewhere is searched up to it.
-        bytes.truncate(memchr::memchr(0, bytes).unwrap_or(bytes.len()));
+        if !is_text {
+            bytes.truncate(memchr::memchr(0, bytes).unwrap_or(bytes.len()));
+        }
         if pattern.multi_line && !pattern.names_carriage_return {
             remove_carriage_returns(bytes);
         }
         searcher.search_slice(&pattern.matcher, bytes, sink)?;
         Ok(charset)
     }
+}
+
+/// Returns true for text with a few NUL bytes, such as code in which a separator was not escaped.
+fn has_stray_nul(head: &[u8]) -> bool {
+    let count = memchr::memchr_iter(0, head).count();
+    (1..head.len().div_ceil(100)).contains(&count) && is_utf8(head, true)
 }
 
 /// Removes each carriage return before a line feed.
@@ -149,10 +162,8 @@ fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexM
         .dot_matches_new_line(query.multiline)
         .size_limit(MAX_COMPILED_BYTES)
         .dfa_size_limit(MAX_DFA_BYTES)
-        .nest_limit(MAX_NESTING);
-    if !multi_line {
-        builder.crlf(true);
-    }
+        .nest_limit(MAX_NESTING)
+        .crlf(!multi_line);
     builder.build(&query.pattern).map_err(|error| {
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default();
@@ -175,7 +186,6 @@ impl SearchPattern {
             .line_number(context_lines.is_some())
             .before_context(context)
             .after_context(context)
-            .binary_detection(BinaryDetection::quit(0))
             .encoding(encoding.and_then(|known| Encoding::new(known.name()).ok()))
             .heap_limit(Some(MAX_HEAP_BYTES));
         if !self.multi_line {
@@ -290,14 +300,14 @@ fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
         line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     let line = &line[..end];
     if line.len() <= MAX_LINE_CHARS {
-        return String::from_utf8_lossy(line).into_owned();
+        return String::from_utf8_lossy(line).replace('\0', "\u{fffd}");
     }
     let found = matcher.and_then(|matcher| matcher.find(line).ok().flatten());
     let (start, stop) = found.map_or((0, 0), |found| (found.start(), found.end()));
     let left = start.saturating_sub(WINDOW_BYTES);
     let right = (start + WINDOW_BYTES).min(line.len());
     let middle = count_chars(&line[left..start]) + count_chars(&line[start..stop.min(right)]) / 2;
-    let window = String::from_utf8_lossy(&line[left..right]);
+    let window = String::from_utf8_lossy(&line[left..right]).replace('\0', "\u{fffd}");
     let total = window.chars().count();
     // Near the end of a line, more is shown before the match.
     let from = middle.saturating_sub(MAX_LINE_CHARS / 2).min(total.saturating_sub(MAX_LINE_CHARS));

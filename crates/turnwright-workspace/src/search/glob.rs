@@ -34,14 +34,17 @@ impl Glob {
         let text = unescaped.as_deref().unwrap_or(text);
         let plain = plain_blanks(text);
         let parts = split_at_commas(&plain);
-        for part in &parts {
-            let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |rest| (true, rest));
+        // A name may have a comma, too.
+        let whole = (parts.len() > 1).then(|| plain.trim());
+        for part in parts.iter().copied().chain(whole) {
+            let (is_not, part) = part.strip_prefix('!').map_or((false, part), |rest| (true, rest));
             let part = normalize(part, base);
             let is_path = part.contains('/');
             let set = &mut sets[usize::from(is_not) * 2 + usize::from(is_path)];
-            // Routes have names such as `[id].tsx`, which are meant as they are.
-            let with_brackets = part.contains('[').then(|| part.replace('[', "[[]"));
-            for glob in [Some(&part), with_brackets.as_ref()].into_iter().flatten() {
+            // Names such as `[id].tsx` and `{{cookiecutter.slug}}` are meant as they are.
+            let with_brackets = part.replace('[', "[[]");
+            let with_braces = with_brackets.replace('{', "[{]").replace('}', "[}]");
+            for glob in [&part, &with_brackets, &with_braces] {
                 let glob = GlobBuilder::new(glob)
                     .literal_separator(true)
                     .empty_alternates(true)
@@ -66,10 +69,8 @@ impl Glob {
     /// Returns true if the glob matches a path relative to the searched folder.
     pub(super) fn matches(&self, path: &Path) -> bool {
         let path = &*plain_path(path);
-        if self.not_paths.is_match(path) {
-            return false;
-        }
-        self.matches_name(path) || self.paths.is_match(path) && !self.excludes_name(path)
+        !self.not_paths.is_match(path)
+            && (self.matches_name(path) || self.paths.is_match(path) && !self.excludes_name(path))
     }
 
     /// Returns true if the glob matches the name of a file, at any depth.

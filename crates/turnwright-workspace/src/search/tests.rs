@@ -259,6 +259,29 @@ fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
     );
 }
 
+#[test]
+fn text_with_a_stray_nul_byte_is_searched_and_named() {
+    let code = "const a = 1;\n".repeat(20) + "const key = `${a}\0${b}`;\nneedle\n";
+    let log = "a line of a log\n".repeat(2_000) + "\0\0\0\nneedle\n";
+    let large = "a line of a log\n".repeat(600_000) + "\0\nneedle\n";
+    let fixture = fixture(&[("code.ts", &code), ("large.log", &large), ("log", &log)]);
+    let archive = ["echo key\n".repeat(2_000).as_bytes(), b"\0\xff\xfe\nneedle\n"].concat();
+    fixture.put("setup.run", &archive);
+    fixture.put("a.sqlite", &b"SQLite\0\0\0\nneedle\n".repeat(90));
+    let found = fixture.grep(&query("const key|needle"));
+    assert_eq!(
+        fixture.lines(&found),
+        [
+            "code.ts:21: const key = `${a}\u{fffd}${b}`;",
+            "code.ts:22: needle",
+            "large.log:600002: needle",
+            "log:2002: needle"
+        ]
+    );
+    let names: Vec<_> = found.garbled.iter().map(|path| fixture.short(path)).collect();
+    assert_eq!(names, ["code.ts"]);
+}
+
 /// Encodes a text, which the encoding can hold.
 fn encoded(text: &str, encoding: &'static encoding_rs::Encoding) -> Vec<u8> {
     let (bytes, _, is_lossy) = encoding.encode(text);
@@ -411,13 +434,23 @@ fn a_file_that_is_not_wholly_decoded_is_named() {
 
 #[test]
 fn brackets_in_a_glob_also_stand_for_themselves() {
-    let fixture =
-        fixture(&["app/[id].tsx", "app/[[...all]]/page.tsx", "app/i.tsx"].map(|path| (path, "")));
+    let files = [
+        "app/[id].tsx",
+        "app/[[...all]]/page.tsx",
+        "app/i.tsx",
+        "{{cookiecutter.slug}}/setup.py",
+        "{rule} one.md",
+        "Report, final.md",
+    ];
+    let fixture = fixture(&files.map(|path| (path, "")));
     for (glob, expected) in [
         ("[id].tsx", ["app/[id].tsx", "app/i.tsx"].as_slice()),
         ("app/[id].tsx", &["app/[id].tsx", "app/i.tsx"]),
         ("app/[[...all]]/*.tsx", &["app/[[...all]]/page.tsx"]),
         ("**/[id].*", &["app/[id].tsx", "app/i.tsx"]),
+        ("{{cookiecutter.slug}}/**/*.py", &["{{cookiecutter.slug}}/setup.py"]),
+        ("{rule}*.md", &["{rule} one.md"]),
+        ("Report, final.md", &["Report, final.md"]),
     ] {
         assert_eq!(fixture.names(glob), expected, "{glob}");
     }

@@ -46,8 +46,8 @@ pub struct Skill {
     /// The folder with links resolved.
     pub folder: PathBuf,
     file_name: &'static str,
-    /// The folder that its files must not be outside of.
-    within: Option<PathBuf>,
+    /// The folder that its files must not be outside of, if it is a project's.
+    pub within: Option<PathBuf>,
 }
 
 /// The skills of a session, and which of them the model has loaded.

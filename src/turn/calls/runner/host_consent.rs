@@ -41,7 +41,43 @@ impl HostConsent for CallRunner {
         command: &'a str,
         hosts: &'a [String],
     ) -> BoxFuture<'a, Option<bool>> {
-        Box::pin(self.ask_about_hosts(ctx, command, hosts))
+        Box::pin(async move {
+            let ticket = self.queue.enqueue(effects(hosts));
+            let turn = async {
+                ticket.wait_for_admission().await;
+                ticket.wait_to_ask().await;
+            };
+            unless_cancelled(&ctx.cancel, turn).await?;
+            // The answer to an earlier question may decide.
+            let request = match self.judge_hosts(hosts) {
+                Judgement::Allowed(_) => return Some(true),
+                Judgement::Denied(denial) => {
+                    self.deny(denial);
+                    return Some(false);
+                }
+                Judgement::NeedsApproval(request) => request,
+            };
+            let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
+            let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
+            let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
+            let lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
+            let rules = self.env.shared.rules.get();
+            let description = request.description(&rules, self.env.mode());
+            let about = format!("{}\n\n{ABOUT_HOSTS}", (lines.concat() + &description).trim_end());
+            let question = PermissionRequest {
+                call: ctx.call.clone(),
+                name: COMMAND_TOOL.to_owned(),
+                view: CallView::new(shorten_title(title), ToolKind::Fetch),
+                content: vec![CallContent::Text(about)],
+                raw_input: json!({ "command": command, "hosts": hosts }),
+                choices: request.choices(),
+                is_bounded: false,
+                in_background: false,
+            };
+            let answer = self.ask_client(question, ctx).await;
+            let is_chosen = matches!(answer, PermissionAnswer::Chosen(_));
+            is_chosen.then(|| self.resolve(request, answer).is_ok())
+        })
     }
 }
 
@@ -51,49 +87,6 @@ impl CallRunner {
         rules.rules.retain(|rule| !rule.allows_any_host());
         let mode = self.env.mode();
         permission::judge(&rules, mode, &self.grants.lock(), effects(hosts))
-    }
-
-    async fn ask_about_hosts(
-        &self,
-        ctx: &ToolCtx,
-        command: &str,
-        hosts: &[String],
-    ) -> Option<bool> {
-        let ticket = self.queue.enqueue(effects(hosts));
-        let turn = async {
-            ticket.wait_for_admission().await;
-            ticket.wait_to_ask().await;
-        };
-        unless_cancelled(&ctx.cancel, turn).await?;
-        // The answer to an earlier question may decide.
-        let request = match self.judge_hosts(hosts) {
-            Judgement::Allowed(_) => return Some(true),
-            Judgement::Denied(denial) => {
-                self.deny(denial);
-                return Some(false);
-            }
-            Judgement::NeedsApproval(request) => request,
-        };
-        let short = text::clip(escape_hidden_line(command), MAX_TITLE_PART);
-        let names: Vec<_> = hosts.iter().map(|host| name_in_title(host)).collect();
-        let title = format!("{} wants {}", markdown_code(&short), names.join(", "));
-        let lines: Vec<_> = hosts.iter().map(|host| format!("- `{host}`\n")).collect();
-        let rules = self.env.shared.rules.get();
-        let description = request.description(&rules, self.env.mode());
-        let about = format!("{}\n\n{ABOUT_HOSTS}", (lines.concat() + &description).trim_end());
-        let question = PermissionRequest {
-            call: ctx.call.clone(),
-            name: COMMAND_TOOL.to_owned(),
-            view: CallView::new(shorten_title(title), ToolKind::Fetch),
-            content: vec![CallContent::Text(about)],
-            raw_input: json!({ "command": command, "hosts": hosts }),
-            choices: request.choices(),
-            is_bounded: false,
-            in_background: false,
-        };
-        let answer = self.ask_client(question, ctx).await;
-        let is_chosen = matches!(answer, PermissionAnswer::Chosen(_));
-        is_chosen.then(|| self.resolve(request, answer).is_ok())
     }
 }
 

@@ -150,14 +150,17 @@ pub(in crate::permission) fn starts_with(
 pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
     let Some((program, words)) = words.split_first() else { return true };
     let Some((first, arguments)) = command.words.split_first() else { return false };
-    if !is_same_program(program, &first.text) {
+    // A program that nobody knows, as in `$x push` and `gi? push`, counts only if the subcommand itself is there.
+    let subcommand = words.first().filter(|word| !word.starts_with('-'));
+    let may_become = subcommand.is_some_and(|word| command.argv().any(|text| text == word))
+        && may_become_program(program, first);
+    if !may_become && !is_same_program(program, &first.text) {
         return false;
     }
     if exact {
         let fits = arguments.iter().zip(words).all(|(argument, word)| may_be_word(word, argument));
-        let given = arguments.len();
-        let wanted = words.len();
-        return fits && (given == wanted || given < wanted && command.has_unknown_args);
+        let missing = words.len().checked_sub(arguments.len());
+        return fits && missing.is_some_and(|count| count == 0 || command.has_unknown_args);
     }
     if words.is_empty() {
         return true;
@@ -198,7 +201,7 @@ fn follow_each_other(
         let matching = words.iter().enumerate().filter(|(index, word)| {
             let bit = 1_u64 << *index;
             let is_message = is_option(word) && is_message_option(before);
-            (all | waiting) & bit != 0 && word.text == argument.text
+            (all | waiting) & bit != 0 && is_word(&word.text, &argument.text)
                 || all & bit != 0 && !is_message && may_be_word(&word.text, argument)
         });
         let found = matching.fold(0_u64, |bits, (index, _)| bits | 1 << (index + 1));
@@ -217,14 +220,22 @@ fn is_option(word: &Word) -> bool {
     word.text.starts_with('-')
 }
 
+/// True if an argument is this word, or an option of this name that is shortened or has a value: `--forc`, `--force=x`.
+/// `--save` is another one than `--save-dev`, and `--force=false` takes it back.
+fn is_word(wanted: &str, argument: &str) -> bool {
+    let name = argument.split('=').next().unwrap_or(argument);
+    let is_long = name.len() > 2 && name.starts_with("--") && !argument.ends_with("=false");
+    let is_start = wanted.strip_prefix(name).is_some_and(|rest| !rest.starts_with('-'));
+    wanted == argument || is_long && is_start && !wanted.contains('=')
+}
+
 /// The words with each short option as a word of its own, and options that follow each other sorted, so that `-rf` is
 /// the same as `-fr` and `-v -r -f`.
 fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
-    let is_rm = is_same_program("rm", program);
     let mut separate = Vec::with_capacity(words.len());
     for run in words.chunk_by(|word, next| is_option(word) && is_option(next)) {
         let mut options: Vec<Word> =
-            run.iter().flat_map(|word| short_options(word, is_rm)).collect();
+            run.iter().flat_map(|word| short_options(word, program)).collect();
         // A message follows its option.
         options.sort_by_cached_key(|word| (is_message_option(&word.text), word.text.clone()));
         separate.append(&mut options);
@@ -232,16 +243,17 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     separate
 }
 
-/// The short options of a word, or the word itself. Those of `rm` have other names.
-fn short_options(word: &Word, is_rm: bool) -> Vec<Word> {
+/// The short options of a word, or the word itself. Those of `rm` and git have other names.
+fn short_options(word: &Word, program: &str) -> Vec<Word> {
+    let is_rm = is_same_program("rm", program);
     let text = match word.text.as_str() {
         "--recursive" if is_rm => "-r",
-        "--force" if is_rm => "-f",
+        "--force" if is_rm || is_same_program("git", program) => "-f",
         text => text,
     };
     let letters = text.strip_prefix('-').unwrap_or_default();
     let are_short = (1..=MAX_SHORT_OPTIONS).contains(&letters.len())
-        && letters.bytes().all(|byte| byte.is_ascii_alphabetic());
+        && letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !are_short {
         return vec![word.clone()];
     }
@@ -251,10 +263,21 @@ fn short_options(word: &Word, is_rm: bool) -> Vec<Word> {
 
 /// Compares names without folders and case.
 fn is_same_program(wanted: &str, given: &str) -> bool {
-    fn name(path: &str) -> &str {
-        path.rsplit('/').next().unwrap_or_default()
-    }
-    wanted == given || name(wanted).eq_ignore_ascii_case(name(given))
+    wanted == given || base_name(wanted).eq_ignore_ascii_case(base_name(given))
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// True if a program is the output of another, or a glob or a variable that could expand to the wanted one. A variable
+/// in capitals is named after its program: `$NPM`, `${DOCKER:-docker}`.
+fn may_become_program(wanted: &str, given: &Word) -> bool {
+    let word = Word { text: base_name(&given.text).to_owned(), is_glob: given.is_glob };
+    let variable = word.text.strip_prefix('$').unwrap_or_default().trim_start_matches('{');
+    let is_other = variable.starts_with(|char: char| char.is_ascii_uppercase())
+        && !variable.to_ascii_lowercase().starts_with(base_name(wanted));
+    word.text.is_empty() || !is_other && may_be_word(base_name(wanted), &word)
 }
 
 /// True if a word is the wanted one, or a glob or a variable that could expand to it.
@@ -486,8 +509,11 @@ mod tests {
             (
                 "git push",
                 "git push; git push -f; git -C dir push; git --no-pager push; git -c a=b -C d push; \
-                 git p*~; git *~; git …; git -C …; /usr/bin/git push; git $x; git -C a $x; git p$x; git $()",
-                "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …; git log $x; git a$x",
+                 git p*~; git *~; git …; git -C …; /usr/bin/git push; git $x; git -C a $x; git p$x; git $(); \
+                 $x push; $x/git push; /bin/g?t~ push -f; ${GIT:-git} push",
+                "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …; git log $x; \
+                 git a$x; $x pull; $x; g*~; /bin/c?t~ push; [~ push ]; hg push; $x $y; $x …; g*~ $y; $x pull push; \
+                 $DOCKER push",
             ),
             (
                 "git remote add",
@@ -502,16 +528,25 @@ mod tests {
             ),
             (
                 "git push --force",
-                "git push --force; git push origin main --force; git -C d push -u origin --force; git push …",
-                "git push; git push origin; git commit --force; git push --force-with-lease; git push x -f; \
-                 git push origin $x; git push origin *~",
+                "git push --force; git push origin main --force; git -C d push -u origin --force; git push …; \
+                 git push x -f; git push -4f x; git push --forc; git push x --fo main",
+                "git push; git push origin; git commit --force; git push --force-with-lease; git push -4; \
+                 git push origin $x; git push origin *~; git push --follow-tags",
             ),
             (
                 "rm -rf /",
                 "rm -rf /; rm -rf $x; rm -rf $x/; rm -rf ${x:-/a}; rm -rf /*~",
                 "rm -rf node_modules; rm -rf *~; rm -rf $x/build; rm -rf ${x}/b",
             ),
-            ("git push -f", "git push -f; git push -uf origin; git push origin -f", "git push -u"),
+            (
+                "git push -f",
+                "git push -f; git push -uf origin; git push origin -f; git push x --force",
+                "git push -u",
+            ),
+            ("x --a=b", "x --a=b", "x --a=c; x --a"),
+            ("x --config", "x --config=a; x --conf a", "x --config-file a; x -c; x --config=false"),
+            ("npm i --save-dev", "npm i --save-d x", "npm i --save x; $x --save-dev"),
+            ("rm -r", "rm a -r", "$x -r a; [[~ $x == -r ]]"),
             (
                 "git commit --amend",
                 "git commit --amend; git commit -am x --amend; git commit $x; git commit -v $x",

@@ -132,9 +132,7 @@ pub fn stakes(script: &Script) -> Vec<&'static str> {
         let runs_download = (downloads && reads_program(command)).then_some(RUNS_DOWNLOAD);
         downloads |= is_in(DOWNLOADERS, name(command.program()));
         for stake in danger(command).into_iter().chain(runs_download) {
-            if !stakes.contains(&stake) {
-                stakes.push(stake);
-            }
+            turnwright_types::lists::add_new(&mut stakes, stake);
         }
     }
     stakes
@@ -254,10 +252,8 @@ pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `wget -O`.
 pub(in crate::shell) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    option_targets(
-        words,
-        &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")],
-    )
+    let options = [('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")];
+    option_targets(words, &options)
 }
 
 fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
@@ -315,13 +311,12 @@ pub(in crate::shell) fn is_dry_clean(words: Args<'_>) -> bool {
 
 /// `git clean` in the folder that an option names.
 pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
+    let subcommand = git_subcommand(words).filter(|(_, rest)| !is_dry_clean(rest));
+    let Some(("clean", rest)) = subcommand else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = is_dry_clean(rest);
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
-    folders.retain(|_| !is_dry);
-    if folders.is_empty() && !is_dry {
+    if folders.is_empty() {
         folders.push(".");
     }
     folders.into_iter().map(|text| Target { text, harm: Harm::RemovesContents }).collect()
@@ -333,8 +328,7 @@ const FIND_SELECTS_ALL: &str =
 
 /// `find … -delete`, `find … -exec rm {} +`.
 pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let option_count =
-        words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
+    let option_count = words.iter().take_while(|word| is_in("-L -H -P", &word.text)).count();
     let words = &words[option_count..];
     let start_count =
         words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
@@ -346,19 +340,14 @@ pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_plain = started.get(1).is_some_and(|word| starts_no_program(&word.text));
     let selects =
         tests.iter().any(|word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text));
-    search_targets(
-        starts,
-        harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain),
-        selects,
-    )
+    let kept = harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain);
+    search_targets(starts, kept, selects)
 }
 
 /// `fd … -x rm`. The first operand is a pattern.
 pub(in crate::shell) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
-    else {
-        return Vec::new();
-    };
+    let at = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text));
+    let Some(exec) = at else { return Vec::new() };
     let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
     let selects = named.first().is_some_and(|word| !is_in(". .* *", &word.text));
     let harm = harm_of_command(&words[exec + 1..]);
@@ -428,11 +417,8 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
         push_folder(&mut parts, folder.to_str()?, cfg!(windows));
     }
     let whole = below_process_root(text).unwrap_or(text);
-    let named = whole
-        .strip_suffix('*')
-        .filter(|rest| rest.ends_with('/') || rest.is_empty())
-        .unwrap_or(whole);
-    push_parts(&mut parts, named.split('/'));
+    let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
+    push_parts(&mut parts, around.unwrap_or(whole).split('/'));
     Some(parts)
 }
 
@@ -463,14 +449,6 @@ fn push_parts<'a>(parts: &mut Vec<&'a str>, path: impl Iterator<Item = &'a str>)
 /// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
 /// stand for one of them.
 fn is_system(text: &str, folder: Option<&Path>) -> bool {
-    if !text.starts_with('{') {
-        return is_system_path(text, folder);
-    }
-    // Alternatives, maybe with others among them.
-    text.split(',').any(|alternative| is_system_path(alternative.trim_matches(['{', '}']), folder))
-}
-
-fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
     let is_any = |part: &str, names: &str| names.split(' ').any(|name| may_be(part, name));
     match path_parts(text, folder).as_deref() {
         Some([]) => true,
@@ -504,9 +482,8 @@ fn is_disk(text: &str) -> bool {
     let prefixes = ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "md", "dm-"];
     match path_parts(text, None).as_deref() {
         Some(["dev", _]) => prefixes.iter().any(|prefix| {
-            name(text)
-                .strip_prefix(prefix)
-                .is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_alphanumeric()))
+            let rest = name(text).strip_prefix(prefix).unwrap_or_default();
+            rest.starts_with(|char: char| char.is_ascii_alphanumeric())
         }),
         Some(["dev", "mapper", _] | ["dev", "disk", _, ..]) => true,
         _ => false,
@@ -530,7 +507,8 @@ fn is_device(text: &str) -> bool {
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
 pub(in crate::shell) fn is_everything(text: &str) -> bool {
-    text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
+    // `*.*` and `*.?` are only some files.
+    !text.contains("*.") && text.bytes().all(|byte| b"/.*?[!^]".contains(&byte))
 }
 
 #[cfg(test)]
@@ -549,6 +527,10 @@ mod tests {
         for line in [
             "git reset --hard",
             "git reset --har HEAD~1",
+            "git reset --h",
+            "git checkout --f main",
+            "git tag --d v1",
+            "rm --r .git",
             "git -C x reset --hard",
             "git -c a=b reset --hard",
             "git clean -fd",
@@ -582,6 +564,7 @@ mod tests {
             "git push -d origin x",
             "git filter-branch x",
             "git gc --prune=now",
+            "git -c gc.reflogExpire=now -c gc.pruneExpire=now gc",
             "git prune",
             "git reflog expire --expire=now --all",
             "git reflog delete HEAD@{0}",
@@ -595,6 +578,9 @@ mod tests {
             "rm -r ..",
             "rm -rf *",
             "rm -fr ./*",
+            "rm -rf .[!.]* ..?*",
+            "rm -rf ./{*,.*}",
+            "rm -rf ??*",
             "rm *",
             "rm -rf .git",
             "rm -rf sub/.git/",

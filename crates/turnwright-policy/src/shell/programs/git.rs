@@ -199,8 +199,9 @@ pub(super) fn subcommand(name: &str) -> &'static Program {
 }
 
 fn danger(words: Args<'_>) -> Option<&'static str> {
-    let (sub, words) = git_subcommand(words)?;
-    first_danger(subcommand(sub).dangers, words, false)
+    let (sub, rest) = git_subcommand(words)?;
+    let loses_commits = sub == "gc" && words.iter().any(|word| word.text.contains("xpire"));
+    first_danger(subcommand(sub).dangers, rest, false).or(loses_commits.then_some(HISTORY))
 }
 
 fn needs_network(words: Args<'_>) -> bool {

@@ -26,10 +26,10 @@ pub(in crate::shell) fn scan(line: &str) -> Script {
 }
 
 /// The command of these words, and all commands that it could start.
-pub(in crate::shell) fn scan_words(words: Vec<Word>) -> Vec<SimpleCommand> {
+pub(in crate::shell) fn scan_words(words: Vec<Word>) -> Script {
     let mut scan = CommandScanner { budget: MAX_RESULT_BYTES, ..CommandScanner::default() };
     scan.add(words, Vec::new(), 0);
-    scan.finish().commands
+    scan.finish()
 }
 
 #[derive(Default)]
@@ -47,6 +47,8 @@ struct CommandScanner {
     folder: ShellFolder,
     /// The number of bytes that the result may still grow by.
     budget: usize,
+    /// True if something was left out because of that, or because it is too deep.
+    is_cut: bool,
 }
 
 impl CommandScanner {
@@ -54,24 +56,25 @@ impl CommandScanner {
     fn finish(mut self) -> Script {
         while let Some((text, depth, folder)) = self.texts.pop() {
             self.folder = folder;
-            let mut text = TextReader::new(&text, depth, self.found.len());
-            text.read(&mut self);
+            TextReader::new(&text, depth, self.found.len()).read(&mut self);
         }
         let mut texts = self.program_texts;
         if !self.data.is_empty() && self.found.iter().any(here_document::runs_text) {
             texts.append(&mut self.data);
         }
         let commands = shell_state::resolve(self.found, &self.assigned);
-        Script { commands, ambiguity: None, texts }
+        Script { commands, ambiguity: None, texts, is_cut: self.is_cut }
     }
 
     fn spend(&mut self, bytes: usize) -> bool {
         let is_affordable = bytes <= self.budget;
         self.budget = self.budget.saturating_sub(bytes);
+        self.is_cut |= !is_affordable;
         is_affordable
     }
 
     fn scan_later(&mut self, text: String, depth: usize) {
+        self.is_cut |= depth >= MAX_DEPTH && !text.is_empty();
         if depth < MAX_DEPTH && !text.is_empty() && self.spend(text.len()) {
             self.texts.push((text, depth + 1, self.folder.clone()));
         }
@@ -99,22 +102,14 @@ impl CommandScanner {
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
-        let start = words
-            .iter()
-            .position(|word| !shell_state::is_prefix(&word.text))
-            .unwrap_or(words.len());
+        let at = words.iter().position(|word| !shell_state::is_prefix(&word.text));
+        let start = at.unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
         for word in words.drain(..start) {
             self.assign(&word.text, is_alone);
         }
         without_substitution(&mut words);
-        if let [list] = words.as_slice()
-            && let Some(list) = list.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'))
-        {
-            let parts = list.split(',');
-            words = parts.map(Word::plain).collect();
-        }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
         while let Some(mut simple) = simples.pop() {
             let bytes: usize = simple.words.iter().map(|word| word.text.len() + 32).sum();
@@ -141,14 +136,10 @@ impl CommandScanner {
             return self.scan_later(words.join(" "), depth);
         }
         let started = started_by_git(simple.words.get(1..).unwrap_or_default());
-        if program == "git"
-            && let Some(started) = started
-        {
-            for word in started {
-                // `--exec=LINE`.
-                let line = word.text.split_once('=').filter(|parts| parts.0.starts_with("--"));
-                self.scan_later(line.map_or(word.text.as_str(), |parts| parts.1).to_owned(), depth);
-            }
+        for word in started.filter(|_| program == "git").unwrap_or_default() {
+            // `--exec=LINE`.
+            let line = word.text.split_once('=').filter(|parts| parts.0.starts_with("--"));
+            self.scan_later(line.map_or(word.text.as_str(), |parts| parts.1).to_owned(), depth);
         }
         if programs::find(program).starts != Starts::Nothing {
             let folder = self.folder.clone();
@@ -210,11 +201,8 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     {
         found.push(inner(&simple.words[at + 1..]));
     }
-    if name == "git"
-        && let Some(started) = started_by_git(simple.words.get(1..).unwrap_or_default())
-    {
-        found.push(inner(started));
-    }
+    let by_git = started_by_git(simple.words.get(1..).unwrap_or_default());
+    found.extend(by_git.filter(|_| name == "git").map(&inner));
     let is_starter = programs::find(name).starts == Starts::Program;
     if !is_starter && program != "builtin" {
         return;
@@ -265,6 +253,8 @@ struct Frame {
     redirect_only_appends: bool,
     /// True if the word contains an expansion, so that its text is not what the program gets.
     has_expansion: bool,
+    /// True if it contains braces that are not quoted.
+    has_braces: bool,
     /// The folder in which the command around it runs.
     outer_folder: ShellFolder,
 }
@@ -276,8 +266,10 @@ impl Frame {
 
     fn end_word(&mut self) {
         let has_expansion = std::mem::take(&mut self.has_expansion);
+        let has_braces = std::mem::take(&mut self.has_braces);
         let Some(word) = self.word.take() else { return };
         match self.redirect_is_write.take() {
+            None if has_braces => self.words.extend(shell_state::expand_braces(word)),
             None => self.words.push(word),
             Some(is_write)
                 if (!has_expansion || word.text.starts_with("/dev/"))
@@ -370,6 +362,7 @@ impl<'a> TextReader<'a> {
                 _ if character.is_whitespace() || character == '\0' => self.blank(scan),
                 _ => {
                     let top = self.top();
+                    top.has_braces |= character == '{';
                     top.has_expansion |= matches!(character, '~' | '{');
                     top.push(character);
                     let word = top.word.get_or_insert_default();
@@ -473,12 +466,8 @@ impl<'a> TextReader<'a> {
         self.top().has_expansion = true;
         if self.frames.len() < MAX_DEPTH * 8 {
             let outer_folder = scan.folder.clone();
-            self.frames.push(Frame {
-                closer,
-                is_quoted: *is_quoted,
-                outer_folder,
-                ..Frame::default()
-            });
+            let frame = Frame { closer, is_quoted: *is_quoted, outer_folder, ..Frame::default() };
+            self.frames.push(frame);
         }
         *is_quoted = false;
     }

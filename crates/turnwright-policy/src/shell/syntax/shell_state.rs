@@ -36,6 +36,9 @@ const HARMLESS_VARIABLES: WordList = "CARGO_INCREMENTAL CARGO_TERM_COLOR CGO_ENA
 const PLAIN_VARIABLES: WordList = "CARGO_HOME GOPATH GOROOT HOME JAVA_HOME LANG LOGNAME NVM_DIR \
     PWD RUSTUP_HOME SHELL USER XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME";
 
+/// The most braces of a word that are looked at, and words beyond which no further braces are.
+const MAX_BRACES: usize = 64;
+
 /// Returns true if everybody may see the value of this variable.
 pub(in crate::shell) fn is_plain_variable(name: &str) -> bool {
     is_in(PLAIN_VARIABLES, name)
@@ -66,6 +69,33 @@ pub(in crate::shell) fn program_name(program: &str) -> &str {
         Some(rest) if !rest.contains('/') => program,
         _ => program.rsplit('/').next().unwrap_or_default(),
     }
+}
+
+/// The words that the shell makes of one with lists in braces: `ac` and `bc` of `{a,b}c`.
+pub(super) fn expand_braces(word: Word) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut left = vec![word.text];
+    while let Some(text) = left.pop() {
+        match first_list(&text).filter(|_| left.len() + words.len() < MAX_BRACES) {
+            Some((start, list, end)) => {
+                left.extend(list.rsplit(',').map(|part| format!("{start}{part}{end}")));
+            }
+            None => words.push(Word { text, is_glob: word.is_glob }),
+        }
+    }
+    words.retain(|word| !word.text.is_empty());
+    words
+}
+
+/// Splits a word at the first braces that hold a list and no other braces, unless that makes more than 1 MiB of it:
+/// `a{b,c}d` into `a`, `b,c` and `d`.
+fn first_list(word: &str) -> Option<(&str, &str, &str)> {
+    word.match_indices('}').take(MAX_BRACES).find_map(|(at, _)| {
+        let (start, list) = word[..at].rsplit_once('{')?;
+        let size = list.matches(',').count() * word.len();
+        let is_list = (1..1 << 20).contains(&size) && !list.contains('}') && !start.ends_with('$');
+        is_list.then_some((start, list, &word[at + 1..]))
+    })
 }
 
 /// True if this assignment does not change what is run.
@@ -362,11 +392,7 @@ pub(in crate::shell) fn resolve(
     for command in &commands {
         let variants = variants(command, &values);
         let is_affordable = resolved.len() + variants.len() <= count + MAX_ADDED;
-        if is_affordable {
-            resolved.extend(variants);
-        } else {
-            resolved.push(command.clone());
-        }
+        resolved.extend(if is_affordable { variants } else { vec![command.clone()] });
     }
     resolved
 }
@@ -441,10 +467,8 @@ fn split_word(word: &Word) -> impl Iterator<Item = Word> {
 }
 
 fn uses(command: &SimpleCommand, name: &str) -> bool {
-    command
-        .words
-        .iter()
-        .any(|word| word.text.contains('$') && replace(&word.text, name, "") != word.text)
+    let mut words = command.words.iter();
+    words.any(|word| word.text.contains('$') && replace(&word.text, name, "") != word.text)
 }
 
 /// Replaces `$name` and `${name}`.

@@ -98,9 +98,8 @@ type MatchAttempt<'a> = Option<Result<TextMatch<'a>, MatchError>>;
 
 /// Finds a text, trying one kind of match after the other.
 pub(super) fn find<'a>(text: &str, query: &MatchQuery<'a>) -> Result<TextMatch<'a>, MatchError> {
-    if let Some(answer) =
-        match_exact(text, query).or_else(|| match_without_line_numbers(text, query))
-    {
+    let answer = match_exact(text, query).or_else(|| match_without_line_numbers(text, query));
+    if let Some(answer) = answer {
         return answer;
     }
     // Text of only white space would match everywhere.
@@ -181,6 +180,14 @@ pub fn unescaped_lines(text: &str) -> Option<String> {
     let is_literal = text.matches("\\n").count() < 2 || text.contains("-----BEGIN ");
     let was_escaped_twice = has_ends && !is_inside && !is_literal && !text.contains('\n');
     if was_escaped_twice { unescape(text) } else { None }
+}
+
+/// Takes the numbers from lines that were copied as `read_file` shows them. `None` for any other text.
+pub fn unnumbered_lines(text: &str) -> Option<String> {
+    let first: u32 = text.get(1..5)?.trim_start().parse().ok()?;
+    let mut lines = (first..).zip(text.split_inclusive('\n'));
+    let is_listing = lines.all(|(number, line)| line.starts_with(&format!("{number:>5}|")));
+    (is_listing && text.contains('\n')).then(|| without_line_numbers(text))
 }
 
 /// Removes one level of backslash escapes; `None` if there is none.

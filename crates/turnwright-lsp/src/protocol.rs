@@ -1,7 +1,7 @@
 //! Reads the parts of the protocol that are used: places in a text, errors, and edits of files. Depending on the
 //! server, columns are counted in bytes, UTF-16 code units or characters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -121,10 +121,8 @@ impl Problem {
 /// errors are not known.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();
-    let mut found: Vec<_> = all.filter_map(error).take(MAX_ERRORS).collect();
-    found.sort();
-    found.dedup();
-    Some(found)
+    let found: BTreeSet<_> = all.filter_map(error).take(MAX_ERRORS).collect();
+    Some(found.into_iter().collect())
 }
 
 /// Does the same for diagnostics in the form of the TypeScript compiler, which counts from 1.
@@ -287,10 +285,7 @@ pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
         let Place { uri, range } = Place::deserialize(place).ok()?;
         Some((path_of(&uri)?, range.start.line.saturating_add(1)))
     });
-    let mut places: Vec<_> = found.collect();
-    places.sort();
-    places.dedup();
-    places
+    found.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

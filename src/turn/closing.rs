@@ -32,6 +32,9 @@ const MAX_LINE_CHARS: usize = 80;
 const MAX_NAMED: usize = 3;
 /// The size of the diff that is counted.
 const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 1024 * 1024 };
+/// Parts of questions, in small letters, that only the user can answer.
+const ASKS_USER: &str = "do you want|like me to|shall i|should i|soll ich|which one?|which option?|would you|\
+                         you prefer|しますか|你|您";
 
 /// The words at the end of a turn whose model says that it is done.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -83,12 +86,8 @@ impl Turn {
             return ClosingWords::default();
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
-        ClosingWords {
-            notice: Some(format!(
-                "{names} would end now: the model is asked once whether to wait."
-            )),
-            request: Some(within_context(&request)),
-        }
+        let notice = format!("{names} would end now: the model is asked once whether to wait.");
+        ClosingWords { notice: Some(notice), request: Some(within_context(&request)) }
     }
 
     /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
@@ -296,28 +295,37 @@ fn quoted(words: &str) -> String {
 }
 
 /// Returns true if the last sentence of an answer is a question. Code at its end does not count, and neither does a
-/// list of the choices.
+/// list of the choices that the user has.
 pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;
     for line in answer.lines().map(str::trim) {
-        let is_choice = line.starts_with(|char: char| char.is_ascii_digit() || "-*".contains(char))
-            && is_question(prose);
         if line.starts_with("```") || line.starts_with("~~~") {
             is_code = !is_code;
-        } else if !is_code && !line.is_empty() && !is_choice {
+        } else if !is_code && line.contains(char::is_alphanumeric) && !is_choice(prose, line) {
             prose = line;
         }
     }
     is_question(prose)
 }
 
-/// Returns true if a line is no heading and ends with a question, whatever decorates its end.
+/// Returns true if a line is an item of a list below a question to the user. Below another one, such as "What
+/// changed?", it is the answer.
+fn is_choice(question: &str, line: &str) -> bool {
+    let mark = line.split(' ').next().unwrap_or_default();
+    let is_item = matches!(mark.trim_start_matches(char::is_numeric), "-" | "*" | "•" | "." | ")");
+    let asked = question.to_lowercase();
+    is_item && is_question(question) && ASKS_USER.split('|').any(|part| asked.contains(part))
+}
+
+/// Returns true if a line is no heading and ends with a question, whatever decorates its end, except for a mark that
+/// answers it.
 fn is_question(line: &str) -> bool {
     let end = line.trim_end_matches(|char: char| {
-        !char.is_alphanumeric() && !"?？؟.。:：".contains(char)
+        !char.is_alphanumeric() && !"?？؟.。:：|✅✔✓❌✗".contains(char)
     });
-    !line.starts_with('#') && (end.ends_with(['?', '？', '؟']) || line.ends_with("か。"))
+    let is_japanese = line.ends_with("すか。") || line.ends_with("しょうか。");
+    !line.starts_with('#') && (end.ends_with(['?', '？', '؟']) || is_japanese)
 }
 
 #[cfg(test)]
@@ -339,6 +347,8 @@ mod tests {
             "Which one do you want?\n\n1. The first\n2. The second, with a test",
             "Which one?\n- **A**: fast\n- **B**: small",
             "Questions:\n1. Which one?\n2. And when?",
+            "How would you like me to go on?\n* a\n* b\n\n---\n",
+            "你想用哪一个？\n1. 第一个\n2. 第二个",
         ];
         let tells = [
             "Done.",
@@ -349,6 +359,15 @@ mod tests {
             "It is `done?`.",
             "## What changed?\n- a",
             "Which?\n1. a\n\nI took the first.",
+            "Why did it fail? - the cache …",
+            "Why did it fail?\n\n- The cache was old.\n- It is empty now.",
+            "**What changed?**\n1. a\n2. b",
+            "Why?\n**Cause**: the cache",
+            "Open questions:\n- Does it work on Windows?\n- I have not tried macOS.",
+            "Should I go on?\n3 tests pass.",
+            "Does it build? ✅",
+            "| a | b? |",
+            "原因はなぜか。",
         ];
         for (answers, expected) in [(&asks[..], true), (&tells[..], false)] {
             for answer in answers {

@@ -96,10 +96,8 @@ fn is_noise(line: &str) -> bool {
 /// or says so.
 fn is_problem(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    let has_place = line
-        .split(':')
-        .skip(1)
-        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
+    let mut behind_colons = line.split(':').skip(1);
+    let has_place = behind_colons.any(|part| part.starts_with(|char: char| char.is_ascii_digit()));
     has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
 }
 

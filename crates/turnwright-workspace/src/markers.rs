@@ -81,20 +81,18 @@ const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs that do the same with one of the words in the second column (with any words, if it is empty), unless one of
 /// those in the third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 /// `pre-commit` and the like also put away what is not staged while they run.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 16] = [
+const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
     ("autopep8 clang-format yapf", "--in-place -i", "--dry-run -n"),
-    ("black pint rustfmt scalafmt stylua swiftformat", "", "--check --diff --lint --profile --test"),
-    ("buf codespell gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
+    ("black pint rustfmt scalafmt swiftformat", "", "--check --diff --lint --profile --test"),
+    ("buf codespell gofmt gofumpt goimports ktlint prettier shfmt tsc", "-F -w", ""),
     ("cargo cypress turbo", "open watch", ""),
     ("cargo deno dprint go nix taplo terraform zig", "fmt", "--check -check -check=true"),
     ("dart dotnet", "format", "--output=none --verify-no-changes none"),
-    ("isort", "", "--check --check-only --diff -c"),
-    ("jest vitest", "--ui -u dev watch", ""),
-    ("karma", "start", "--single-run"),
-    ("ktlint rubocop standardrb", "-A -F -a", ""),
+    ("isort stylua", "", "--check --check-only --diff -c"),
+    ("jest rubocop standardrb vitest", "--ui -A -a -u dev watch", ""),
+    ("karma ng", "start test", "--no-watch --single-run --watch=false"),
     ("lint-staged nodemon phpcbf pre-commit prek spotlessApply treefmt", "", ""),
     ("mix ruff", "format", "--check --check-formatted --diff"),
-    ("ng", "test", "--no-watch --watch=false"),
     ("php-cs-fixer rector sqlfluff", "fix process", "--dry-run"),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
     ("vue-cli-service", "lint", "--no-fix"),
@@ -464,6 +462,7 @@ mod tests {
             ("zig fmt src", false),
             ("yapf -i -r .", false),
             ("ktlint -F", false),
+            ("rubocop -F", true),
             ("./gradlew spotlessApply", false),
             ("sqlfluff fix models", false),
             ("sqlfluff lint models", true),

@@ -26,9 +26,9 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_LINE_CHARS: usize = 240;
 /// The longest time limit, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
-/// Variables that hooks for Claude Code count on although it does not set them, or that do not exist here.
-const UNSET: &str = "CLAUDE_ENV_FILE CLAUDE_FILE_PATHS CLAUDE_PLUGIN_ROOT CLAUDE_TOOL_INPUT CLAUDE_TOOL_NAME \
-                     TOOL_INPUT_FILE_PATH";
+/// Variables that hooks for Claude Code count on although it does not set them, or not for hooks in settings.
+const UNSET: &str =
+    "CLAUDE_FILE_PATHS CLAUDE_PLUGIN_ROOT CLAUDE_TOOL_INPUT CLAUDE_TOOL_NAME TOOL_INPUT_FILE_PATH";
 /// The hint for a group that cannot be read.
 const RIGHT_FORM: &str =
     "Write {\"matcher\": …, \"hooks\": [{\"type\": \"command\", \"command\": …}]}";
@@ -204,9 +204,8 @@ impl HandlerReader<'_> {
             HookGroup::deserialize(value).map_err(|error| format!("{error}. {RIGHT_FORM}"))?;
         let matcher = Matcher::parse(group.matcher.unwrap_or_default())
             .map_err(|error| format!("`matcher`: {}", text::one_line(&error)))?;
-        let may_fit = matcher.fits(&usual_names()) || matcher.text.contains("mcp");
-        if event.is_about_tool() && !may_fit {
-            let what = "`matcher` is compared with the tool's name only, and fits none that is usual";
+        if event.is_about_tool() && matcher.is_mistaken(&usual_names()) {
+            let what = "`matcher` is compared with the tool's name, such as `Bash`, and fits none";
             self.note(&format!("{place}: {what}; write a rule as `if`"));
         }
         for hook in &group.hooks {
@@ -250,8 +249,10 @@ impl HandlerReader<'_> {
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
         }
-        let written = fields.words().join(" ").replace("${", "$");
-        for name in UNSET.split_whitespace().filter(|name| written.contains(&format!("${name}"))) {
+        // The command may set a variable itself, or say what stands for it: `${X:-y}`.
+        let written = fields.words().join(" ").replace("${", "$").replace(":-", "=");
+        let unset = UNSET.split_whitespace().filter(|name| !written.contains(&format!("{name}=")));
+        for name in unset.filter(|name| written.contains(&format!("${name}"))) {
             self.note(&format!("{place}: `${name}` is not set; the input is JSON on stdin"));
         }
         let wakes = fields.async_rewake == Some(true);
@@ -421,7 +422,12 @@ mod tests {
             ("tool == \"Bash\" && tool_input.command matches \"git\"", true),
             ("git add", true),
             ("bash", true),
+            ("Bash, git add", false),
             ("MultiEdit|apply_patch", false),
+            ("MultiEdit", false),
+            ("Skill, ExitPlanMode", false),
+            ("^rename_symbol$", false),
+            ("mcp__fs__(write|read)", false),
             ("", false),
         ] {
             let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
@@ -436,6 +442,8 @@ mod tests {
             ("ruff format $CLAUDE_FILE_PATHS", "`$CLAUDE_FILE_PATHS` is not set"),
             ("echo \"${CLAUDE_TOOL_NAME}\"", "`$CLAUDE_TOOL_NAME` is not set"),
             ("\"$CLAUDE_PROJECT_DIR\"/check.sh", ""),
+            ("ruff format \"${CLAUDE_FILE_PATHS:-src}\"", ""),
+            ("TOOL_INPUT_FILE_PATH=$(jq -r .x); ruff format \"$TOOL_INPUT_FILE_PATH\"", ""),
         ] {
             let group = json!({ "hooks": [{ "command": command }] });
             let (handlers, problems) = read(&json!({ "PostToolUse": [group] }));

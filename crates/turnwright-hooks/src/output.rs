@@ -174,11 +174,8 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         None => "a signal ended it".to_owned(),
     };
     let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
-    let failure = match clean(last_line, MAX_QUOTED_CHARS) {
-        Some(line) => format!("{how}: {line}"),
-        None => how,
-    };
-    (verdict, Some(failure))
+    let said = clean(last_line, MAX_QUOTED_CHARS).map(|line| format!(": {line}"));
+    (verdict, Some(how + &said.unwrap_or_default()))
 }
 
 /// Returns the JSON objects in a text, each of which begins a line.

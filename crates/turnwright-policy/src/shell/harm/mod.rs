@@ -579,7 +579,7 @@ mod tests {
             "rm -rf *",
             "rm -fr ./*",
             "rm -rf .[!.]* ..?*",
-            "rm -rf ./{*,.*}",
+            "rm -rf ./* ./.*",
             "rm -rf ??*",
             "rm *",
             "rm -rf .git",

@@ -32,6 +32,9 @@ const MAX_LINE_CHARS: usize = 80;
 const MAX_NAMED: usize = 3;
 /// The size of the diff that is counted.
 const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 1024 * 1024 };
+/// Parts of questions, in small letters, that only the user can answer.
+const ASKS_USER: &str = "do you want|like me to|shall i|should i|soll ich|which one?|which option?|would you|\
+                         you prefer|しますか|你|您";
 
 /// The words at the end of a turn whose model says that it is done.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -77,20 +80,14 @@ impl Turn {
         // The last answer of a helper is its result.
         let is_last = self.conversation.work.one_turn && !self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
-        if !is_last || !may_ask {
-            return ClosingWords::default();
-        }
         let names = self.conversation.env.jobs.neglected().join(", ");
-        if names.is_empty() || !self.conversation.told.is_news(RUNNING, 0) {
+        let is_needed = is_last && may_ask && !names.is_empty();
+        if !is_needed || !self.conversation.told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
-        ClosingWords {
-            notice: Some(format!(
-                "{names} would end now: the model is asked once whether to wait."
-            )),
-            request: Some(within_context(&request)),
-        }
+        let notice = format!("{names} would end now: the model is asked once whether to wait.");
+        ClosingWords { notice: Some(notice), request: Some(within_context(&request)) }
     }
 
     /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
@@ -297,19 +294,38 @@ fn quoted(words: &str) -> String {
     text::clip_within(line.trim_end_matches('.'), MAX_LINE_CHARS)
 }
 
-/// Returns true if the last sentence of an answer is a question. Code at its end does not count.
+/// Returns true if the last sentence of an answer is a question. Code at its end does not count, and neither does a
+/// list of the choices that the user has.
 pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;
     for line in answer.lines().map(str::trim) {
         if line.starts_with("```") || line.starts_with("~~~") {
             is_code = !is_code;
-        } else if !is_code && !line.is_empty() {
+        } else if !is_code && line.contains(char::is_alphanumeric) && !is_choice(prose, line) {
             prose = line;
         }
     }
-    let closing = ['*', '_', '`', ')', '"', '”', '」', ' '];
-    prose.trim_end_matches(closing).ends_with(['?', '？'])
+    is_question(prose)
+}
+
+/// Returns true if a line is an item of a list below a question to the user. Below another one, such as "What
+/// changed?", it is the answer.
+fn is_choice(question: &str, line: &str) -> bool {
+    let mark = line.split(' ').next().unwrap_or_default();
+    let is_item = matches!(mark.trim_start_matches(char::is_numeric), "-" | "*" | "•" | "." | ")");
+    let asked = question.to_lowercase();
+    is_item && is_question(question) && ASKS_USER.split('|').any(|part| asked.contains(part))
+}
+
+/// Returns true if a line is no heading and ends with a question, whatever decorates its end, except for a mark that
+/// answers it.
+fn is_question(line: &str) -> bool {
+    let end = line.trim_end_matches(|char: char| {
+        !char.is_alphanumeric() && !"?？؟.。:：|✅✔✓❌✗".contains(char)
+    });
+    let is_japanese = line.ends_with("すか。") || line.ends_with("しょうか。");
+    !line.starts_with('#') && (end.ends_with(['?', '？', '؟']) || is_japanese)
 }
 
 #[cfg(test)]
@@ -324,8 +340,35 @@ mod tests {
             "要继续吗？",
             "**Is that right?**",
             "Is it (a)?\n",
+            "Shall I go on? 😊",
+            "Really?!",
+            "هل أتابع؟",
+            "続けてもよろしいですか。",
+            "Which one do you want?\n\n1. The first\n2. The second, with a test",
+            "Which one?\n- **A**: fast\n- **B**: small",
+            "Questions:\n1. Which one?\n2. And when?",
+            "How would you like me to go on?\n* a\n* b\n\n---\n",
+            "你想用哪一个？\n1. 第一个\n2. 第二个",
         ];
-        let tells = ["Done.", "Why? It was wrong.", "", "```\nwhat?\n```", "Done:\n```\nx?"];
+        let tells = [
+            "Done.",
+            "Why? It was wrong.",
+            "",
+            "```\nwhat?\n```",
+            "Done:\n```\nx?",
+            "It is `done?`.",
+            "## What changed?\n- a",
+            "Which?\n1. a\n\nI took the first.",
+            "Why did it fail? - the cache …",
+            "Why did it fail?\n\n- The cache was old.\n- It is empty now.",
+            "**What changed?**\n1. a\n2. b",
+            "Why?\n**Cause**: the cache",
+            "Open questions:\n- Does it work on Windows?\n- I have not tried macOS.",
+            "Should I go on?\n3 tests pass.",
+            "Does it build? ✅",
+            "| a | b? |",
+            "原因はなぜか。",
+        ];
         for (answers, expected) in [(&asks[..], true), (&tells[..], false)] {
             for answer in answers {
                 assert_eq!(ends_with_question(answer), expected, "{answer}");

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::event::HookEvent;
 use crate::matcher::{Condition, Matcher};
 use crate::scripts::{HookAction, Script, named_scripts};
-use crate::translate::is_tool_name;
+use crate::translate::usual_names;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 
@@ -26,6 +26,9 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_LINE_CHARS: usize = 240;
 /// The longest time limit, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
+/// Variables that hooks for Claude Code count on although it does not set them, or not for hooks in settings.
+const UNSET: &str =
+    "CLAUDE_FILE_PATHS CLAUDE_PLUGIN_ROOT CLAUDE_TOOL_INPUT CLAUDE_TOOL_NAME TOOL_INPUT_FILE_PATH";
 /// The hint for a group that cannot be read.
 const RIGHT_FORM: &str =
     "Write {\"matcher\": …, \"hooks\": [{\"type\": \"command\", \"command\": …}]}";
@@ -201,11 +204,9 @@ impl HandlerReader<'_> {
             HookGroup::deserialize(value).map_err(|error| format!("{error}. {RIGHT_FORM}"))?;
         let matcher = Matcher::parse(group.matcher.unwrap_or_default())
             .map_err(|error| format!("`matcher`: {}", text::one_line(&error)))?;
-        let rule = Condition::parse(&matcher.text);
-        let tool = rule.as_ref().and_then(Condition::tool_with_pattern);
-        if event.is_about_tool() && tool.is_some_and(is_tool_name) {
-            let what = "`matcher` is compared with the tool's name only, so none of its hooks runs";
-            self.note(&format!("{place}: {what}; write the rule as `if`"));
+        if event.is_about_tool() && matcher.is_mistaken(&usual_names()) {
+            let what = "`matcher` is compared with the tool's name, such as `Bash`, and fits none";
+            self.note(&format!("{place}: {what}; write a rule as `if`"));
         }
         for hook in &group.hooks {
             // Stop here: reading further handlers would also read the files that they name.
@@ -247,6 +248,12 @@ impl HandlerReader<'_> {
         let action = fields.action()?;
         for name in fields.others.keys().filter(|name| *name != "description") {
             self.note(&format!("{place}: `{name}` has no effect"));
+        }
+        // The command may set a variable itself, or say what stands for it: `${X:-y}`.
+        let written = fields.words().join(" ").replace("${", "$").replace(":-", "=");
+        let unset = UNSET.split_whitespace().filter(|name| !written.contains(&format!("{name}=")));
+        for name in unset.filter(|name| written.contains(&format!("${name}"))) {
+            self.note(&format!("{place}: `${name}` is not set; the input is JSON on stdin"));
         }
         let wakes = fields.async_rewake == Some(true);
         if wakes {
@@ -411,10 +418,38 @@ mod tests {
             ("mcp__(a|b)", false),
             ("(Edit|Write)", false),
             ("Bash()", false),
+            ("Edit:.*\\.cs", true),
+            ("tool == \"Bash\" && tool_input.command matches \"git\"", true),
+            ("git add", true),
+            ("bash", true),
+            ("Bash, git add", false),
+            ("MultiEdit|apply_patch", false),
+            ("MultiEdit", false),
+            ("Skill, ExitPlanMode", false),
+            ("^rename_symbol$", false),
+            ("mcp__fs__(write|read)", false),
+            ("", false),
         ] {
             let group = json!({ "matcher": matcher, "hooks": [{ "command": "x" }] });
             let (_, problems) = read(&json!({ "PreToolUse": [group] }));
-            assert_eq!(problems.contains("write the rule as `if`"), expected, "{matcher}");
+            assert_eq!(problems.contains("write a rule as `if`"), expected, "{matcher}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_reported() {
+        for (command, expected) in [
+            ("ruff format $CLAUDE_FILE_PATHS", "`$CLAUDE_FILE_PATHS` is not set"),
+            ("echo \"${CLAUDE_TOOL_NAME}\"", "`$CLAUDE_TOOL_NAME` is not set"),
+            ("\"$CLAUDE_PROJECT_DIR\"/check.sh", ""),
+            ("ruff format \"${CLAUDE_FILE_PATHS:-src}\"", ""),
+            ("TOOL_INPUT_FILE_PATH=$(jq -r .x); ruff format \"$TOOL_INPUT_FILE_PATH\"", ""),
+        ] {
+            let group = json!({ "hooks": [{ "command": command }] });
+            let (handlers, problems) = read(&json!({ "PostToolUse": [group] }));
+            assert_eq!(handlers.len(), 1, "{command}");
+            assert_eq!(problems.is_empty(), expected.is_empty(), "{problems}");
+            assert!(problems.contains(expected), "{command}: {problems}");
         }
     }
 

@@ -47,6 +47,15 @@ impl Matcher {
             None => listed.any(|wanted| names.iter().any(|name| name == wanted)),
         }
     }
+
+    /// Returns true if the matcher fits none of these names because it is no matcher: it has one in other letters or
+    /// within a rule, or a blank, which no name has.
+    pub(crate) fn is_mistaken(&self, names: &[String]) -> bool {
+        let mut words = self.text.split(|char: char| !char.is_alphanumeric() && char != '_');
+        let is_near = words.any(|word| names.iter().any(|name| name.eq_ignore_ascii_case(word)))
+            || self.text.split([',', '|']).any(|part| part.trim().contains(' '));
+        is_near && !self.fits(names) && !self.text.contains("mcp")
+    }
 }
 
 /// The condition of a handler, such as `Bash(git push *)`. Conditions only avoid needless runs, so in doubt one holds.
@@ -87,11 +96,6 @@ impl Condition {
     pub(crate) fn is_one_rule(&self) -> bool {
         let parts = self.pattern.as_ref().and_then(|pattern| pattern.split_once(')'));
         !self.tool.contains(['|', ',', '!']) && parts.is_none_or(|(_, rest)| !rest.contains('('))
-    }
-
-    /// Returns the tool of a condition that also has a pattern.
-    pub(crate) fn tool_with_pattern(&self) -> Option<&str> {
-        self.pattern.as_ref().map(|_| self.tool.as_str())
     }
 
     /// Returns true if the condition holds for a call with one of these names and this input.

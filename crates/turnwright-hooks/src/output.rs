@@ -20,12 +20,13 @@ const REFUSES: i32 = 2;
 /// Fields of which a handler's JSON has at least one.
 const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
                        suppressOutput systemMessage";
-/// The places of a decision in the JSON of a handler, in the forms of all agents.
+/// The places of a decision in the JSON of a handler, in the forms of all agents. Cursor has `permission`, and Copilot
+/// `permissionDecision` beside `hookSpecificOutput`: an allow in these does not count.
 const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
                          /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
 /// The places of a reason in it. The first one that has a text counts.
-const REASONS: &str = "/reason /permissionDecisionReason /hookSpecificOutput/permissionDecisionReason \
-                       /agent_message /user_message";
+const REASONS: &str = "/hookSpecificOutput/permissionDecisionReason /hookSpecificOutput/decision/message /reason \
+                       /permissionDecisionReason /agent_message /user_message /stopReason";
 /// The reason of a handler that gives none.
 const NO_REASON: &str = "it gave no reason";
 
@@ -151,9 +152,12 @@ struct Answer {
 /// Reads the reply of a handler. Also returns the reason, as a phrase, if the handler has failed.
 pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, Option<String>) {
     let mut verdict = HookVerdict::default();
+    let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
+    for document in documents(&text::repair_surrogates(printed, &mut None)) {
+        verdict.read_refusal(event, &document);
+    }
     let how = match exit.code {
         Some(0) => {
-            let printed = exit.stdout.trim_start_matches('\u{feff}').trim();
             let read = verdict.read_output(event, printed);
             let failure = read.err().and_then(|why| clean(&why, MAX_QUOTED_CHARS));
             return (verdict, failure);
@@ -170,11 +174,8 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         None => "a signal ended it".to_owned(),
     };
     let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
-    let failure = match clean(last_line, MAX_QUOTED_CHARS) {
-        Some(line) => format!("{how}: {line}"),
-        None => how,
-    };
-    (verdict, Some(failure))
+    let said = clean(last_line, MAX_QUOTED_CHARS).map(|line| format!(": {line}"));
+    (verdict, Some(how + &said.unwrap_or_default()))
 }
 
 /// Returns the JSON objects in a text, each of which begins a line.
@@ -269,15 +270,9 @@ impl HookVerdict {
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
         let readable = text::repair_surrogates(printed, &mut None);
         let whole = serde_json::from_str::<Value>(&readable);
-        let mut is_ignored = false;
-        if whole.is_err() {
-            // Text around JSON may have words of the model, so only a refusal counts.
-            for document in documents(&readable) {
-                is_ignored |= is_answer(&document);
-                self.read_refusal(event, &document);
-            }
-            is_ignored &= self.decision.is_none() && self.block.is_none();
-        }
+        // Text around JSON may have words of the model, so only a refusal counts.
+        let has_refused = self.decision.is_some() || self.block.is_some();
+        let is_ignored = !has_refused && documents(&readable).any(|found| is_answer(&found));
         let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
         match whole {
             Ok(output) if output.is_object() && !(is_text && is_data(&output)) => {
@@ -295,10 +290,7 @@ impl HookVerdict {
 
     /// Reads an output.
     fn read_document(&mut self, event: HookEvent, document: &Value) -> Result<(), String> {
-        let output = HandlerOutput::deserialize(document).map_err(|error| {
-            self.read_refusal(event, document);
-            unreadable(&error)
-        })?;
+        let output = HandlerOutput::deserialize(document).map_err(|error| unreadable(&error))?;
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
@@ -310,16 +302,11 @@ impl HookVerdict {
             !document[*name].is_null() && document["hookSpecificOutput"][*name].is_null()
         });
         match output.decision.as_deref() {
-            Some("block" | "deny") => self.refuse(event, reason),
+            Some("block" | "deny") if !event.is_guarded() => self.refuse(event, reason),
             Some("approve" | "allow") if event == HookEvent::PreToolUse && misplaced.is_none() => {
                 self.decide(Some(HookDecision::Allow), reason);
             }
             _ => {}
-        }
-        // Cursor has `permission` and Copilot `permissionDecision` here. An allow in these does not count.
-        let mut decisions = ["decision", "permission", "permissionDecision"].iter();
-        if misplaced.is_some() || decisions.any(|name| !document[*name].is_null()) {
-            self.read_refusal(event, document);
         }
         if let Some(name) = misplaced {
             return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
@@ -330,19 +317,16 @@ impl HookVerdict {
             let beside = document["additionalContext"].as_str().map(str::to_owned);
             own.additional_context = own.additional_context.or(beside);
         }
-        let result = self.read_event_output(event, own);
-        if result.is_err() {
-            self.read_refusal(event, document);
-        }
-        result
+        self.read_event_output(event, own)
     }
 
-    /// Reads what an output with a wrong field says against a call or prompt: a mistake must not turn a refusal into a
-    /// yes.
+    /// Reads what an output says against a call or prompt, before anything else of it and also after a failure: a
+    /// mistake must not turn a refusal into a yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
         let places = DECISIONS.split_whitespace();
         let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
-        let refuses = words.clone().any(|word| matches!(word, "block" | "deny"));
+        let refuses = output["continue"] == false
+            || words.clone().any(|word| matches!(word, "block" | "deny"));
         let reason = reason_in(reason_of(output));
         if event.is_guarded() && refuses {
             self.refuse(event, reason);
@@ -483,6 +467,12 @@ mod tests {
             (json!({ "permissionDecision": "allow" }), None, ""),
             (json!({ "decision": "approve", "updatedInput": {} }), None, ""),
             (
+                json!({ "decision": "block", "hookSpecificOutput": {
+                    "permissionDecision": "deny", "permissionDecisionReason": "why" } }),
+                Some(HookDecision::Deny),
+                "why",
+            ),
+            (
                 json!({ "hookSpecificOutput": { "permissionDecision": "allow" },
                     "permissionDecision": "deny", "permissionDecisionReason": "r" }),
                 Some(HookDecision::Deny),
@@ -567,6 +557,43 @@ mod tests {
         let wrong = json!({ "decision": "block", "reason": 1 });
         let prompt = prints(HookEvent::UserPromptSubmit, &wrong);
         assert_eq!(prompt.block.as_deref(), Some(NO_REASON));
+    }
+
+    #[test]
+    fn a_refusal_in_json_counts_whatever_the_exit_code_is() {
+        for code in [1, 3, 127] {
+            let says = |word: &str| {
+                let own = json!({ "permissionDecision": word, "permissionDecisionReason": "r" });
+                let output = json!({ "hookSpecificOutput": own });
+                exits(HookEvent::PreToolUse, code, &format!("a log\n{output}\n"), "oops")
+            };
+            let (denied, failure) = says("deny");
+            assert_eq!(denied.decision, Some(HookDecision::Deny));
+            assert!(denied.reason == "r" && failure.is_some_and(|why| why.ends_with(": oops")));
+            assert_eq!(says("ask").0.decision, Some(HookDecision::Ask));
+            assert_eq!(says("allow").0, HookVerdict::default(), "a failure allows nothing");
+        }
+        let blocked = "{\"decision\":\"block\",\"reason\":\"r\"}";
+        let (prompt, _) = exits(HookEvent::UserPromptSubmit, 1, blocked, "");
+        assert_eq!(prompt.block.as_deref(), Some("r"));
+        assert_eq!(exits(HookEvent::Stop, 1, blocked, "").0, HookVerdict::default());
+    }
+
+    #[test]
+    fn a_call_with_which_the_turn_must_not_go_on_does_not_run() {
+        let stop = json!({ "continue": false, "stopReason": "over" });
+        for (event, decision) in [
+            (HookEvent::PreToolUse, Some(HookDecision::Deny)),
+            (HookEvent::PermissionRequest, Some(HookDecision::Deny)),
+            (HookEvent::PostToolUse, None),
+        ] {
+            let verdict = prints(event, &stop);
+            assert_eq!((verdict.decision, verdict.stop.as_deref()), (decision, Some("over")));
+            assert!(decision.is_none() || verdict.reason == "over", "{event:?}");
+        }
+        let (between, _) = exits(HookEvent::PreToolUse, 0, &format!("a log\n{stop}"), "");
+        assert_eq!(between.decision, Some(HookDecision::Deny));
+        assert_eq!(prints(HookEvent::PreToolUse, &json!({ "continue": true })).decision, None);
     }
 
     #[test]

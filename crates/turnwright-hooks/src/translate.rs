@@ -29,7 +29,7 @@ pub struct ToolUse {
     pub input: Value,
 }
 
-/// The agent's tools and their names in Claude Code.
+/// The agent's tools and their names in Claude Code. All others that change files are an `Edit`.
 const NAMES: [(&str, &[&str]); 16] = [
     (COMMAND_TOOL, &["Bash"]),
     ("exec_output", &["BashOutput"]),
@@ -49,9 +49,10 @@ const NAMES: [(&str, &[&str]); 16] = [
     ("plan", &["TodoWrite"]),
 ];
 
-/// Returns true if this is a name of one of the agent's tools.
-pub(crate) fn is_tool_name(text: &str) -> bool {
-    NAMES.iter().any(|(name, names)| *name == text || names.contains(&text))
+/// Returns the names of the tools that Claude Code has as well, those that they have there and here.
+pub(crate) fn usual_names() -> Vec<String> {
+    let names = NAMES.iter().flat_map(|(name, names)| names.iter().chain([name]));
+    names.map(|name| (*name).to_owned()).collect()
 }
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
@@ -72,6 +73,7 @@ type FieldRow = (&'static str, &'static [&'static str]);
 
 const OLD_STRING: FieldRow = ("old_string", &["old_string", "old_text", "old_str", "oldText"]);
 const NEW_STRING: FieldRow = ("new_string", &["new_string", "new_text", "new_str", "newText"]);
+const PATCH: &[&str] = &["patch", "input"];
 const PATH: FieldRow = ("path", &["path", "directory", "dir"]);
 /// The fields that handlers may change. A changed input must contain all of the tool's except the description.
 const CHANGEABLE: [&str; 6] =
@@ -116,19 +118,31 @@ impl HookedTool<'_> {
     /// Returns the tool uses that the call corresponds to.
     pub fn uses(&self) -> Vec<ToolUse> {
         let names = names_of(self);
-        if self.is_remote {
-            return vec![ToolUse { names, input: self.arguments.clone() }];
-        }
         let touched = match self.name {
             "read_file" => &self.read[..],
             COMMAND_TOOL => &[],
+            _ if self.is_remote => &[],
             _ => &self.changed[..],
         };
         if touched.is_empty() {
             return vec![ToolUse { names, input: self.input(None) }];
         }
-        let inputs = touched.iter().map(|file| self.input(Some(file)));
-        inputs.map(|input| ToolUse { names: names.clone(), input }).collect()
+        let uses = touched.iter().map(|file| {
+            let mut of = ToolUse { names: names.clone(), input: self.input(Some(file)) };
+            if self.adds(file) {
+                of.names.insert(0, "Write".to_owned());
+                of.input["content"] = of.input["new_string"].clone();
+            }
+            of
+        });
+        uses.collect()
+    }
+
+    /// Returns true if the call is a patch that makes this file.
+    fn adds(&self, file: &Path) -> bool {
+        let patch = argument(self.arguments, PATCH).and_then(Value::as_str).unwrap_or_default();
+        let mut names = patch.lines().filter_map(|line| line.strip_prefix("*** Add File:"));
+        names.any(|name| file.ends_with(name.trim().trim_start_matches("./")))
     }
 
     /// Returns the input of the use for this file.
@@ -160,7 +174,7 @@ impl HookedTool<'_> {
 
     /// Returns the texts that the call removes and inserts, joined over all places in all files.
     fn passages(&self) -> (String, String) {
-        if let Some(patch) = argument(self.arguments, &["patch", "input"]).and_then(Value::as_str) {
+        if let Some(patch) = argument(self.arguments, PATCH).and_then(Value::as_str) {
             let lines = |mark: char| {
                 let marked = patch.lines().filter_map(move |line| line.strip_prefix(mark));
                 marked.collect::<Vec<_>>().join("\n")
@@ -312,6 +326,19 @@ mod tests {
         let uses = tool("move_path", &arguments, &files).uses();
         let paths: Vec<_> = uses.iter().map(|of| of.input["file_path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["/ws/a", "/ws/b"]);
+    }
+
+    #[test]
+    fn a_file_that_a_patch_adds_is_written() {
+        let patch = "*** Begin Patch\n*** Add File: ./doc/a.md\n+x\n*** Update File: b.md\n@@\n-o\n+y\n\
+                     *** End Patch";
+        let arguments = json!({ "patch": patch });
+        let uses = tool("apply_patch", &arguments, &["/ws/doc/a.md", "/ws/b.md"]).uses();
+        assert_eq!(uses[0].names, ["Write", "Edit", "apply_patch"]);
+        assert_eq!(uses[0].input["file_path"], "/ws/doc/a.md");
+        assert_eq!(uses[0].input["content"], "x\ny");
+        assert_eq!(uses[1].names, ["Edit", "apply_patch"]);
+        assert_eq!(uses[1].input["content"], Value::Null);
     }
 
     #[test]

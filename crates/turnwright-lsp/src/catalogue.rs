@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn a_project_with_the_types_of_flow_is_not_one_for_servers_of_typescript() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = known_servers().iter().find(|known| known.name == "vtsls").unwrap();
+        let file = dir.path().join("src/a.js");
+        for (created, expected) in
+            [("package.json", false), (".flowconfig", true), ("tsconfig.json", false)]
+        {
+            fs::write(dir.path().join(created), "").unwrap();
+            assert_eq!(server.is_foreign(&file), expected, "{created}");
+        }
+    }
+
+    #[test]
     fn entries_of_other_agents_are_read_and_what_is_not_understood_is_said() {
         let languages = json!({ ".go": "go" });
         let table = [

@@ -1,7 +1,7 @@
 //! Reads the parts of the protocol that are used: places in a text, errors, and edits of files. Depending on the
 //! server, columns are counted in bytes, UTF-16 code units or characters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ const ERROR: u64 = 1;
 const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
                          not included in your workspace|non-project file, only syntax errors are \
                          reported";
+/// Parts of the TypeScript compiler's error for a module that it knows only with a plugin.
+const PLUGIN_MODULES: [&str; 3] = [".astro' or its ", ".svelte' or its ", ".vue' or its "];
 
 /// The numbers of the events of files.
 pub(crate) const CREATED: u8 = 1;
@@ -119,10 +121,8 @@ impl Problem {
 /// errors are not known.
 pub(crate) fn errors_in(diagnostics: &Value) -> Option<Vec<Problem>> {
     let all = diagnostics.as_array()?.iter();
-    let mut found: Vec<_> = all.filter_map(error).take(MAX_ERRORS).collect();
-    found.sort();
-    found.dedup();
-    Some(found)
+    let found: BTreeSet<_> = all.filter_map(error).take(MAX_ERRORS).collect();
+    Some(found.into_iter().collect())
 }
 
 /// Does the same for diagnostics in the form of the TypeScript compiler, which counts from 1.
@@ -150,7 +150,8 @@ fn error(diagnostic: &Value) -> Option<Problem> {
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
     let found = Problem { range, code, message };
-    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR;
+    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR
+        && !PLUGIN_MODULES.iter().any(|part| found.message.contains(part));
     (is_error || found.says_unchecked()).then_some(found)
 }
 
@@ -284,10 +285,7 @@ pub(crate) fn places(answer: &Value) -> Vec<(PathBuf, u32)> {
         let Place { uri, range } = Place::deserialize(place).ok()?;
         Some((path_of(&uri)?, range.start.line.saturating_add(1)))
     });
-    let mut places: Vec<_> = found.collect();
-    places.sort();
-    places.dedup();
-    places
+    found.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -347,6 +345,20 @@ mod tests {
         assert_eq!(errors_in(&flood).unwrap().len(), MAX_ERRORS);
         assert_eq!(errors_in(&json!([])), Some(Vec::new()));
         assert_eq!(errors_in(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_component_that_the_compiler_does_not_know_is_no_error() {
+        for (module, count) in [("./App.vue", 0), ("@/a/B.svelte", 0), ("./vue", 1), ("vue", 1)] {
+            let message =
+                format!("Cannot find module '{module}' or its corresponding type declarations.");
+            let start = json!({ "line": 1, "offset": 1 });
+            let found = json!([{ "start": start, "end": start, "text": message, "code": 2307,
+                "category": "error" }]);
+            assert_eq!(compiler_errors(&found).unwrap().len(), count, "{module}");
+            let published = json!([{ "range": range(0, 0, 1), "message": message }]);
+            assert_eq!(errors_in(&published).unwrap().len(), count, "{module}");
+        }
     }
 
     #[cfg(unix)]

@@ -35,7 +35,7 @@ const LAST_WORDS_TIME: Duration = Duration::from_millis(200);
 const RETRIED_CODES: [i32; 2] = [-32801, -32802];
 /// The longest wait for an answer. Most waits end before, at the deadline of the call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-pub(crate) const LOADING: &str = "it is still loading the project";
+pub(crate) const LOADING: &str = "it has not loaded the project yet";
 const TOO_LATE: &str = "it has not answered in time";
 const UNREADABLE: &str = "its answer cannot be read";
 /// The command with which servers for TypeScript pass a request on to the compiler.
@@ -184,10 +184,7 @@ async fn initialize(
         encoding: Encoding::deserialize(&capabilities["positionEncoding"]).unwrap_or_default(),
         is_told_saves: sync.is_u64() || save.is_object() || save == true,
         can_pull: !matches!(capabilities["diagnosticProvider"], Value::Null | Value::Bool(false)),
-        takes_compiler_requests: commands
-            .into_iter()
-            .flatten()
-            .any(|name| name == COMPILER_COMMAND),
+        takes_compiler_requests: commands.is_some_and(|all| all.contains(&json!(COMPILER_COMMAND))),
     })
 }
 
@@ -284,16 +281,20 @@ impl Server {
         }
     }
 
-    /// Waits until the server has loaded the project.
-    async fn loaded(&self) {
+    /// Waits until the server has loaded the project. Fails at once while it says that it could not.
+    async fn loaded(&self) -> Result<(), String> {
         while !self.is_ready() {
+            if self.connection.state.borrow().is_loaded == Some(false) {
+                return Err(LOADING.to_owned());
+            }
             sleep(STATE_PAUSE).await;
         }
+        Ok(())
     }
 
     /// Finds the errors of a text that the server was shown.
     async fn errors_of(&self, file: &Path, version: i64) -> Problems {
-        self.loaded().await;
+        self.loaded().await?;
         let state = &self.connection.state;
         if self.takes_compiler_requests
             && let Ok(errors) = self.compiler_errors(file).await
@@ -355,10 +356,11 @@ impl Server {
         deadline: Instant,
     ) -> Result<Value, String> {
         let answer = self.wait_until(deadline, async {
-            self.loaded().await;
-            self.connection.request(method, params, MAX_WAIT).await
+            self.loaded().await?;
+            let asking = self.connection.request(method, params, MAX_WAIT);
+            asking.await.map_err(|error| shown_words(&error.to_string()))
         });
-        answer.await?.map_err(|error| shown_words(&error.to_string()))
+        answer.await?
     }
 
     /// Finds the errors of a file with exactly this text. Fails with a reason, as part of a sentence, if they are not
@@ -504,6 +506,24 @@ mod tests {
         assert_eq!(errors, Ok(Vec::new()));
         drop(peer);
         assert!(server.errors(&path, "text", soon()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_could_not_load_the_project_is_not_waited_for() {
+        let (mut server, mut peer, _tasks) = started(&json!({})).await;
+        let mut known = crate::catalogue::known_servers().iter();
+        let spec = known.find(|known| known.name == "rust-analyzer").unwrap();
+        server.spec = Arc::new(spec.clone());
+        let status = json!({ "quiescent": true, "health": "error" });
+        let method = "experimental/serverStatus";
+        peer.say(&json!({ "jsonrpc": "2.0", "method": method, "params": status })).await;
+        let path = file();
+        let asking = async {
+            let errors = server.errors(&path, "text", soon()).await;
+            (errors, server.request("x", json!({}), soon()).await)
+        };
+        let answers = timeout_at(Instant::now() + Duration::from_secs(7), asking).await;
+        assert_eq!(answers.unwrap(), (Err(LOADING.to_owned()), Err(LOADING.to_owned())));
     }
 
     #[tokio::test]

@@ -60,7 +60,9 @@ pub(crate) struct ServerState {
     started: Instant,
     /// The number of tasks whose progress has begun and not ended; `None` if no progress was reported yet.
     running_tasks: Option<u32>,
-    is_quiescent: bool,
+    /// True if the server has loaded the project, and false if it could not; `None` while it is busy with that. Set
+    /// only by servers that report it.
+    pub(crate) is_loaded: Option<bool>,
 }
 
 impl ServerState {
@@ -73,7 +75,7 @@ impl ServerState {
             last_words: String::new(),
             started: Instant::now(),
             running_tasks: None,
-            is_quiescent: false,
+            is_loaded: None,
         }
     }
 
@@ -83,7 +85,7 @@ impl ServerState {
             (Readiness::AtOnce, _) => true,
             (Readiness::Progress, Some(running)) => running == 0,
             (Readiness::Progress, None) => self.started.elapsed() > QUIET_START,
-            (Readiness::Quiescence, _) => self.is_quiescent,
+            (Readiness::Quiescence, _) => self.is_loaded == Some(true),
         }
     }
 
@@ -107,7 +109,11 @@ impl ServerState {
         match method {
             "textDocument/publishDiagnostics" => self.take_errors(params),
             "$/progress" => self.take_progress(params),
-            "experimental/serverStatus" => self.is_quiescent = params["quiescent"] == true,
+            "experimental/serverStatus" => {
+                // Without the project, a server finds no errors, or wrong ones.
+                let is_idle = params["quiescent"] == true;
+                self.is_loaded = is_idle.then_some(params["health"] != "error");
+            }
             _ => {}
         }
     }
@@ -179,6 +185,20 @@ mod tests {
         // Others may still follow.
         state.take_errors(&publish(&path, Value::Null, "without a version"));
         assert_eq!(state.published(&path, 2), None);
+    }
+
+    #[test]
+    fn a_server_that_could_not_load_the_project_is_not_ready() {
+        let mut state = ServerState::new();
+        for (health, is_ready) in [("error", false), ("warning", true), ("ok", true)] {
+            let status = json!({ "health": health, "quiescent": true, "message": "m" });
+            state.handle_notification("experimental/serverStatus", &status);
+            assert_eq!(state.is_ready(Readiness::Quiescence), is_ready, "{health}");
+            assert_eq!(state.is_loaded, Some(is_ready), "{health}");
+        }
+        let again = json!({ "health": "error", "quiescent": false });
+        state.handle_notification("experimental/serverStatus", &again);
+        assert_eq!(state.is_loaded, None, "it tries once more");
     }
 
     #[test]

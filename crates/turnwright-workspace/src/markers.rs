@@ -81,22 +81,20 @@ const UNFIT_ENDS: [&str; 2] = [":fix", ":watch"];
 /// Programs that do the same with one of the words in the second column (with any words, if it is empty), unless one of
 /// those in the third column keeps them from it. `--profile` is there because isort has a profile named `black`.
 /// `pre-commit` and the like also put away what is not staged while they run.
-const UNFIT_PROGRAMS: [(&str, &str, &str); 16] = [
-    ("black", "", "--check --diff --profile"),
-    ("cargo", "watch", ""),
-    ("cargo deno dprint go terraform", "fmt", "--check -check -check=true"),
-    ("clang-format", "-i", "--dry-run -n"),
-    ("gofmt gofumpt goimports prettier shfmt tsc", "-w", ""),
-    ("isort", "", "--check --check-only --diff -c"),
-    ("jest vitest", "-u", ""),
-    ("karma", "start", "--single-run"),
-    ("lint-staged pre-commit prek", "", ""),
+const UNFIT_PROGRAMS: [(&str, &str, &str); 14] = [
+    ("autopep8 clang-format yapf", "--in-place -i", "--dry-run -n"),
+    ("black pint rustfmt scalafmt swiftformat", "", "--check --diff --lint --profile --test"),
+    ("buf codespell gofmt gofumpt goimports ktlint prettier shfmt tsc", "-F -w", ""),
+    ("cargo cypress turbo", "open watch", ""),
+    ("cargo deno dprint go nix taplo terraform zig", "fmt", "--check -check -check=true"),
+    ("dart dotnet", "format", "--output=none --verify-no-changes none"),
+    ("isort stylua", "", "--check --check-only --diff -c"),
+    ("jest rubocop standardrb vitest", "--ui -A -a -u dev watch", ""),
+    ("karma ng", "start test", "--no-watch --single-run --watch=false"),
+    ("lint-staged nodemon phpcbf pre-commit prek spotlessApply treefmt", "", ""),
     ("mix ruff", "format", "--check --check-formatted --diff"),
-    ("ng", "test", "--no-watch --watch=false"),
-    ("php-cs-fixer", "fix", "--dry-run"),
-    ("pint", "", "--test"),
+    ("php-cs-fixer rector sqlfluff", "fix process", "--dry-run"),
     ("react-scripts", "test", "--watchAll=false CI=1 CI=true"),
-    ("rubocop", "-A -a", ""),
     ("vue-cli-service", "lint", "--no-fix"),
 ];
 
@@ -451,6 +449,23 @@ mod tests {
             ("jest -u", false),
             ("vitest run --updateSnapshot", false),
             ("uv run pre-commit run --all-files", false),
+            ("vitest --ui", false),
+            ("vitest watch", false),
+            ("turbo watch test", false),
+            ("cypress run", true),
+            ("dotnet format", false),
+            ("dotnet format --verify-no-changes", true),
+            ("dart format --set-exit-if-changed .", false),
+            ("dart format -o none --set-exit-if-changed .", true),
+            ("swiftformat . && swiftlint", false),
+            ("swiftformat --lint .", true),
+            ("zig fmt src", false),
+            ("yapf -i -r .", false),
+            ("ktlint -F", false),
+            ("rubocop -F", true),
+            ("./gradlew spotlessApply", false),
+            ("sqlfluff fix models", false),
+            ("sqlfluff lint models", true),
         ] {
             let manifest = format!(r#"{{"scripts":{{"lint":"{script}"}}}}"#);
             let found = commands_in(&[("package.json", &manifest)], &["npm"]);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::turn::proof::is_in;
 use turnwright_types::hash::fnv1a_32;
 use turnwright_types::text;
 
@@ -13,22 +14,8 @@ const MAX_LINES: usize = 20;
 const MAX_LINE_CHARS: usize = 400;
 
 /// The words with which build tools begin lines about their progress, which differ from run to run.
-const PROGRESS: &[&str] = &[
-    "Adding",
-    "Blocking",
-    "Building",
-    "Checking",
-    "Compiling",
-    "Dirty",
-    "Documenting",
-    "Downloaded",
-    "Downloading",
-    "Finished",
-    "Fresh",
-    "Locking",
-    "Running",
-    "Updating",
-];
+const PROGRESS: &str = "Adding Blocking Building Checking Compiling Dirty Documenting Downloaded Downloading Finished \
+                        Fresh Locking Running Updating";
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
@@ -86,11 +73,13 @@ pub(super) fn find_news(
     Some(text.join("\n"))
 }
 
-/// The hash of a line with every number replaced: an edit moves the lines below it, and times differ.
+/// The hash of a line with every number replaced: an edit moves the lines below it, and times and addresses differ.
 fn line_hash(line: &str) -> u32 {
     let mut text = String::with_capacity(line.len());
     for letter in line.trim().chars() {
-        if !letter.is_ascii_digit() {
+        let is_in_address = text.ends_with("#x") || text.ends_with("#x#");
+        let is_number = letter.is_ascii_digit() || is_in_address && letter.is_ascii_hexdigit();
+        if !is_number {
             text.push(letter);
         } else if !text.ends_with('#') {
             text.push('#');
@@ -100,17 +89,15 @@ fn line_hash(line: &str) -> u32 {
 }
 
 fn is_noise(line: &str) -> bool {
-    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
+    line.split_whitespace().next().is_none_or(|word| is_in(PROGRESS, word))
 }
 
 /// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,
 /// or says so.
 fn is_problem(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    let has_place = line
-        .split(':')
-        .skip(1)
-        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
+    let mut behind_colons = line.split(':').skip(1);
+    let has_place = behind_colons.any(|part| part.starts_with(|char: char| char.is_ascii_digit()));
     has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
 }
 
@@ -133,6 +120,8 @@ mod tests {
             ("x\n", true, "x\nx\n", false, Some("x")),
             ("x\n", true, "x\n", false, Some("(it fails now, and says nothing about why)")),
             ("x\n", false, "x\n", false, None),
+            ("<A at 0x7f3a2c>\n", false, "<A at 0xbeef01>\n", false, None),
+            ("<A at 0x1>\n", false, "<B at 0x1>\n", false, Some("<B at 0x1>")),
         ];
         for (before, was_success, now, is_success, expected) in table {
             let baseline = Baseline::new(&line_hashes(before), *was_success);

@@ -231,7 +231,8 @@ fn the_model_is_told_what_only_the_user_can_change() {
         ("fatal: detected dubious ownership in repository at '/w'", "outside of the sandbox.]"),
     ] {
         for (status, is_told) in [(1, true), (0, false)] {
-            let (_, result) = run(TestAgent::builder(), &format!("echo \"{output}\"; exit {status}"));
+            let (_, result) =
+                run(TestAgent::builder(), &format!("echo \"{output}\"; exit {status}"));
             assert_eq!(result.ends_with(advice), is_told, "{result}");
         }
     }

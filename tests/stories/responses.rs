@@ -106,13 +106,16 @@ fn a_key_that_is_refused_here_is_used_with_chat_completions_from_then_on() {
     let refuse = |stream: &mut TcpStream, status: u16, message: &str| {
         let head = "content-type: application/json\r\nconnection: close";
         let body = json!({ "error": message });
-        stream.write_all(format!("HTTP/1.1 {status} No\r\n{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        stream
+            .write_all(format!("HTTP/1.1 {status} No\r\n{head}\r\n\r\n{body}").as_bytes())
+            .unwrap();
     };
     let server = RawServer::reading(move |number, request, stream| {
         match (number, request.starts_with("POST /v1/responses ")) {
             (0, _) => refuse(stream, 400, "This model is only supported in v1/responses."),
             (1, true) => {
-                let thought = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" });
+                let thought =
+                    json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" });
                 let thinks = json!({ "output_index": 1, "item": thought });
                 write_stream(stream, &(event("output_item.done", thinks) + &says("Hello.")));
             }

@@ -371,8 +371,7 @@ impl Store {
         if let Some(folder) = self.folder().map(Path::to_path_buf)
             && self.0.writer.get().is_some()
         {
-            let reading =
-                self.read(move |connection| cleanup::sweep(connection, &folder, limits));
+            let reading = self.read(move |connection| cleanup::sweep(connection, &folder, limits));
             let emptied = reading.await;
             emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));
         }

@@ -337,9 +337,8 @@ mod tests {
         first.execute(ROW, []).unwrap();
         let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
         // The list may lack a lock while another process changes its own.
-        let is_locked = || {
-            (0..20).any(|_| fs::read_to_string("/proc/locks").unwrap().contains(&end))
-        };
+        let is_locked =
+            || (0..20).any(|_| fs::read_to_string("/proc/locks").unwrap().contains(&end));
         assert!(is_locked());
         let second = open_writer(&path).unwrap();
         assert!(is_locked());

@@ -115,12 +115,18 @@ fn elements_become_marks() {
 #[test]
 fn struck_text_and_checked_boxes_do_not_read_as_others() {
     for (html, expected) in [
-        ("<p><del>80 €</del> 70 €, <s>a <b>b</b></s> <strike> c </strike>d", "~~80 €~~ 70 €, ~~a **b**~~ ~~c~~ d"),
+        (
+            "<p><del>80 €</del> 70 €, <s>a <b>b</b></s> <strike> c </strike>d",
+            "~~80 €~~ 70 €, ~~a **b**~~ ~~c~~ d",
+        ),
         (
             "<ul><li><input type=checkbox checked disabled> done<li><label><input type='checkbox'> open</label></ul>",
             "- ☑ done\n- ☐ open",
         ),
-        ("<input type=checkbox id=menu>a<ul><li><input type=text>b<nav><input type=checkbox></nav></ul>", "a\n\n- b"),
+        (
+            "<input type=checkbox id=menu>a<ul><li><input type=text>b<nav><input type=checkbox></nav></ul>",
+            "a\n\n- b",
+        ),
         ("<pre><del>-a</del></pre><s></s><p>b", "```\n-a\n```\n\nb"),
     ] {
         assert_eq!(converted(html), expected, "{html}");

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::{PATCH, ShownArgument};
+use super::write_file::MAX_UNREAD_BYTES;
 use super::{
     CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
     ToolOutcome, edit_common, locations,
@@ -26,7 +27,7 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
 use turnwright_workspace::edit::patch::{self, FilePatch, Hunk};
 use turnwright_workspace::edit::{AppliedEdits, patch::PatchOp};
-use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncoding};
+use turnwright_workspace::files::{FileError, FileText, Files, Freshness, Roots, TextEncoding};
 
 /// Limit on the bytes of all files together, before and after.
 const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
@@ -332,7 +333,10 @@ async fn plan_update(
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
     let is_whole = hunks.iter().any(|hunk| hunk.is_whole);
-    if is_whole && (changed.is_some() || edit_common::is_unread(&ctx.env, target, &before).await) {
+    let is_short =
+        before.text.len() <= MAX_UNREAD_BYTES && !edit_common::is_closed(&ctx.env, target);
+    let is_known = is_short || files.freshness(target, &before).await == Freshness::Same;
+    if is_whole && (changed.is_some() || !is_known) {
         return Err(file_refusal(name, "has text that you have not read"));
     }
     let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;

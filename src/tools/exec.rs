@@ -66,8 +66,8 @@ const PAIRED_QUOTES: &str = "[Quotes in the text of $(cat <<…) can break the l
 /// For what only the user can change. The agent has raised the limit of open files as far as it may.
 const FEW_FILES: &str = "[Commands get the agent's limit of open files (ulimit -n). If it is low, the user has to raise it where the \
                          agent is started: LimitNOFILE of systemd, --ulimit nofile of docker.]";
-const OTHER_OWNER: &str = "[Commands get no settings of git from GIT_CONFIG_COUNT and such: the user has to run git config --global \
-                           --add safe.directory outside of the sandbox.]";
+const OTHER_OWNER: &str = "[Commands get no settings of git from GIT_CONFIG_COUNT and such: if the user trusts the owner of the folder, \
+                           they can run git config --global --add safe.directory outside of the sandbox.]";
 
 /// Words of a line and of the output with which it failed, and what the model is told then.
 const ADVICE: [(&str, &str, &str); 3] = [

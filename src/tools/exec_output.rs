@@ -8,13 +8,14 @@ use serde::Deserialize;
 
 use super::exec::{self, command_outcome, finished_outcome, seconds};
 use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::{Grants, Mode, Pass, decide};
+use turnwright_policy::permission::{Grants, Mode, Pass, Verdict, decide};
 use turnwright_policy::shell;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
 };
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::lists::add_new;
 use turnwright_types::message::{Arguments, ToolCall};
 use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
@@ -78,12 +79,20 @@ impl ExecOutput {
         let job = site.env.jobs.find(&self.id())?;
         let rules = site.env.shared.rules.get();
         let judge = |input: &str| {
+            // The input itself must not end the document.
+            let input = input.replace("end of input", "end");
             let line = format!("{} <<'end of input'\n{input}\nend of input", job.command());
             let command = shell::command(line, site.roots().real_cwd(), dialect());
             let stakes = shell::stakes(&command.script);
             let effects = [Effect::Exec(Box::new(command))];
             let decision = decide(&rules, Mode::Full, &Grants::default(), &effects);
-            (effects, (decision.verdict(), stakes))
+            let mut reasons = Vec::new();
+            for finding in decision.findings {
+                if finding.verdict != Verdict::Allow {
+                    add_new(&mut reasons, finding.reason);
+                }
+            }
+            (effects, (reasons, stakes))
         };
         let (effects, harm) = judge(input);
         // The user has been asked about the command itself when it was started.

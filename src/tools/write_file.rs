@@ -29,7 +29,7 @@ use turnwright_workspace::files::{FileError, FileText, Freshness, Roots, WriteOu
 const UNREAD: &str = "has text that you have not read and that would be lost. Nothing was written. Add lines with \
                       `mode` append, change some with edit_file, or call read_file first.";
 /// A text of at most this many bytes may be replaced unread, whatever the length of the new text.
-const MAX_UNREAD_BYTES: usize = 4096;
+pub(super) const MAX_UNREAD_BYTES: usize = 4096;
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;

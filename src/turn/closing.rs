@@ -314,8 +314,12 @@ pub(super) fn ends_with_question(answer: &str) -> bool {
 fn is_choice(question: &str, line: &str) -> bool {
     let mark = line.split(' ').next().unwrap_or_default();
     let is_item = matches!(mark.trim_start_matches(char::is_numeric), "-" | "*" | "•" | "." | ")");
-    let asked = question.to_lowercase();
-    is_item && is_question(question) && ASKS_USER.split('|').any(|part| asked.contains(part))
+    if !is_item || !is_question(question) {
+        return false;
+    }
+    // However long the line is.
+    let asked = text::last_chars(question, 400).to_lowercase();
+    ASKS_USER.split('|').any(|part| asked.contains(part))
 }
 
 /// Returns true if a line is no heading and ends with a question, whatever decorates its end, except for a mark that

@@ -102,8 +102,6 @@ struct GuardState {
     /// The private temporary folder of commands, once one has needed it.
     temp: Option<Arc<PrivateTempFolder>>,
     ignored: IgnoredSearch,
-    /// The last command may have left repositories that were not found.
-    is_unsearched: bool,
     /// The results of searches for secrets in the session's folders.
     known_folders: KnownFolders,
     /// The hidden files that a command may have come across.

@@ -207,8 +207,9 @@ fn printed_reason(printed: &str) -> String {
 
 /// Returns the reason in an output, in whichever form.
 fn reason_of(output: &Value) -> Option<String> {
-    let mut places = REASONS.split_whitespace();
-    places.find_map(|place| output.pointer(place)?.as_str()).map(str::to_owned)
+    let places = REASONS.split_whitespace();
+    let mut texts = places.filter_map(|place| output.pointer(place)?.as_str());
+    texts.find(|text| !text.trim().is_empty()).map(str::to_owned)
 }
 
 /// Parses the word for a decision. The word `defer` leaves it to others.

@@ -141,8 +141,11 @@ impl HookedTool<'_> {
     /// Returns true if the call is a patch that makes this file.
     fn adds(&self, file: &Path) -> bool {
         let patch = argument(self.arguments, PATCH).and_then(Value::as_str).unwrap_or_default();
-        let mut names = patch.lines().filter_map(|line| line.strip_prefix("*** Add File:"));
-        names.any(|name| file.ends_with(name.trim().trim_start_matches("./")))
+        let is_below = |mark: &str| {
+            let mut names = patch.lines().filter_map(|line| line.strip_prefix(mark));
+            names.any(|name| file.ends_with(name.trim().trim_start_matches("./")))
+        };
+        is_below("*** Add File:") && !is_below("*** Update File:")
     }
 
     /// Returns the input of the use for this file.

@@ -201,9 +201,13 @@ impl RemoteModel {
     ) -> Option<QuirkPatch> {
         let refused = tried.last().filter(|_| tried.len() <= MAX_ADAPTATIONS)?;
         let mut candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
-        // The key may be for the usual protocol alone.
-        if self.protocol(refused) != self.protocol && lacks_protocol(error) {
+        // The key may be for the usual protocol alone, and the server may lack the other one.
+        let is_untried = !self.learned_quirks.has_accepted.load(Ordering::Relaxed);
+        if is_untried && self.protocol(refused) != self.protocol && lacks_protocol(error) {
             candidates.push(QuirkPatch::NONE.responses(false));
+        }
+        if candidates.is_empty() {
+            return None;
         }
         let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {

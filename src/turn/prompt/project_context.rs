@@ -377,7 +377,9 @@ pub(crate) fn describe_notes(env: &ToolEnv) -> String {
 pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     let folders = &env.shared.process.folders;
     let places = skill_folders(folders, &projects(folders, env.files.roots()));
-    let (found, skipped) = skills::scan_all(&places, &CancellationToken::new());
+    let (mut found, skipped) = skills::scan_all(&places, &CancellationToken::new());
+    let denied = DeniedPaths::from_rules(&env.shared.rules.get());
+    found.retain(|skill| skill.within.is_none() || !is_denied(&skill.file(), &denied));
     let lines = found.iter().map(|skill| format!("* `{}` – {}\n", skill.name, skill.description));
     let mut text: String = lines.collect();
     if found.is_empty() {

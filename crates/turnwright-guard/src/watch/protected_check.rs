@@ -237,7 +237,7 @@ impl ProtectedCheck {
         let reference = Some(Arc::clone(&self.snapshot));
         self.undo_own(&ProtectedSnapshot::without_repositories(new, reference), &allowed);
         let state = &self.site.guard.state;
-        let was_told = std::mem::replace(&mut state.lock().is_unsearched, may_be_more);
+        let was_told = std::mem::replace(&mut state.lock().ignored.may_lack_new, may_be_more);
         if may_be_more && !was_told {
             self.add_to_report(NOT_SEARCHED);
         }
@@ -473,6 +473,8 @@ pub(super) struct IgnoredSearch {
     /// The repositories that the last search has found, and the programs that git runs there; `None` before the first.
     snapshot: Option<Arc<ProtectedSnapshot>>,
     has_told_limit: bool,
+    /// True if the last command may have left repositories, ignored or not, that were not found.
+    may_lack_new: bool,
     /// The report, until it is told.
     pub(super) report: String,
 }

@@ -296,7 +296,6 @@ pub(super) fn assistant_message<'a>(
     let is_own = !state.origin.is_empty() && *state.origin == *style.origin;
     let field = state.field.as_deref().filter(|_| is_own);
     let thought = message.thought.as_str();
-    let has_thought = !thought.is_empty();
     let kept = state.blobs.iter().filter(|piece| is_own && !is_responses_item(piece));
     let mut details: Vec<_> = kept.filter(|_| quirks.details).collect();
     let opaque = details.extract_if(.., |piece| piece.is_string()).last();
@@ -311,7 +310,7 @@ pub(super) fn assistant_message<'a>(
     let has_signed = entry.reasoning_details.is_some() || entry.thinking_blocks.is_some();
     match quirks.echo {
         ReasoningEcho::Never | ReasoningEcho::Inline => {}
-        ReasoningEcho::Same if !has_thought || has_signed => {}
+        ReasoningEcho::Same if thought.is_empty() || has_signed => {}
         ReasoningEcho::Same => match field {
             Some("reasoning_content") => entry.reasoning_content = Some(thought),
             Some("reasoning") => entry.reasoning = Some(thought),
@@ -324,8 +323,8 @@ pub(super) fn assistant_message<'a>(
         },
     }
     let text = message.text.as_str();
-    let is_inline = quirks.echo == ReasoningEcho::Inline && field == Some("think") && has_thought;
-    entry.content = if is_inline {
+    let is_inline = quirks.echo == ReasoningEcho::Inline && field == Some("think");
+    entry.content = if is_inline && !thought.is_empty() {
         Some(format!("<think>\n{}\n</think>\n\n{text}", thought.trim()).into())
     } else if !text.trim().is_empty() {
         Some(text.into())

@@ -88,7 +88,8 @@ fn a_line_that_exhausts_the_search_for_commands_does_not_run() {
         let wide = format!("{}rm $x {}; {end}", "sudo ".repeat(300), "y ".repeat(8_000));
         let deep = format!("{}{end}", "eval ".repeat(12));
         let hidden = format!("uv run sh -c '{deep}'");
-        for line in [wide, deep, hidden] {
+        let words = format!("echo {}; {end}", "{a,b}".repeat(9));
+        for line in [wide, deep, hidden, words] {
             assert_eq!(verdicts(&line, &[Mode::Auto, Mode::Full]), "deny deny", "{end}");
         }
     }

@@ -298,11 +298,18 @@ pub(crate) fn sweep(connection: &Connection, folder: &Path, limits: RetentionLim
     let started = Instant::now();
     let mut stage = CleanupStage::Idle;
     // A process without sessions does not know the limits.
-    while limits != RetentionLimits::default() && started.elapsed() < TIME_AT_END {
+    while limits != RetentionLimits::default()
+        // No session is left half deleted.
+        && (started.elapsed() < TIME_AT_END || matches!(stage, CleanupStage::DeleteSession(..)))
+    {
         stage = run_stage(connection, folder, limits, stage)?;
         if matches!(stage, CleanupStage::Idle) {
             break;
         }
+    }
+    if !matches!(stage, CleanupStage::Idle) {
+        // The next process that is idle or ends goes on.
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('unswept', 1)", [])?;
     }
     empty_log(connection)
 }

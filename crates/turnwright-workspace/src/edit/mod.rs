@@ -146,11 +146,11 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
     if to_lf(&edit.old) == to_lf(&edit.new) {
         return Some(EditErrorKind::NoChange);
     }
-    find_placeholder(&edit.new, text)
+    find_placeholder(&edit.new, text, "new_string")
 }
 
-fn find_placeholder(new: &str, old: &str) -> Option<EditErrorKind> {
-    let number = omission::find_placeholder(new, old, "new_string")?;
+fn find_placeholder(new: &str, old: &str, argument: &str) -> Option<EditErrorKind> {
+    let number = omission::find_placeholder(new, old, argument)?;
     let line = last_chars(new.lines().nth(number - 1).unwrap_or_default().trim(), 120).to_owned();
     Some(EditErrorKind::Placeholder { line })
 }

@@ -306,7 +306,7 @@ pub fn apply(text: &str, hunks: &[Hunk], name: &str) -> Result<AppliedEdits, Str
         all = line_changes::compose(&all, &changed);
         done.push(AppliedEdit { match_kind: found.match_kind, occurrences: 1 });
     }
-    if was_unterminated {
+    if was_unterminated && !hunks.iter().any(|hunk| hunk.is_whole) {
         lines.unterminate_last_line();
     }
     let now = lines.into_text();
@@ -320,10 +320,11 @@ fn find_old_lines<'h>(
     text: &str,
     hunk: &'h Hunk,
 ) -> Result<TextMatch<'h>, EditErrorKind> {
-    if hunk.old == hunk.new {
+    if hunk.old == hunk.new && !hunk.is_whole {
         return Err(EditErrorKind::NoChange);
     }
-    if let Some(kind) = find_placeholder(&hunk.new, before) {
+    let argument = if hunk.is_whole { "content" } else { "new_string" };
+    if let Some(kind) = find_placeholder(&hunk.new, before, argument) {
         return Err(kind);
     }
     locate(text, hunk).map_err(|miss| explain(miss, text, &hunk.old, false))

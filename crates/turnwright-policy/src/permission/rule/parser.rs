@@ -247,8 +247,8 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
 fn short_options(word: &Word, program: &str) -> Vec<Word> {
     let is_rm = is_same_program("rm", program);
     let text = match word.text.as_str() {
-        "--recursive" if is_rm => "-r",
-        "--force" if is_rm || is_same_program("git", program) => "-f",
+        text if is_rm && is_word("--recursive", text) => "-r",
+        text if (is_rm || is_same_program("git", program)) && is_word("--force", text) => "-f",
         text => text,
     };
     let letters = text.strip_prefix('-').unwrap_or_default();
@@ -273,10 +273,14 @@ fn base_name(path: &str) -> &str {
 /// True if a program is the output of another, or a glob or a variable that could expand to the wanted one. A variable
 /// in capitals is named after its program: `$NPM`, `${DOCKER:-docker}`.
 fn may_become_program(wanted: &str, given: &Word) -> bool {
-    let word = Word { text: base_name(&given.text).to_owned(), is_glob: given.is_glob };
+    let base = base_name(&given.text);
+    // The slash may be within the braces: `${GIT:-/usr/bin/git}`.
+    let is_inside = base.contains('}') && !base.contains('{');
+    let text = if is_inside { given.text.clone() } else { base.to_owned() };
+    let word = Word { text, is_glob: given.is_glob };
     let variable = word.text.strip_prefix('$').unwrap_or_default().trim_start_matches('{');
     let is_other = variable.starts_with(|char: char| char.is_ascii_uppercase())
-        && !variable.to_ascii_lowercase().starts_with(base_name(wanted));
+        && !variable.to_ascii_lowercase().contains(base_name(wanted));
     word.text.is_empty() || !is_other && may_be_word(base_name(wanted), &word)
 }
 
@@ -535,7 +539,7 @@ mod tests {
             ),
             (
                 "rm -rf /",
-                "rm -rf /; rm -rf $x; rm -rf $x/; rm -rf ${x:-/a}; rm -rf /*~",
+                "rm -rf /; rm --rec --f /; rm -rf $x; rm -rf $x/; rm -rf ${x:-/a}; rm -rf /*~",
                 "rm -rf node_modules; rm -rf *~; rm -rf $x/build; rm -rf ${x}/b",
             ),
             (

@@ -255,6 +255,8 @@ struct Frame {
     has_expansion: bool,
     /// True if it contains braces that are not quoted.
     has_braces: bool,
+    /// True if a word stands for more words than can be looked at.
+    is_cut: bool,
     /// The folder in which the command around it runs.
     outer_folder: ShellFolder,
 }
@@ -269,7 +271,11 @@ impl Frame {
         let has_braces = std::mem::take(&mut self.has_braces);
         let Some(word) = self.word.take() else { return };
         match self.redirect_is_write.take() {
-            None if has_braces => self.words.extend(shell_state::expand_braces(word)),
+            None if has_braces => {
+                let (words, is_cut) = shell_state::expand_braces(word);
+                self.words.extend(words);
+                self.is_cut |= is_cut;
+            }
             None => self.words.push(word),
             Some(is_write)
                 if (!has_expansion || word.text.starts_with("/dev/"))
@@ -493,6 +499,7 @@ impl<'a> TextReader<'a> {
         let top = self.top();
         top.end_word();
         top.redirect_is_write = None;
+        scan.is_cut |= std::mem::take(&mut top.is_cut);
         let words = std::mem::take(&mut top.words);
         let redirects = std::mem::take(&mut top.redirects);
         scan.add(words, redirects, depth);

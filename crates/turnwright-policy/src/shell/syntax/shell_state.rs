@@ -36,8 +36,8 @@ const HARMLESS_VARIABLES: WordList = "CARGO_INCREMENTAL CARGO_TERM_COLOR CGO_ENA
 const PLAIN_VARIABLES: WordList = "CARGO_HOME GOPATH GOROOT HOME JAVA_HOME LANG LOGNAME NVM_DIR \
     PWD RUSTUP_HOME SHELL USER XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME";
 
-/// The most braces of a word that are looked at, and words beyond which no further braces are.
-const MAX_BRACES: usize = 64;
+/// The most words that are made of one with braces.
+const MAX_WORDS: usize = 256;
 
 /// Returns true if everybody may see the value of this variable.
 pub(in crate::shell) fn is_plain_variable(name: &str) -> bool {
@@ -71,31 +71,52 @@ pub(in crate::shell) fn program_name(program: &str) -> &str {
     }
 }
 
-/// The words that the shell makes of one with lists in braces: `ac` and `bc` of `{a,b}c`.
-pub(super) fn expand_braces(word: Word) -> Vec<Word> {
+/// The words that the shell makes of one with lists in braces, `ac` and `bc` of `{a,b}c`, and true if they are more than
+/// can be looked at.
+pub(super) fn expand_braces(word: Word) -> (Vec<Word>, bool) {
     let mut words = Vec::new();
     let mut left = vec![word.text];
+    let mut is_cut = false;
     while let Some(text) = left.pop() {
-        match first_list(&text).filter(|_| left.len() + words.len() < MAX_BRACES) {
-            Some((start, list, end)) => {
-                left.extend(list.rsplit(',').map(|part| format!("{start}{part}{end}")));
-            }
-            None => words.push(Word { text, is_glob: word.is_glob }),
+        let Some(marks) = first_list(&text) else {
+            words.push(Word { text, is_glob: word.is_glob });
+            continue;
+        };
+        is_cut |= left.len() + words.len() >= MAX_WORDS || marks.len() * text.len() >= 1 << 20;
+        if is_cut {
+            break;
         }
+        let end = marks.last().map_or("", |at| &text[at + 1..]);
+        let parts = marks.windows(2).rev().map(|pair| &text[pair[0] + 1..pair[1]]);
+        left.extend(parts.map(|part| format!("{}{part}{end}", &text[..marks[0]])));
     }
     words.retain(|word| !word.text.is_empty());
-    words
+    (words, is_cut)
 }
 
-/// Splits a word at the first braces that hold a list and no other braces, unless that makes more than 1 MiB of it:
-/// `a{b,c}d` into `a`, `b,c` and `d`.
-fn first_list(word: &str) -> Option<(&str, &str, &str)> {
-    word.match_indices('}').take(MAX_BRACES).find_map(|(at, _)| {
-        let (start, list) = word[..at].rsplit_once('{')?;
-        let size = list.matches(',').count() * word.len();
-        let is_list = (1..1 << 20).contains(&size) && !list.contains('}') && !start.ends_with('$');
-        is_list.then_some((start, list, &word[at + 1..]))
-    })
+/// The places of the first braces that hold a list, and are not within others that do, with the commas between its parts.
+fn first_list(word: &str) -> Option<Vec<usize>> {
+    let mut open: Vec<Vec<usize>> = Vec::new();
+    let mut found: Option<Vec<usize>> = None;
+    for (at, mark) in word.match_indices(['{', ',', '}']) {
+        if mark == "{" {
+            open.push(vec![at]);
+        } else if mark == "," {
+            if let Some(marks) = open.last_mut() {
+                marks.push(at);
+            }
+        } else if let Some(mut marks) = open.pop() {
+            marks.push(at);
+            let is_list = marks.len() > 2 && !word[..marks[0]].ends_with('$');
+            if is_list && found.as_ref().is_none_or(|other| marks[0] < other[0]) {
+                found = Some(marks);
+            }
+            if open.is_empty() && found.is_some() {
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// True if this assignment does not change what is run.

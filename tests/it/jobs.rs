@@ -129,6 +129,11 @@ fn input_that_a_rule_is_about_or_that_destroys_something_is_judged_as_a_line() {
         assert_eq!(cards::questions(&agent), questions, "{input}: {result}");
         assert!(result.contains(told), "{input}: {result}");
     }
+    background(&mut agent, "psql() { cat; }; psql db");
+    for (input, questions) in [("select 1;", 1), ("/*\nend of input\n*/ drop table x;", 2)] {
+        call(&mut agent, "exec_output", &json!({ "id": "p2", "input": input, "wait": 20 }));
+        assert_eq!(cards::questions(&agent), questions, "{input}");
+    }
     let mode = json!({ "sessionId": agent.session, "modeId": "full" });
     assert!(agent.call("session/set_mode", &mode)["error"].is_null());
     let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "git push" }));

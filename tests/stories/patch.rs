@@ -41,17 +41,27 @@ fn a_patch_adds_changes_moves_and_deletes() {
 
 #[test]
 fn a_file_may_come_twice_in_a_patch() {
-    let builder = TestAgent::builder().file("a", "one\ntwo\n").file("b", "old\r\n");
+    let builder = TestAgent::builder()
+        .file("a", "one\ntwo\n")
+        .file("b", "old\r\nunterminated")
+        .file("c", "x\n");
     let body = "*** Update File: a\n-one\n+1\n*** Delete File: b\n*** Add File: b\n+new\n\
-                *** Update File: a\n-two\n+2\n";
+                *** Delete File: c\n*** Add File: c\n*** Update File: a\n-two\n+2\n";
     let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
-    assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("1\n2\n", "new\r\n"));
-    assert!(result.starts_with("Applied the patch to 2 files (+3 −3).\n"), "{result}");
-    let secret = "*** Delete File: .env\n*** Add File: .env\n+KEY=2\n";
-    let builder = TestAgent::builder().file(".env", "KEY=1\n");
-    let (agent, result) = cards::run(builder, "apply_patch", &patch(secret));
-    assert!(result.contains(".env has text that you have not read"), "{result}");
-    assert_eq!(agent.read(".env"), "KEY=1\n");
+    assert!(result.starts_with("Applied the patch to 3 files (+3 −5).\n"), "{result}");
+    assert_eq!(["a", "b", "c"].map(|name| agent.read(name)), ["1\n2\n", "new\r\n", ""]);
+}
+
+#[test]
+fn a_file_that_was_not_read_is_not_replaced_by_a_patch() {
+    let long = "old\n".repeat(2000);
+    for (name, before) in [(".env", "KEY=1\n"), ("long", &long)] {
+        let body = format!("*** Delete File: {name}\n*** Add File: {name}\n+KEY=2\n");
+        let builder = TestAgent::builder().file(name, before);
+        let (agent, result) = cards::run(builder, "apply_patch", &patch(&body));
+        assert!(result.contains("has text that you have not read"), "{result}");
+        assert_eq!(agent.read(name), before);
+    }
 }
 
 #[test]

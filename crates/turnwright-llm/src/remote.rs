@@ -201,9 +201,10 @@ impl RemoteModel {
     ) -> Option<QuirkPatch> {
         let refused = tried.last().filter(|_| tried.len() <= MAX_ADAPTATIONS)?;
         let mut candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
-        // The key may be for the usual protocol alone, and the server may lack the other one.
-        let is_untried = !self.learned_quirks.has_accepted.load(Ordering::Relaxed);
-        if is_untried && self.protocol(refused) != self.protocol && lacks_protocol(error) {
+        // The key may be for the usual protocol alone. A server that has answered may only be in trouble.
+        let has_answered = self.learned_quirks.has_accepted.load(Ordering::Relaxed);
+        let is_passing = has_answered && error.kind() != ErrorKind::Auth;
+        if !is_passing && self.protocol(refused) != self.protocol && lacks_protocol(error) {
             candidates.push(QuirkPatch::NONE.responses(false));
         }
         if candidates.is_empty() {

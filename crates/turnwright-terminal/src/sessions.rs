@@ -129,7 +129,7 @@ pub fn find_session(store: &Store, name: &str) -> CliResult<SessionId> {
         if let Some(last) = ours.find(|session| session.turns > 0).or(newest) {
             return Ok(last.row.id.clone());
         }
-        // That one's folder may never answer, so it is only named.
+        // Its folder may lie on a network disk that never answers, so the path is shown without a look at it.
         let elsewhere = own.clone().next().map(|SessionSummary { row, .. }| {
             let place = escape_hidden_line(&row.cwd.to_string_lossy());
             format!("; the last one is {} in {place}", row.id)

@@ -231,8 +231,8 @@ impl Connection {
         }
     }
 
-    /// Why a server over HTTP refuses this client, if it lets everyone connect and refuses only what follows. `why` is
-    /// the reason of the failure that this may explain.
+    /// Returns the reason for which a server over HTTP refuses this client, if it lets everyone connect and refuses
+    /// only what follows. `why` is the text of the failure that this may explain.
     pub(crate) fn refusal(&self, why: &str) -> Option<ConnectFailure> {
         let ConnectionKind::Http(http) = &self.kind else { return None };
         let reason = http.connection.last_failure()?.reason;

@@ -30,7 +30,7 @@ const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
 /// The pause after the start and after the last write, so that the cleanup does not compete with
 /// the user's work.
 const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
-/// How long the end of a process may take for a cleanup that is due.
+/// The longest time that a cleanup takes at the end of a process, apart from the deletion of a session that has begun.
 const TIME_AT_END: Duration = Duration::from_millis(if cfg!(test) { 600_000 } else { 300 });
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);

@@ -67,12 +67,12 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 /// takes back, and only if it cannot be the value of an option.
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
-    let [.., before, last] = split_at_dashes(words).0 else { return false };
+    let Some((last, before)) = split_at_dashes(words).0.split_last() else { return false };
     // They ignore options that they do not know.
     let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
     is_in(TELLING, &last.text)
         && (!is_lax || last.text.ends_with("help"))
-        && (!before.text.starts_with('-') || before.text.contains('='))
+        && before.last().is_none_or(|word| !word.text.starts_with('-') || word.text.contains('='))
 }
 
 /// The first of these dangers that there is.

@@ -631,13 +631,16 @@ mod tests {
         for (said, expected) in [
             ("Loading model", 60_000),
             ("Model m is currently loading", 60_000),
-            ("The server is overloaded", 7_500),
+            ("The model is overloaded. Please try again later.", 60_000),
+            ("Service Unavailable", 7_500),
         ] {
             let waited = waits(503, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
             assert_eq!(waited, expected, "{said}");
         }
         let named = waits(503, ErrorKind::Unavailable, "Loading model", Some(20));
         assert_eq!(named, [20_000, 20_000, 20_000]);
+        let waited = waits(529, ErrorKind::Unavailable, "Overloaded", None).iter().sum::<u128>();
+        assert_eq!(waited, 60_000);
     }
 
     #[test]

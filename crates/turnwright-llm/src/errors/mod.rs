@@ -218,15 +218,14 @@ fn with_advice(
             minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
             minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
         });
-    let sentences = [advice.to_owned(), later.unwrap_or_default()];
-    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
-        message.to_owned(),
-        |text, sentence| {
-            let text = text.trim_end_matches('.');
-            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-            format!("{text}{stop} {sentence}")
-        },
-    )
+    let mut text = message.to_owned();
+    let sentences = [advice, later.as_deref().unwrap_or_default()];
+    for sentence in sentences.iter().filter(|sentence| !sentence.is_empty()) {
+        let start = text.trim_end_matches('.');
+        let stop = if start.ends_with(['?', '!']) { "" } else { "." };
+        text = format!("{start}{stop} {sentence}");
+    }
+    text
 }
 
 impl LlmError {
@@ -259,15 +258,16 @@ impl LlmError {
         }
     }
 
-    /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
+    /// True if a server that has answered before cannot be reached, still loads its model or is overloaded. It may be
     /// restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
+        // llama.cpp and Hugging Face load one, Anthropic and Gemini are overloaded.
+        const WORDS: &[&str] = &["oading", "verload"];
         match self {
             LlmError::Connect { fault, has_answered, .. } => {
                 *has_answered && !matches!(fault, ConnectionFault::Tls(_))
             }
-            // llama.cpp and Hugging Face.
-            LlmError::Status { status: 503, message, .. } => message.contains("oading"),
+            LlmError::Status { status: 503 | 529, message, .. } => has_any(message, WORDS),
             _ => false,
         }
     }

@@ -7,7 +7,6 @@ mod proxied;
 pub(crate) mod sandbox_profile;
 pub(crate) mod silent_reads;
 
-use std::fmt::{self, Debug};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,12 +98,6 @@ pub struct CommandSite {
     /// The folder of the conversation's long outputs, which commands may read.
     pub outputs: PathBuf,
     pub client: Arc<dyn Client>,
-}
-
-impl Debug for CommandSite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CommandSite").field("roots", &self.roots).finish_non_exhaustive()
-    }
 }
 
 impl CommandSite {

@@ -209,12 +209,8 @@ impl KeptRepository {
         });
         let branches_result = branches.iter().try_for_each(|file| self.put_back_file(file));
         let lost = if is_lost { lost_part(&self.kept, &self.git) } else { None };
-        let failure = match (result.and(branches_result), lost) {
-            (_, Some(part)) => Some(part.to_owned()),
-            (Err(error), None) => Some(error.to_string()),
-            (Ok(()), None) => None,
-        };
-        if let Some(failure) = failure {
+        let error = result.and(branches_result).err().map(|error| error.to_string());
+        if let Some(failure) = lost.map(str::to_owned).or(error) {
             return Some(format!(
                 "[history: {who} parts of the repository, which could not be put back: {failure}]"
             ));

@@ -47,6 +47,8 @@ const MAX_PATH_BYTES: u64 = 16 * 1024;
 pub(crate) struct HistoryKeeper {
     folders: HashMap<PathBuf, KeptFolder>,
     copied: u64,
+    /// How many more files may be kept before this command.
+    names_left: usize,
     /// The repositories that cannot be kept, as the user was told.
     told: HashSet<PathBuf>,
 }
@@ -107,14 +109,14 @@ impl HistoryKeeper {
                 .filter_map(|repository| repository.repair(false, BEFORE_COMMAND))
                 .collect();
         }
-        let mut names_left = MAX_NAMES;
+        self.names_left = MAX_NAMES;
         for git in repositories {
             let mut repository = KeptRepository::new(git, place);
             repository.folder = repository.git.parent().and_then(identity);
             if is_alone && !repository.is_made_anew() {
                 history.found_before.extend(repository.repair(true, BEFORE_COMMAND));
             }
-            let is_whole = repository.keep_all(self, &mut names_left, is_alone);
+            let is_whole = repository.keep_all(self, is_alone);
             if !is_whole && self.told.insert(repository.git.clone()) {
                 history.incomplete.push(repository.git.clone());
             }
@@ -265,12 +267,7 @@ impl KeptRepository {
     }
 
     /// Keeps all that can be kept. Returns false if something cannot.
-    fn keep_all(
-        &mut self,
-        known: &mut HistoryKeeper,
-        names_left: &mut usize,
-        is_alone: bool,
-    ) -> bool {
+    fn keep_all(&mut self, known: &mut HistoryKeeper, is_alone: bool) -> bool {
         let mut is_whole = true;
         let mut pending: Vec<_> = FOLDERS.iter().map(PathBuf::from).collect();
         while let Some(folder) = pending.pop().filter(|_| self.folders.len() < MAX_FOLDERS) {
@@ -282,14 +279,13 @@ impl KeptRepository {
                 Some(same) => same.subfolders.clone(),
                 None => {
                     let mut subfolders = Vec::new();
-                    let kept =
-                        self.keep_folder(&folder, &mut subfolders, known, names_left, is_alone);
+                    let kept = self.keep_folder(&folder, &mut subfolders, known, is_alone);
                     if let Err(error) = &kept {
                         tracing::warn!(%error, ?folder, "a part of the history cannot be kept");
                         is_whole = false;
                     }
                     // A folder that is kept only in part is listed again.
-                    let stamp = stamp.filter(|_| *names_left > 0 && kept.is_ok());
+                    let stamp = stamp.filter(|_| known.names_left > 0 && kept.is_ok());
                     let found = KeptFolder { stamp, subfolders: subfolders.clone() };
                     known.folders.insert(source, found);
                     subfolders
@@ -310,7 +306,6 @@ impl KeptRepository {
         folder: &Path,
         subfolders: &mut Vec<OsString>,
         known: &mut HistoryKeeper,
-        names_left: &mut usize,
         is_alone: bool,
     ) -> io::Result<()> {
         let kept = self.kept.join(folder);
@@ -349,10 +344,10 @@ impl KeptRepository {
                 continue;
             }
             let is_kept = old.as_ref().is_some_and(|old| is_same_file(old, &metadata));
-            if is_kept || !metadata.is_file() || *names_left == 0 {
+            if is_kept || !metadata.is_file() || known.names_left == 0 {
                 continue;
             }
-            *names_left -= 1;
+            known.names_left -= 1;
             let to = kept.join(&name);
             let cleared = if old.is_some() { fs::remove_file(&to) } else { Ok(()) };
             let added = cleared.and_then(|()| known.add_name(&source.join(&name), &to, &metadata));

@@ -573,9 +573,8 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (_held, folder) = nofollow::open_folder(folder)?;
-    match File::create_new(folder.join(path.file_name().unwrap_or_default())) {
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
+    match File::create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map(drop),
     }

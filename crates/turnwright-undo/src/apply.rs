@@ -196,21 +196,16 @@ fn parse_sha256(hash: &str) -> Result<[u8; 32], String> {
     bytes.try_into().map_err(|_| "its hash is malformed".into())
 }
 
-type PinnedParent = io::Result<(Option<fs::File>, PathBuf)>;
-
 /// Runs `work` on a path through its parent folder, which `hold` pins or creates.
 async fn in_folder(
     path: &Path,
-    hold: fn(&Path) -> PinnedParent,
+    hold: fn(&Path) -> io::Result<nofollow::HeldPath>,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
     let path = path.to_path_buf();
     let done = spawn_blocking(move || {
-        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let (_held, folder) = hold(folder)?;
-        work(&folder.join(name))
+        let (_held, path) = nofollow::hold_entry(&path, hold)?;
+        work(&path)
     });
     match done.await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -499,11 +499,9 @@ pub(super) fn separate(path: &Path) -> io::Result<()> {
     if file_id(path).is_none_or(|(_, names)| names < 2) {
         return Ok(());
     }
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (_held, folder) = nofollow::open_folder(folder)?;
-    let path = folder.join(path.file_name().unwrap_or_default());
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
     let mut from = nofollow::open_pinned_file(&path, false)?;
-    let mut copy = tempfile::NamedTempFile::new_in(folder)?;
+    let mut copy = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
     io::copy(&mut from, &mut copy)?;
     fs::set_permissions(copy.path(), from.metadata()?.permissions())?;
     copy.persist(path).map(|_: File| ()).map_err(|failed| failed.error)

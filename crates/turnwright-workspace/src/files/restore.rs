@@ -8,7 +8,6 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{ensure_regular, run_at};
-use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
 use crate::nofollow;
@@ -142,7 +141,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 /// old bytes, which come with their own mode.
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     run_at(path, |path| {
-        let (_held, path) = pinned_entry(path)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         ensure_regular(&metadata)?;
@@ -157,7 +156,7 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
-        let (_held, path) = pinned_entry(path)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         Ok(nofollow::set_permission_bits(&file, mode)?)
     })

@@ -426,7 +426,7 @@ impl ConfinementBuilder<'_> {
         // snapshot is checked after the command has ended.
         let configs = repository::tracking_configs(self.command);
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
-        let mut deleted = linked_files::deleted_first(self.command);
+        let mut deleted = linked_files::deleted_first(self.command).unwrap_or_default();
         deleted.retain(|folder| environments.contains(folder));
         let may_write_protected = |path: &Path| {
             configs.contains(path)

@@ -104,11 +104,8 @@ impl CommandSite {
     /// Tracks the effects of commands on the session's folders from now on.
     pub fn watch_files(&self) {
         let home = self.environment.get("HOME").map(PathBuf::from);
-        let config = self
-            .environment
-            .get("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(home.as_ref()?.join(".config")));
+        let named = self.environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = named.or_else(|| Some(home.as_ref()?.join(".config")));
         let git = GitSettings { home, config, attribute_files: repository::attribute_files };
         let ConfinementSettings { writable, private_caches, protected, .. } = &*self.settings;
         let places = writable.iter().chain([private_caches]).chain(protected.roots());

@@ -278,7 +278,7 @@ impl SearchedFolder {
     }
 }
 
-fn modified(folder: &Path) -> Option<SystemTime> {
+pub(super) fn modified(folder: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(folder).and_then(|found| found.modified()).ok()
 }
 

@@ -522,15 +522,13 @@ impl ConfinementBuilder<'_> {
         let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
             restricted_files::hidden_below(&folders, &self.denied_paths, &named, known)
         });
-        if !is_complete {
-            return Err(
-                "Nothing was run: the project has too many files to hide those with secrets \
-                        from a command that runs without a question. Use the file tools, or call \
-                        again with \"escalate\", so that the user is asked."
-                    .into(),
-            );
+        if is_complete {
+            return Ok(paths);
         }
-        Ok(paths)
+        Err("Nothing was run: the project has too many files to hide those with secrets from a \
+             command that runs without a question. Use the file tools, or call again with \
+             \"escalate\", so that the user is asked."
+            .into())
     }
 
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A

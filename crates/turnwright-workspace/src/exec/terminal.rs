@@ -266,13 +266,8 @@ impl TerminalRun {
                 }
             }
         };
-        match timeout(grace * 2 + END_TIMEOUT, end).await {
-            Ok(Some(exit)) => {
-                self.exit = Some(exit);
-                true
-            }
-            Ok(None) | Err(_) => false,
-        }
+        self.exit = timeout(grace * 2 + END_TIMEOUT, end).await.unwrap_or_default();
+        self.exit.is_some()
     }
 
     /// Ends a command in a terminal that only the editor can reach (R-TERM-5).

@@ -228,7 +228,7 @@ fn is_plain(path: &Path) -> bool {
         && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
-fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
+fn read_opened(file: File, real_path: PathBuf, limit: usize) -> Option<FileHead> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let size = usize::try_from(metadata.len()).unwrap_or(limit);
     // A text in UTF-16 may have twice as many bytes, and a byte order mark.
@@ -242,13 +242,7 @@ fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let end = text::floor(&text, limit);
     let is_complete = !is_cut && end == text.len();
     text.truncate(end);
-    Some(FileHead {
-        real_path: real,
-        text,
-        is_text,
-        is_complete,
-        modified: metadata.modified().ok(),
-    })
+    Some(FileHead { real_path, text, is_text, is_complete, modified: metadata.modified().ok() })
 }
 
 #[cfg(target_os = "linux")]

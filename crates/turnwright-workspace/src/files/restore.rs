@@ -34,10 +34,7 @@ impl Files {
         }
         self.forget_seen(&target);
         self.ensure_no_unsaved(&target).await?;
-        let was = match expected {
-            None => None,
-            Some(_) => Some(make_writable(path).await?),
-        };
+        let was = if expected.is_some() { Some(make_writable(path).await?) } else { None };
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
             Ok(ControlFlow::Continue(None)) => create_file(path, bytes, mode).await,
             Ok(ControlFlow::Continue(Some(sha256))) => {

@@ -381,10 +381,8 @@ fn host_and_port(url: &Url) -> String {
 }
 
 fn redirect_target(response: &Response) -> Option<String> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    header(response, LOCATION)
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    header(response, LOCATION).filter(|_| is_redirect)
 }
 
 fn is_compression(sent: &str) -> bool {

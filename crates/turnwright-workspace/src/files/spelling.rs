@@ -13,6 +13,7 @@ use turnwright_types::file_link::FileLink;
 use turnwright_types::look_alike::{
     Resemblance, composed, is_invisible, resemblance, with_code_points,
 };
+use turnwright_types::text::join_first;
 
 use super::{Files, Roots};
 use crate::search::has_unsafe_ignore_files;
@@ -354,14 +355,12 @@ pub(super) fn names_near(
     });
     let mut names: Vec<_> = named.collect();
     names.sort();
-    let more = names.len().saturating_sub(MAX_NAMED_ENTRIES);
-    names.truncate(MAX_NAMED_ENTRIES);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     let place = match roots.display_path(&resolved).as_str() {
         "." => "Here".to_owned(),
         folder => format!("In {folder}"),
     };
-    (!names.is_empty()).then(|| format!("{place} are: {}{rest}.", names.join(", ")))
+    let named = join_first(&names, MAX_NAMED_ENTRIES);
+    (!names.is_empty()).then(|| format!("{place} are: {named}."))
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {

@@ -12,11 +12,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
-use super::disk::{ensure_regular, run_at};
-use super::{FileError, READ_LIMIT};
+use super::FileError;
+use super::disk::{ensure_regular, read_whole, run_at};
 use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
-use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::file_id;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
@@ -74,10 +73,6 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     let path = folder.join(path.file_name().ok_or(FileError::Folder)?);
     let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, &metadata)?;
     write_into(&folder, &path, &bytes)
-}
-
-fn read_whole(file: &File, metadata: &Metadata) -> Result<Vec<u8>, FileError> {
-    read_at_most(file, READ_LIMIT)?.ok_or(FileError::TooLarge(metadata.len()))
 }
 
 impl WritePrecondition {

@@ -16,7 +16,7 @@ use turnwright_types::look_alike::{
 use turnwright_types::text::join_first;
 
 use super::{Files, Roots};
-use crate::search::has_unsafe_ignore_files;
+use crate::search::unignored;
 
 /// A name is compared with at most this many entries of a folder.
 const MAX_COMPARED: usize = 100_000;
@@ -389,13 +389,8 @@ fn plain_name(name: &OsStr) -> String {
 fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name() else { return Vec::new() };
     let until = Instant::now() + SEARCH_TIME;
-    let walk = ignore::WalkBuilder::new(root)
-        .require_git(false)
-        .standard_filters(!root.ancestors().any(has_unsafe_ignore_files))
-        .hidden(false)
-        .filter_entry(|entry| entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path()))
-        .build();
-    let mut found: Vec<_> = walk
+    let mut found: Vec<_> = unignored(root)
+        .build()
         .take(MAX_WALKED)
         .take_while(|_| Instant::now() < until)
         .filter_map(Result::ok)

@@ -236,8 +236,7 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
 }
 
 fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Result<()> {
-    let folder = to.parent().unwrap_or(Path::new("/"));
-    let mut file = save::create_beside(folder, 0o600)?;
+    let mut file = save::create_beside(to, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
     // As with `mv`, a disk that refuses the mode gets the file all the same.
     nofollow::set_permissions(file.as_file(), metadata.permissions()).ok();

@@ -118,15 +118,13 @@ impl Files {
 async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
         let _lock = save::lock_for_write(path);
-        let name = path.file_name().ok_or(FileError::Folder)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) = nofollow::create_folder(folder)?;
-        let file = save::create_beside(&folder, 0o600)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::create_folder)?;
+        let file = save::create_beside(&path, 0o600)?;
         file.as_file().write_all(&bytes)?;
         // The content matters more than a mode that the disk refuses.
         nofollow::set_permission_bits(file.as_file(), mode).ok();
         private_file::sync(file.as_file())?;
-        save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
+        save::place_new(file, &path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),
         })

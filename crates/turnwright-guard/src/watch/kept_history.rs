@@ -404,10 +404,8 @@ impl KeptRepository {
     }
 
     fn put_back_file(&self, file: &Path) -> io::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        let (_held, target) = nofollow::create_folder(&self.git.join(folder))?;
-        let name = file.file_name().unwrap_or_default();
-        link_or_copy(&self.kept.join(file), &target.join(name))
+        let (_held, target) = nofollow::hold_entry(&self.git.join(file), nofollow::create_folder)?;
+        link_or_copy(&self.kept.join(file), &target)
     }
 
     fn put_back_in(&self, folder: &Path) -> io::Result<()> {

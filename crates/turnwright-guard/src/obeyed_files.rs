@@ -160,7 +160,7 @@ fn runs_output(text: &str) -> bool {
 const SETTINGS: [&str; 6] =
     [".luarc.json", ".luarc.jsonc", ".npmrc", ".yarnrc", ".yarnrc.yml", "pnpm-workspace.yaml"];
 /// The settings files that name the folder of a toolchain.
-const TOOLCHAINS: [&str; 2] = ["rust-toolchain", "rust-toolchain.toml"];
+pub(crate) const TOOLCHAINS: [&str; 2] = ["rust-toolchain", "rust-toolchain.toml"];
 /// More of a file is not read, and no more names are looked up.
 const MAX_SETTINGS_BYTES: usize = 512 * 1024;
 const MAX_NAMES: usize = 20_000;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::ConfinementBuilder;
+use super::linked_files::modified;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_sandbox::SandboxProfile;
@@ -190,9 +191,8 @@ fn touch(folder: &Path) -> io::Result<()> {
 }
 
 fn is_old(folder: &Path) -> bool {
-    let last_use =
-        fs::symlink_metadata(folder.join(LAST_USE_FILE)).and_then(|found| found.modified());
-    last_use.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
+    let last_use = modified(&folder.join(LAST_USE_FILE));
+    last_use.is_some_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
 }
 
 /// Removes a folder of caches with everything in it, including read-only folders, such as those of Go modules.

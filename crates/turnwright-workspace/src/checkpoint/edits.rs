@@ -170,7 +170,8 @@ fn mode_of(found: &ObservedState) -> Option<u32> {
     }
 }
 
-fn missing_parents(path: &Path) -> Vec<PathBuf> {
+/// The folders above a path that do not exist, the deepest first.
+pub(crate) fn missing_parents(path: &Path) -> Vec<PathBuf> {
     path.ancestors()
         .skip(1)
         .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))

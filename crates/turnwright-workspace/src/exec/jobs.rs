@@ -53,7 +53,7 @@ pub struct Jobs {
 type JobList = Arc<Mutex<Vec<Arc<Job>>>>;
 
 /// Tells which jobs of a list are running. Unlike the list, it does not stop them when it is dropped.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunningJobs(JobList);
 
 impl RunningJobs {

@@ -15,6 +15,7 @@ use super::text::{FileText, decode_head};
 use super::{FileError, READ_LIMIT};
 use crate::{nofollow, real_path};
 use tokio::task::spawn_blocking;
+use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::message::Media;
@@ -43,15 +44,15 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     if metadata.len() > READ_LIMIT {
         return Err(FileError::TooLarge(metadata.len()));
     }
-    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    ensure_memory(length)?;
-    let mut bytes = Vec::with_capacity(length);
-    file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
-    // The file may have grown since; a truncated text would lose data when it is written back.
-    if bytes.len() as u64 > READ_LIMIT {
-        return Err(FileError::TooLarge(bytes.len() as u64));
-    }
-    Ok(bytes)
+    ensure_memory(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
+    read_whole(&file, &metadata)
+}
+
+/// Reads an opened file with this metadata. It may have grown since; a truncated text would lose data when it is
+/// written back.
+pub(super) fn read_whole(file: &File, metadata: &fs::Metadata) -> Result<Vec<u8>, FileError> {
+    let least = metadata.len().max(READ_LIMIT + 1);
+    read_at_most(file, READ_LIMIT)?.ok_or(FileError::TooLarge(least))
 }
 
 /// Like [`read_text`], on a blocking thread.
@@ -228,7 +229,7 @@ fn is_plain(path: &Path) -> bool {
         && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
-fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
+fn read_opened(file: File, real_path: PathBuf, limit: usize) -> Option<FileHead> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let size = usize::try_from(metadata.len()).unwrap_or(limit);
     // A text in UTF-16 may have twice as many bytes, and a byte order mark.
@@ -242,13 +243,7 @@ fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let end = text::floor(&text, limit);
     let is_complete = !is_cut && end == text.len();
     text.truncate(end);
-    Some(FileHead {
-        real_path: real,
-        text,
-        is_text,
-        is_complete,
-        modified: metadata.modified().ok(),
-    })
+    Some(FileHead { real_path, text, is_text, is_complete, modified: metadata.modified().ok() })
 }
 
 #[cfg(target_os = "linux")]

@@ -61,12 +61,6 @@ pub struct Files {
     buffers: Option<Arc<dyn EditorBuffers>>,
 }
 
-impl std::fmt::Debug for Files {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Files").field("roots", &self.roots).finish_non_exhaustive()
-    }
-}
-
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOutcome {

@@ -13,19 +13,30 @@ use std::path::{Component, Path, PathBuf};
 const LOOKUPS_BEFORE_LISTING: usize = 8;
 /// The longest path that every program of Windows understands without `\\?\`.
 const MAX_PLAIN_LENGTH: usize = 259;
+/// Where macOS has the folders of its users a second time, and those that are really there.
+const SECOND_ROOT: &str = "/System/Volumes/Data";
+const FOLDERS_OF_USERS: [&str; 4] = ["Users", "Volumes", "opt", "private"];
 /// Names that are a device in every folder of Windows, with any extension.
 const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
-/// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
+/// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing. On macOS,
+/// where no link leads from one to the other, what has two paths gets the usual one.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let real = fs::canonicalize(path)?;
-    if cfg!(windows)
-        && let Some(plain) = real.to_str().and_then(plain_windows_path)
-    {
-        return Ok(plain.into());
-    }
-    Ok(real)
+    let usual = match real.to_str() {
+        Some(text) if cfg!(windows) => plain_windows_path(text).map(PathBuf::from),
+        _ if cfg!(target_os = "macos") => usual_path(&real),
+        _ => None,
+    };
+    Ok(usual.unwrap_or(real))
+}
+
+/// The usual path of what is below a folder of users of macOS; `None` if that is its path.
+fn usual_path(real: &Path) -> Option<PathBuf> {
+    let below = real.strip_prefix(SECOND_ROOT).ok()?;
+    let is_shared = FOLDERS_OF_USERS.iter().any(|folder| below.starts_with(folder));
+    is_shared.then(|| Path::new("/").join(below))
 }
 
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
@@ -112,15 +123,11 @@ fn plain_windows_path(path: &str) -> Option<&str> {
     let mut names = plain.split('\\');
     let drive = names.next()?.as_bytes();
     let is_drive = drive.len() == 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':';
-    let fits = is_drive && plain.len() <= MAX_PLAIN_LENGTH && names.all(is_plain_name);
+    // Windows removes dots and blanks at the end of a name, and some names are devices.
+    let are_plain = names.all(|name| !name.ends_with(['.', ' ']) && !is_device_name(name));
+    let fits = is_drive && plain.len() <= MAX_PLAIN_LENGTH && are_plain;
     // `C:` alone is the current folder of the drive.
     (fits && plain.len() > 2).then_some(plain)
-}
-
-/// Returns true if Windows takes a name as it is: it removes dots and blanks at its end, and some names
-/// are devices.
-fn is_plain_name(name: &str) -> bool {
-    !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
 /// Returns true if a name may be a device in every folder of Windows.
@@ -282,6 +289,22 @@ mod tests {
         let is_case_ignored = base.join("hello").exists();
         for (name, expected) in [("Hello", false), ("hello", is_case_ignored), ("none", false)] {
             assert_eq!(has_other_letters(&base.join(name)), expected, "{name}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_second_path_of_macos_to_the_files_of_users_is_replaced_by_the_usual_one() {
+        for (path, expected) in [
+            ("/System/Volumes/Data/Users/me/a", Some("/Users/me/a")),
+            ("/System/Volumes/Data/private/etc", Some("/private/etc")),
+            ("/System/Volumes/Data/Volumes/Disk", Some("/Volumes/Disk")),
+            ("/System/Volumes/Data", None),
+            ("/System/Volumes/Data/usr/share", None),
+            ("/System/Volumes/Data/UsersOld/me", None),
+            ("/Users/me/System/Volumes/Data/Users", None),
+        ] {
+            assert_eq!(usual_path(Path::new(path)).as_deref(), expected.map(Path::new), "{path}");
         }
     }
 

@@ -218,10 +218,8 @@ pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = has_option(words, "R --recursive");
-    targets_with_harm(
-        operands(words),
-        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
-    )
+    let harm = if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions };
+    targets_with_harm(operands(words), harm)
 }
 
 /// `tee`, `truncate`.
@@ -409,7 +407,7 @@ const HARMLESS_DEVICES: &str =
     "null zero full random urandom console ptmx tty std fd pts shm mqueue";
 
 /// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
-/// dropped: it stands for everything in the folder.
+/// dropped: it stands for everything in the folder. What macOS has by a second path gets the usual one.
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
     let mut parts = Vec::new();
     if !text.starts_with('/') {
@@ -419,6 +417,12 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
     let whole = below_process_root(text).unwrap_or(text);
     let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
     push_parts(&mut parts, around.unwrap_or(whole).split('/'));
+    if parts.starts_with(&["System", "Volumes", "Data"]) {
+        parts.drain(..3);
+    }
+    if parts.len() > 1 && parts[0] == "private" {
+        parts.remove(0);
+    }
     Some(parts)
 }
 
@@ -458,10 +462,10 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     }
 }
 
-/// True for this name and for a pattern with the same beginning and end.
+/// True for this name, whose case some file systems ignore, and for a pattern with the same beginning and end.
 fn may_be(part: &str, name: &str) -> bool {
     let wildcards = ['*', '?', '[', '{'];
-    let Some(start) = part.find(wildcards) else { return part == name };
+    let Some(start) = part.find(wildcards) else { return part.eq_ignore_ascii_case(name) };
     let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
@@ -475,7 +479,8 @@ pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     if let Some(rest) = rest.or_else(in_home) {
         return is_everything(rest);
     }
-    matches!(path_parts(text, folder).as_deref(), Some(["home" | "Users", _]))
+    matches!(path_parts(text, folder).as_deref(), Some([place, _])
+        if ["home", "users"].contains(&place.to_ascii_lowercase().as_str()))
 }
 
 fn is_disk(text: &str) -> bool {

@@ -78,7 +78,7 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 const PERMISSIONS: Program = program("").targets(harm::chmod_targets).operand_use(Changes);
 const DISK: Program = program("").targets(harm::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
-const VOLUME: &str = "destroys a volume with all its data";
+const VOLUME: &str = "destroys a volume or a snapshot with all its data";
 const USER: &str = "deletes all files of a user";
 const ARCHIVE: Program = program("")
     .options_outside_grant(
@@ -191,17 +191,19 @@ pub(super) const PROGRAMS: &[Program] = &[
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
-    program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Word(
-        "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume zeroDisk \
-         randomDisk secureErase partitionDisk deleteContainer deleteVolume rollback",
-        VOLUME,
-    )]),
-    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
-    program("zip").targets(harm::zip_targets).operand_use(Reads),
-    program("mdadm hdparm").ruins(&[
+    program("zpool zfs cryptsetup nvme diskutil tmutil mdadm hdparm").ruins(&[
+        Danger::Word(
+            "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume \
+             zeroDisk randomDisk secureErase partitionDisk deleteContainer deleteVolume rollback \
+             delete reformat eraseCD deleteVolumeGroup deleteSnapshot deletelocalsnapshots \
+             thinlocalsnapshots",
+            VOLUME,
+        ),
         Danger::Prefix("--zero-superblock", VOLUME),
         Danger::Prefix("--security-erase", VOLUME),
     ]),
+    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
+    program("zip").targets(harm::zip_targets).operand_use(Reads),
     program("userdel deluser")
         .ruins(&[Danger::Option("r --remove", USER), Danger::Prefix("--remove-", USER)]),
     ARCHIVE.with_names("tar").reads_if(listed_by_tar).grantable_prefixes(&[]),

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use super::ConfinementBuilder;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ShellCommand, moved_places};
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
@@ -89,7 +89,8 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// The variables that disable retries if there is no network, except those that the user has set.
+/// The variables that disable retries if there is no network, except those that the user has set. The sandbox of macOS
+/// knows no `localhost` in the form in which Java connects to it, `::ffff:127.0.0.1`, unless Java has IPv4 alone.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -98,7 +99,11 @@ pub(super) fn offline_variables(
         return Vec::new();
     }
     let unset = NO_RETRIES.iter().filter(|(name, _)| environment.get(name).is_none());
-    unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
+    let quiet = unset.map(|(name, value)| (*name, (*value).to_owned()));
+    let has_host_loopback = cfg!(target_os = "macos") && profile.network == Network::Loopback;
+    let before = environment.get("JAVA_TOOL_OPTIONS").unwrap_or_default().to_string_lossy();
+    let ipv4 = ("JAVA_TOOL_OPTIONS", format!("{before} -Djava.net.preferIPv4Stack=true"));
+    quiet.chain(has_host_loopback.then_some(ipv4)).collect()
 }
 
 /// The variables with which programs have their caches in `folder` and find browsers and models in the user's own
@@ -487,8 +492,6 @@ mod tests {
     #[cfg(unix)]
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use turnwright_sandbox::Network;
-
     use super::*;
 
     #[test]
@@ -557,6 +560,19 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[test]
+    fn java_reaches_the_loopback_of_macos() {
+        let environment = Environment::default().with("JAVA_TOOL_OPTIONS", "-Xmx1g");
+        let is_macos = cfg!(target_os = "macos");
+        for (network, is_set) in [(Network::Loopback, is_macos), (Network::Off, false)] {
+            let profile = SandboxProfile { network, ..SandboxProfile::default() };
+            let all = offline_variables(&profile, &environment);
+            let java = all.iter().find(|(name, _)| *name == "JAVA_TOOL_OPTIONS");
+            let options = is_set.then_some("-Xmx1g -Djava.net.preferIPv4Stack=true");
+            assert_eq!(java.map(|(_, value)| value.as_str()), options);
+        }
     }
 
     /// They are in a folder for temporary files that no variable names.

@@ -81,7 +81,9 @@ pub fn shell() -> String {
         ShellDialect::Posix => "sh",
         ShellDialect::Cmd => "cmd",
     };
-    let release = distribution().map(|name| format!(" ({name})")).unwrap_or_default();
+    // Models write the options of GNU, of which those of BSD take some for something else.
+    let tools = cfg!(target_os = "macos").then(|| "BSD tools, not GNU".to_owned());
+    let release = distribution().or(tools).map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{shell} on {} {}{release}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
@@ -215,6 +217,11 @@ mod tests {
         let text = described(&folder, network);
         assert!(text.contains("files: 30 rs, 3 py, 1 mod\n"), "{text}");
         assert!(!text.contains("entries"), "{text}");
+    }
+
+    #[test]
+    fn the_tools_of_macos_are_said_to_be_those_of_bsd() {
+        assert_eq!(shell().ends_with(" (BSD tools, not GNU)"), cfg!(target_os = "macos"));
     }
 
     #[test]

@@ -13,9 +13,6 @@ use std::path::{Component, Path, PathBuf};
 const LOOKUPS_BEFORE_LISTING: usize = 8;
 /// The longest path that every program of Windows understands without `\\?\`.
 const MAX_PLAIN_LENGTH: usize = 259;
-/// Where macOS has the folders of its users a second time, and those that are really there.
-const SECOND_ROOT: &str = "/System/Volumes/Data";
-const FOLDERS_OF_USERS: [&str; 4] = ["Users", "Volumes", "opt", "private"];
 /// Names that are a device in every folder of Windows, with any extension.
 const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 
@@ -32,11 +29,11 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(usual.unwrap_or(real))
 }
 
-/// The usual path of what is below a folder of users of macOS; `None` if that is its path.
+/// The usual path of what macOS has by a second one, which are the folders of its users; `None` if it is no such path.
 fn usual_path(real: &Path) -> Option<PathBuf> {
-    let below = real.strip_prefix(SECOND_ROOT).ok()?;
-    let is_shared = FOLDERS_OF_USERS.iter().any(|folder| below.starts_with(folder));
-    is_shared.then(|| Path::new("/").join(below))
+    let below = real.strip_prefix("/System/Volumes/Data").ok()?;
+    let first = below.iter().next()?.to_str()?;
+    ["Users", "Volumes", "opt", "private"].contains(&first).then(|| Path::new("/").join(below))
 }
 
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
@@ -92,7 +89,7 @@ impl RealPaths {
         let looked_up = folders.entry(folder.into()).or_default();
         looked_up.lookups += 1;
         if looked_up.lookups == LOOKUPS_BEFORE_LISTING {
-            looked_up.names = ComparableNames::list(folder);
+            looked_up.names = ComparableNames::of(&list(folder));
         }
         if !looked_up.names.may_contain(name) {
             return None;
@@ -153,10 +150,6 @@ pub struct FolderNames {
 }
 
 impl ComparableNames {
-    pub(crate) fn list(folder: &Path) -> ComparableNames {
-        ComparableNames::of(&list(folder))
-    }
-
     /// Names in lower case, because some file systems ignore the case of letters. They differ in how they compare
     /// letters outside of ASCII, so a folder with such names may hold anything. Systems other than Linux have further
     /// spellings of one name.

@@ -144,15 +144,12 @@ fn count(path: &Path, kinds: &mut BTreeMap<String, usize>) {
 /// The entries of a folder, unless there are many. Those of folders end in a slash.
 fn entries(folder: &Path) -> Option<String> {
     let found: Vec<_> = fs::read_dir(folder).ok()?.flatten().take(MAX_LISTED + 1).collect();
-    let mut names: Vec<_> = found
-        .iter()
-        .filter(|entry| entry.file_name() != ".git")
-        .map(|entry| {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let end = if is_folder { "/" } else { "" };
-            shown(&entry.file_name().to_string_lossy()) + end
-        })
-        .collect();
+    let listed = found.iter().filter(|entry| entry.file_name() != ".git");
+    let named = listed.map(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        shown(&entry.file_name().to_string_lossy()) + if is_folder { "/" } else { "" }
+    });
+    let mut names: Vec<_> = named.collect();
     names.sort();
     (found.len() <= MAX_LISTED).then(|| names.join(", "))
 }

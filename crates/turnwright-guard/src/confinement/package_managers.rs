@@ -70,7 +70,9 @@ impl ConfinementBuilder<'_> {
     /// Removes the private layers over folders with programs from a command that reaches other machines, unless it
     /// only runs package managers. An earlier command may have put its own `git` into such a layer.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
-        if runs_only_package_managers(self.command) {
+        let command = self.command;
+        let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
+        if is_certain && command.script.commands.iter().all(is_package_manager) {
             return;
         }
         let environment = &self.site.environment;
@@ -122,12 +124,6 @@ pub(super) fn redirected_caches(
     });
     let redirected = CACHE_VARIABLES.split(' ').map(|name| (name, folder.to_path_buf()));
     unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
-}
-
-/// Returns true if a command line certainly runs nothing but package managers.
-fn runs_only_package_managers(command: &ShellCommand) -> bool {
-    let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
-    is_certain && command.script.commands.iter().all(is_package_manager)
 }
 
 fn is_package_manager(command: &SimpleCommand) -> bool {

@@ -46,8 +46,8 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
 /// have git show names as they are and not as octal numbers, tidy up before it ends, and start no daemon, because
 /// what a command leaves running is stopped. `LANGUAGE` has errors reported in English, so that denials by the
-/// sandbox are recognised, and changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
-/// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
+/// sandbox are recognised, and changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace
+/// the user's `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("LANGUAGE", "en"),

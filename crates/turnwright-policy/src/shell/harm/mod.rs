@@ -312,8 +312,7 @@ pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let subcommand = git_subcommand(words).filter(|(_, rest)| !is_dry_clean(rest));
     let Some(("clean", rest)) = subcommand else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let mut folders = option_values(own, 'C', "");
-    folders.extend(option_values(own, '\0', "--work-tree"));
+    let mut folders = option_values(own, 'C', "--work-tree");
     if folders.is_empty() {
         folders.push(".");
     }

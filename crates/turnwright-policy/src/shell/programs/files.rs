@@ -37,8 +37,6 @@ const FILE: &[&str] = &[include_str!("options/file.txt")];
 const STAT: &[&str] =
     &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
 
-const DU: &[&str] = &[include_str!("options/du.txt")];
-
 const DF: &[&str] = &[
     "-ahHiklPTmg -B: -t: -x: --all --block-size: --human-readable --si --inodes --local",
     "--no-sync --output? --portability --total --type: --print-type --exclude-type:",
@@ -65,10 +63,6 @@ const SUMS: &[&str] = &[
     "-bctwz -a: -l: --algorithm: --length: --binary --check --tag --text --zero --ignore-missing",
     "--quiet --status --strict --warn --untagged --raw --base64",
 ];
-
-const NL: &[&str] = &[include_str!("options/nl.txt")];
-
-const COLUMN: &[&str] = &[include_str!("options/column.txt")];
 
 const STRINGS: &[&str] =
     &["-afow -n: -t: -e: --all --bytes: --radix: --encoding: --print-file-name"];
@@ -107,8 +101,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("wc")
         .reads(&["-cmlLw --bytes --chars --lines --words --max-line-length --total:"], Files)
         .unknown_args(NameFiles),
-    program("zcat gzcat bzcat xzcat zstdcat").reads(&[], Files),
-    program("nl").reads(NL, Files).unknown_args(NameFiles),
+    program("zcat gzcat bzcat xzcat zstdcat tsort factor").reads(&[], Files),
+    program("nl").reads(&[include_str!("options/nl.txt")], Files).unknown_args(NameFiles),
     program("tac").reads(&["-br -s: --before --regex --separator:"], Files),
     program("rev").reads(&["-0 --zero"], Files),
     program("cut").reads(CUT, Files),
@@ -123,7 +117,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("diff").reads(DIFF, Files).options_outside_grant("l --paginate"),
     program("stat").reads(STAT, Files).unknown_args(NameFiles),
     program("file").reads(FILE, Files).options_outside_grant("CzZ --compile --uncompress"),
-    program("du").reads(DU, FilesOrHere).unknown_args(NameFiles),
+    program("du").reads(&[include_str!("options/du.txt")], FilesOrHere).unknown_args(NameFiles),
     program("df").reads(DF, Files),
     program("tree").reads_if(tree).options_outside_grant("oR"),
     program("realpath").reads(
@@ -144,7 +138,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("fold").reads(&["-bsc -w: --bytes --spaces --width:"], Files),
     program("fmt")
         .reads(&["-cstu -w: -p: -g: --split-only --uniform-spacing --width: --goal:"], Files),
-    program("column").reads(COLUMN, Files),
+    program("column").reads(&[include_str!("options/column.txt")], Files),
     program("expand unexpand").reads(&["-ai -t: --initial --all --first-only --tabs:"], Files),
     program("od").reads(OD, Files),
     program("hexdump hd").reads(&["-bcCdovx -e: -f< -n: -s:"], Files),
@@ -155,7 +149,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         .reads(&["-dD -w: --decode --wrap: --ignore-garbage"], Files)
         .options_outside_grant("o"),
     program("strings").reads_if(strings),
-    program("tsort factor").reads(&[], Files),
     program("xxd").reads_if(xxd).options_outside_grant("r"),
     PAGER.with_names("more"),
     PAGER.with_names("less man").grantable_prefixes(&[]),

@@ -15,19 +15,21 @@ use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
-    cross-env dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime firejail \
-    flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ld.so linux64 lldb \
-    nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec script sem setlock sg \
-    ssh-agent su-exec systemd-inhibit tini torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+    cross-env dbus-run-session distrobox-host-exec dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime \
+    firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ld.so linux64 \
+    lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec script sem setlock \
+    sg ssh-agent steam-run su-exec systemd-inhibit taskpolicy termux-chroot tini torsocks watchexec wsl wsl.exe xcrun \
+    xvfb-run";
 /// Programs that do so after one of the words below.
-const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv doppler dotenvx fd \
-    fdfind flox guix gum hatch infisical lerna mamba micromamba mise nix nodemon nodenv npm nvm op opam pdm pipenv \
-    pipx pixi pnpm poetry pyenv rbenv rustup rye screen sops stack tmux tox uv volta yarn zellij";
-const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
-    new-window run send-keys shell spin split-window x";
+const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
+    dotenvx fd fdfind flox guix gum hatch infisical launchctl lerna mamba micromamba mise nix nodemon nodenv npm nvm \
+    op opam pdm pipenv pipx pixi pnpm poetry proot-distro pyenv rbenv rustup rye screen sops stack tmux toolbox tox \
+    uv volta yarn zellij";
+const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate asuser develop dlx enter exec exec-env login \
+    new new-session new-window run send-keys shell spin split-window x";
 /// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
 const WITH_OPERAND: WordList =
-    "aws-vault chamber direnv envdir gchroot gosu nix nvm rustup script setlock sg sops su-exec";
+    "aws-vault chamber direnv envdir gchroot gosu launchctl nix nvm rustup script setlock sg sops su-exec";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";

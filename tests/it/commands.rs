@@ -242,7 +242,7 @@ fn the_model_is_told_what_only_the_user_can_change() {
 #[test]
 #[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn where_there_is_no_timeout_the_model_is_pointed_to_that_of_the_tool() {
-    let line = "echo 'bash: line 1: timeout: command not found'; : timeout 9 make; exit 127";
+    let line = "echo 'bash: line 1: timeout: command not found'; : timeout 9 make; exit 1";
     let (_, result) = run(TestAgent::builder(), line);
     assert!(result.ends_with("[Give this tool a timeout instead, in seconds.]"), "{result}");
 }

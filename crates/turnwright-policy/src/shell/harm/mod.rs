@@ -406,7 +406,7 @@ const HARMLESS_DEVICES: &str =
     "null zero full random urandom console ptmx tty std fd pts shm mqueue";
 
 /// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
-/// dropped: it stands for everything in the folder. What macOS has by a second path gets the usual one.
+/// dropped: it stands for everything in the folder. The second paths of macOS are replaced by the usual ones.
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
     let mut parts = Vec::new();
     if !text.starts_with('/') {
@@ -416,10 +416,10 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
     let whole = below_process_root(text).unwrap_or(text);
     let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
     push_parts(&mut parts, around.unwrap_or(whole).split('/'));
-    if parts.starts_with(&["System", "Volumes", "Data"]) {
+    if parts.len() > 2 && is_same(&parts[..3].join("/"), "System/Volumes/Data") {
         parts.drain(..3);
     }
-    if parts.len() > 1 && parts[0] == "private" {
+    if parts.len() > 1 && is_same(parts[0], "private") {
         parts.remove(0);
     }
     Some(parts)
@@ -456,15 +456,23 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     match path_parts(text, folder).as_deref() {
         Some([]) => true,
         Some([name]) => is_any(name, SYSTEM_FOLDERS),
-        Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
+        Some([folder, name]) => {
+            may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share")
+                || is_same(folder, "System") && may_be(name, "Volumes")
+        }
         _ => false,
     }
 }
 
-/// True for this name, whose case some file systems ignore, and for a pattern with the same beginning and end.
+/// True for the same name. Only macOS ignores its case: elsewhere, `library` in `$x/library` is an ordinary folder.
+fn is_same(part: &str, name: &str) -> bool {
+    part == name || cfg!(target_os = "macos") && part.eq_ignore_ascii_case(name)
+}
+
+/// True for this name, and for a pattern with the same beginning and end.
 fn may_be(part: &str, name: &str) -> bool {
     let wildcards = ['*', '?', '[', '{'];
-    let Some(start) = part.find(wildcards) else { return part.eq_ignore_ascii_case(name) };
+    let Some(start) = part.find(wildcards) else { return is_same(part, name) };
     let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
@@ -479,7 +487,7 @@ pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
         return is_everything(rest);
     }
     matches!(path_parts(text, folder).as_deref(), Some([place, _])
-        if ["home", "users"].contains(&place.to_ascii_lowercase().as_str()))
+        if is_same(place, "home") || is_same(place, "Users"))
 }
 
 fn is_disk(text: &str) -> bool {

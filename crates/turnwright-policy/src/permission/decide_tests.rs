@@ -349,10 +349,14 @@ fn a_rule_also_holds_behind_wrappers_of_macos_and_of_systems_that_lend_their_hom
         "launchctl asuser 501 git push",
         "distrobox-host-exec git push",
         "distrobox enter dev -- git push",
+        "distrobox enter dev -e git push",
+        "distrobox-enter -n dev -- git push",
         "toolbox run -c dev git push",
         "proot-distro login debian -- git push",
         "termux-chroot git push",
         "steam-run git push",
+        // The words of one runner mean nothing to another.
+        "fd login src -x git push",
     ] {
         let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
         let got = decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict();

@@ -81,7 +81,7 @@ pub fn shell() -> String {
         ShellDialect::Posix => "sh",
         ShellDialect::Cmd => "cmd",
     };
-    // Models write the options of GNU, of which those of BSD take some for something else.
+    // Models write options of GNU tools, some of which mean something else to those of BSD.
     let tools = cfg!(target_os = "macos").then(|| "BSD tools, not GNU".to_owned());
     let release = distribution().or(tools).map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{shell} on {} {}{release}", std::env::consts::OS, std::env::consts::ARCH)

@@ -162,9 +162,8 @@ impl ComparableNames {
         let is_plain = cfg!(target_os = "linux")
             && names.len() <= MAX_NAMES
             && names.iter().all(|name| name.is_ascii());
-        ComparableNames(
-            is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
-        )
+        let lower = is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect());
+        ComparableNames(lower)
     }
 
     fn may_contain(&self, name: &OsStr) -> bool {

@@ -28,7 +28,7 @@ const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda de
 const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
     new-window run send-keys shell spin split-window x";
 /// Words that mean this to one program only: `fd login src -x ls` looks for files named `login`.
-const OWN_RUNNING_WORDS: [(&str, WordList); 3] =
+const OWN_WORDS: [(&str, WordList); 3] =
     [("distrobox", "enter"), ("launchctl", "asuser bsexec submit"), ("proot-distro", "login sh")];
 /// Runners whose first operand is a folder, a file, a toolchain, a container, a login or a group.
 const WITH_OPERAND: WordList = "aws-vault chamber direnv distrobox distrobox-enter envdir gchroot gosu launchctl nix \
@@ -301,10 +301,9 @@ fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
 
 fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
     if is_in(SUBCOMMAND_RUNNERS, program) {
-        let at = arguments.iter().position(|word| {
-            let mut own = OWN_RUNNING_WORDS.iter().filter(|entry| entry.0 == program);
-            is_in(RUNNING_WORDS, &word.text) || own.any(|entry| is_in(entry.1, &word.text))
-        })?;
+        let own = OWN_WORDS.iter().find(|entry| entry.0 == program).map_or("", |entry| entry.1);
+        let mut texts = arguments.iter().map(|word| &word.text);
+        let at = texts.position(|text| is_in(RUNNING_WORDS, text) || is_in(own, text))?;
         return Some(&arguments[at + 1..]);
     }
     // The system's loader, `ld-linux-x86-64.so.2`, and emulators run a program that they are given.

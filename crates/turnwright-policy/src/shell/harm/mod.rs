@@ -416,12 +416,10 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
     let whole = below_process_root(text).unwrap_or(text);
     let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
     push_parts(&mut parts, around.unwrap_or(whole).split('/'));
-    if parts.len() > 2 && is_same(&parts[..3].join("/"), "System/Volumes/Data") {
-        parts.drain(..3);
-    }
-    if parts.len() > 1 && is_same(parts[0], "private") {
-        parts.remove(0);
-    }
+    let is_data = parts.len() > 2 && is_same(&parts[..3].join("/"), "System/Volumes/Data");
+    parts.drain(..3 * usize::from(is_data));
+    let is_private = parts.len() > 1 && is_same(parts[0], "private");
+    parts.drain(..usize::from(is_private));
     Some(parts)
 }
 
@@ -456,10 +454,8 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     match path_parts(text, folder).as_deref() {
         Some([]) => true,
         Some([name]) => is_any(name, SYSTEM_FOLDERS),
-        Some([folder, name]) => {
-            may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share")
-                || is_same(folder, "System") && may_be(name, "Volumes")
-        }
+        Some([folder, name]) if is_same(folder, "System") => may_be(name, "Volumes"),
+        Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
         _ => false,
     }
 }
@@ -481,9 +477,8 @@ fn may_be(part: &str, name: &str) -> bool {
 pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
     let rest = starts.iter().find_map(|start| text.strip_prefix(start));
-    let in_home =
-        || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
-    if let Some(rest) = rest.or_else(in_home) {
+    let relative = text.strip_prefix("./").unwrap_or(text);
+    if let Some(rest) = rest.or((folder == Some(Path::new(HOME))).then_some(relative)) {
         return is_everything(rest);
     }
     matches!(path_parts(text, folder).as_deref(), Some([place, _])

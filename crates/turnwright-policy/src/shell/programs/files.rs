@@ -71,7 +71,6 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 const PERMISSIONS: Program = program("").targets(harm::chmod_targets).operand_use(Changes);
 const DISK: Program = program("").targets(harm::mkfs_targets);
-const PARTITIONS: Program = program("").targets(partitioned);
 const VOLUME: &str = "destroys a volume or a snapshot with all its data";
 const USER: &str = "deletes all files of a user";
 const ARCHIVE: Program = program("")
@@ -182,7 +181,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("tee").targets(harm::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
     program("sponge").targets(harm::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
-    PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
+    program("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk").targets(partitioned),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
     program("zpool zfs cryptsetup nvme diskutil tmutil mdadm hdparm").ruins(&[
         Danger::Word(
@@ -284,18 +283,15 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
             Some("deletes the history of the repository")
         } else if is_everything(path) && (is_deep || path.contains('*')) {
             Some("deletes everything in a folder")
-        } else if is_deep && path.starts_with(['~', '$']) {
-            Some("deletes files in the home folder")
         } else {
-            None
+            (is_deep && path.starts_with(['~', '$'])).then_some("deletes files in the home folder")
         }
     })
 }
 
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
-    let shows = has_option(words, "l p --list --print");
-    if shows { Vec::new() } else { harm::mkfs_targets(words) }
+    if has_option(words, "l p --list --print") { Vec::new() } else { harm::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

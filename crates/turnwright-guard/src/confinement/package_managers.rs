@@ -13,7 +13,7 @@ use super::ConfinementBuilder;
 use super::linked_files::modified;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ShellCommand, moved_places};
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
@@ -71,7 +71,9 @@ impl ConfinementBuilder<'_> {
     /// Removes the private layers over folders with programs from a command that reaches other machines, unless it
     /// only runs package managers. An earlier command may have put its own `git` into such a layer.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
-        if runs_only_package_managers(self.command) {
+        let command = self.command;
+        let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
+        if is_certain && command.script.commands.iter().all(is_package_manager) {
             return;
         }
         let environment = &self.site.environment;
@@ -90,7 +92,8 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// The variables that disable retries if there is no network, except those that the user has set.
+/// The variables that disable retries if there is no network, except those that the user has set. The sandbox of macOS
+/// knows no `localhost` in the form in which Java connects to it, `::ffff:127.0.0.1`, unless Java has IPv4 alone.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -99,7 +102,11 @@ pub(super) fn offline_variables(
         return Vec::new();
     }
     let unset = NO_RETRIES.iter().filter(|(name, _)| environment.get(name).is_none());
-    unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
+    let quiet = unset.map(|(name, value)| (*name, (*value).to_owned()));
+    let has_host_loopback = cfg!(target_os = "macos") && profile.network == Network::Loopback;
+    let before = environment.get("JAVA_TOOL_OPTIONS").unwrap_or_default().to_string_lossy();
+    let ipv4 = ("JAVA_TOOL_OPTIONS", format!("{before} -Djava.net.preferIPv4Stack=true"));
+    quiet.chain(has_host_loopback.then_some(ipv4)).collect()
 }
 
 /// The variables with which programs have their caches in `folder` and find browsers and models in the user's own
@@ -118,12 +125,6 @@ pub(super) fn redirected_caches(
     });
     let redirected = CACHE_VARIABLES.split(' ').map(|name| (name, folder.to_path_buf()));
     unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
-}
-
-/// Returns true if a command line certainly runs nothing but package managers.
-fn runs_only_package_managers(command: &ShellCommand) -> bool {
-    let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
-    is_certain && command.script.commands.iter().all(is_package_manager)
 }
 
 fn is_package_manager(command: &SimpleCommand) -> bool {
@@ -487,8 +488,6 @@ mod tests {
     #[cfg(unix)]
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use turnwright_sandbox::Network;
-
     use super::*;
 
     #[test]
@@ -557,6 +556,19 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[test]
+    fn java_reaches_the_loopback_of_macos() {
+        let environment = Environment::default().with("JAVA_TOOL_OPTIONS", "-Xmx1g");
+        let is_macos = cfg!(target_os = "macos");
+        for (network, is_set) in [(Network::Loopback, is_macos), (Network::Off, false)] {
+            let profile = SandboxProfile { network, ..SandboxProfile::default() };
+            let all = offline_variables(&profile, &environment);
+            let java = all.iter().find(|(name, _)| *name == "JAVA_TOOL_OPTIONS");
+            let options = is_set.then_some("-Xmx1g -Djava.net.preferIPv4Stack=true");
+            assert_eq!(java.map(|(_, value)| value.as_str()), options);
+        }
     }
 
     /// They are in a folder for temporary files that no variable names.

@@ -335,6 +335,36 @@ fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
 }
 
 #[test]
+fn a_rule_also_holds_behind_wrappers_of_macos_and_of_systems_that_lend_their_home_to_containers() {
+    let deny = Rule::parse("exec(git push)", RuleAction::Deny, Scope::User).unwrap();
+    let allow = Rule::parse("exec", RuleAction::Allow, Scope::User).unwrap();
+    let policy = PolicyRules {
+        rules: vec![deny, allow],
+        bases: PathBases { roots: vec!["/ws".into()], home: None },
+        can_confine: true,
+        ..PolicyRules::default()
+    };
+    for line in [
+        "taskpolicy -b git push",
+        "launchctl asuser 501 git push",
+        "distrobox-host-exec git push",
+        "distrobox enter dev -- git push",
+        "distrobox enter dev -e git push",
+        "distrobox-enter -n dev -- git push",
+        "toolbox run -c dev git push",
+        "proot-distro login debian -- git push",
+        "termux-chroot git push",
+        "steam-run git push",
+        // The words of one runner mean nothing to another.
+        "fd login src -x git push",
+    ] {
+        let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
+        let got = decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict();
+        assert_eq!(got, Verdict::Deny, "{line}");
+    }
+}
+
+#[test]
 fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run() {
     let rule = |action, text: &str| Rule::parse(text, action, Scope::User).unwrap();
     let policy = PolicyRules {

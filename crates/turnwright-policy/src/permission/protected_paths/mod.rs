@@ -325,8 +325,8 @@ fn without_end(name: &OsStr) -> &[u8] {
     &name[..last.map_or(0, |last| last + 1)]
 }
 
-/// The parts of a path as the most lenient file systems compare them: without case, invisible
-/// characters, and dots and blanks at the end.
+/// The parts of a path as the most lenient file systems compare them: without case, which makes `s` of `ſ` as well,
+/// without invisible characters, and without dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
     path.iter().map(part).collect()
 }
@@ -334,7 +334,7 @@ fn parts(path: &Path) -> Vec<String> {
 fn part(name: &OsStr) -> String {
     let name = name.to_string_lossy();
     let visible: String = name.chars().filter(|char| !is_invisible(*char)).collect();
-    let text = visible.to_lowercase();
+    let text = visible.to_uppercase().to_lowercase();
     match text.trim_end_matches(['.', ' ']) {
         // The short name on Windows.
         "git~1" => ".git".to_owned(),
@@ -416,6 +416,9 @@ mod tests {
             ".git./hooks/x",
             "git~1/config",
             ".g\u{200c}it/hooks/x",
+            ".v\u{17f}code/tasks.json",
+            "lefthoo\u{212a}.yml",
+            ".con\u{fb01}g/lefthook.json",
             "vendor/lib/.git/hooks/x",
             ".git/modules/a/config",
             ".vscode",

@@ -316,8 +316,7 @@ pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let subcommand = git_subcommand(words).filter(|(_, rest)| !is_dry_clean(rest));
     let Some(("clean", rest)) = subcommand else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let mut folders = option_values(own, 'C', "");
-    folders.extend(option_values(own, '\0', "--work-tree"));
+    let mut folders = option_values(own, 'C', "--work-tree");
     if folders.is_empty() {
         folders.push(".");
     }
@@ -411,7 +410,7 @@ const HARMLESS_DEVICES: &str =
     "null zero full random urandom console ptmx tty std fd pts shm mqueue";
 
 /// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
-/// dropped: it stands for everything in the folder.
+/// dropped: it stands for everything in the folder. The second paths of macOS are replaced by the usual ones.
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
     let mut parts = Vec::new();
     if !text.starts_with('/') {
@@ -421,6 +420,10 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
     let whole = below_process_root(text).unwrap_or(text);
     let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
     push_parts(&mut parts, around.unwrap_or(whole).split('/'));
+    let is_data = parts.len() > 2 && is_same(&parts[..3].join("/"), "System/Volumes/Data");
+    parts.drain(..3 * usize::from(is_data));
+    let is_private = parts.len() > 1 && is_same(parts[0], "private");
+    parts.drain(..usize::from(is_private));
     Some(parts)
 }
 
@@ -455,15 +458,21 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     match path_parts(text, folder).as_deref() {
         Some([]) => true,
         Some([name]) => is_any(name, SYSTEM_FOLDERS),
+        Some([folder, name]) if is_same(folder, "System") => may_be(name, "Volumes"),
         Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
         _ => false,
     }
 }
 
-/// True for this name and for a pattern with the same beginning and end.
+/// True for the same name. Only macOS ignores its case: elsewhere, `library` in `$x/library` is an ordinary folder.
+fn is_same(part: &str, name: &str) -> bool {
+    part == name || cfg!(target_os = "macos") && part.eq_ignore_ascii_case(name)
+}
+
+/// True for this name, and for a pattern with the same beginning and end.
 fn may_be(part: &str, name: &str) -> bool {
     let wildcards = ['*', '?', '[', '{'];
-    let Some(start) = part.find(wildcards) else { return part == name };
+    let Some(start) = part.find(wildcards) else { return is_same(part, name) };
     let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
@@ -472,12 +481,12 @@ fn may_be(part: &str, name: &str) -> bool {
 pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
     let rest = starts.iter().find_map(|start| text.strip_prefix(start));
-    let in_home =
-        || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
-    if let Some(rest) = rest.or_else(in_home) {
+    let relative = text.strip_prefix("./").unwrap_or(text);
+    if let Some(rest) = rest.or((folder == Some(Path::new(HOME))).then_some(relative)) {
         return is_everything(rest);
     }
-    matches!(path_parts(text, folder).as_deref(), Some(["home" | "Users", _]))
+    matches!(path_parts(text, folder).as_deref(), Some([place, _])
+        if is_same(place, "home") || is_same(place, "Users"))
 }
 
 fn is_disk(text: &str) -> bool {

@@ -167,7 +167,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cp install").targets(harm::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
     program("move ren rename").operand_use(Moves).grant(Grant::Exact),
     program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
-    program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
+    program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch")
+        .operand_use(Changes)
+        .grant(Grant::Exact),
     program("7z 7za 7zz pax ar").operand_use(Reads).grant(Grant::Exact),
     ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),

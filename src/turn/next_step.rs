@@ -18,8 +18,8 @@ const MAX_RETRIES: u32 = 4;
 const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// The longest wait for a server that restarts, loads its model or limits requests. Gateways restart in 9 to 18
-/// seconds.
+/// The longest wait for a server that restarts, loads its model, is overloaded or limits requests. Gateways restart in
+/// 9 to 18 seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
@@ -276,7 +276,7 @@ pub(super) fn after_failure(
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
     // Most limits of which a server says no more are those of a minute. Each request may count.
     let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
-    if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
+    if shown == ShownSoFar::Nothing && (error.is_outage() || is_limited) {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
         let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
         let next = (budget.outage + Duration::from_millis(500)).min(longest);
@@ -628,16 +628,34 @@ mod tests {
 
     #[test]
     fn a_server_that_loads_its_model_is_waited_for_up_to_a_minute() {
-        for (said, expected) in [
-            ("Loading model", 60_000),
-            ("Model m is currently loading", 60_000),
-            ("The server is overloaded", 7_500),
+        for (status, said, expected) in [
+            (503, "Loading model", 60_000),
+            (503, "Model m is currently loading", 60_000),
+            (503, "The upstream does not answer", 7_500),
+            (500, "Error loading plugin", 7_500),
         ] {
-            let waited = waits(503, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
+            let waited = waits(status, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
             assert_eq!(waited, expected, "{said}");
         }
         let named = waits(503, ErrorKind::Unavailable, "Loading model", Some(20));
         assert_eq!(named, [20_000, 20_000, 20_000]);
+    }
+
+    /// Anthropic, Gemini, OpenAI and Groq.
+    #[test]
+    fn an_overloaded_server_is_waited_for_up_to_a_minute() {
+        for (status, said) in [
+            (529, "Please wait"),
+            (500, "Overloaded"),
+            (503, "The model is overloaded. Please try again later."),
+            (503, "This model is currently experiencing high demand."),
+            (503, "m is currently over capacity. Please try again and back off exponentially."),
+        ] {
+            let waited = waits(status, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
+            assert_eq!(waited, 60_000, "{said}");
+        }
+        let waited = waits(429, ErrorKind::Quota, "overloaded", None);
+        assert_eq!(waited, [0; 0]);
     }
 
     #[test]

@@ -259,16 +259,21 @@ impl LlmError {
         }
     }
 
-    /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
-    /// restarting, or the network may be down for a moment.
+    /// True if a server that has answered before cannot be reached, or a server still loads its model or is overloaded.
+    /// It may be restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
         match self {
             LlmError::Connect { fault, has_answered, .. } => {
                 *has_answered && !matches!(fault, ConnectionFault::Tls(_))
             }
-            // llama.cpp and Hugging Face.
-            LlmError::Status { status: 503, message, .. } => message.contains("oading"),
-            _ => false,
+            // llama.cpp and Hugging Face load, Anthropic answers 529, Gemini and others say it.
+            _ => {
+                let message = self.message().unwrap_or_default().to_lowercase();
+                self.kind() == ErrorKind::Unavailable
+                    && (self.status() == Some(529)
+                        || self.status() == Some(503) && message.contains("loading")
+                        || has_any(&message, &["overload", "high demand", "capacity"]))
+            }
         }
     }
 

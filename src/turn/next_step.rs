@@ -274,8 +274,9 @@ pub(super) fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
-    // Most limits of which a server says no more are those of a minute. Each request may count.
-    let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
+    // Most limits are those of a minute, even where a server names a second. Each request may count.
+    let is_short = error.retry_after().is_none_or(|wait| wait < MAX_OUTAGE / MAX_RETRIES);
+    let is_limited = error.kind() == ErrorKind::RateLimit && is_short;
     if shown == ShownSoFar::Nothing && (error.is_outage() || is_limited) {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
         let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
@@ -662,6 +663,15 @@ mod tests {
     fn the_end_of_a_minute_is_waited_for_if_a_server_does_not_say_when_its_limit_ends() {
         let found = waits(429, ErrorKind::RateLimit, "Too Many Requests", None);
         assert_eq!(found, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 28_500]);
+    }
+
+    /// Moonshot names a second, whatever its limit.
+    #[test]
+    fn the_end_of_a_minute_is_waited_for_if_a_server_names_a_short_time_again_and_again() {
+        let waited = |seconds| waits(429, ErrorKind::RateLimit, "RPM: 3", Some(seconds));
+        assert_eq!(waited(1), [1_000, 1_500, 3_000, 6_000, 12_000, 24_000, 12_500]);
+        assert_eq!(waited(15), [15_000; 4]);
+        assert_eq!(waited(60), [60_000; 4]);
     }
 
     #[test]

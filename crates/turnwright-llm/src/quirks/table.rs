@@ -148,7 +148,12 @@ const ROWS: &[TableRow] = &[
         &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
-    row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),
+    // What Alibaba serves is cached for certain only if it is marked.
+    row(
+        &["openrouter.ai", "opencode.ai", "aliyuncs.com"],
+        &["claude", include_str!("table/models_of_alibaba.txt")],
+        NONE.cache(CacheHint::Marks),
+    ),
     row(
         &[
             "dashscope.aliyuncs.com",
@@ -262,6 +267,24 @@ mod tests {
             ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
             ("localhost", "gpt-5", CacheHint::Auto),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn what_alibaba_serves_is_marked_for_its_cache() {
+        for (host, model, cache) in [
+            ("openrouter.ai", "qwen/qwen3.6-plus", CacheHint::Marks),
+            ("openrouter.ai", "qwen/qwen3-coder-plus", CacheHint::Marks),
+            ("openrouter.ai", "qwen/qwen3-max-thinking", CacheHint::Marks),
+            ("openrouter.ai", "deepseek/deepseek-v3.2-exp", CacheHint::Marks),
+            ("dashscope-intl.aliyuncs.com", "qwen-plus-latest", CacheHint::Marks),
+            ("opencode.ai", "qwen3.7-max", CacheHint::Marks),
+            // Others serve these, too.
+            ("openrouter.ai", "qwen/qwen3-coder", CacheHint::Auto),
+            ("openrouter.ai", "qwen/qwen3.6-35b-a3b", CacheHint::Auto),
+            ("localhost", "qwen3.6-plus", CacheHint::Auto),
         ] {
             assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
         }

@@ -148,6 +148,13 @@ const ROWS: &[TableRow] = &[
         &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
+    // Their machines have caches of their own, and a key leads to the same one. Azure refuses it with other models.
+    row(
+        &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"],
+        &[],
+        NONE.cache(CacheHint::Key),
+    ),
+    row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
     // What Alibaba serves is cached for certain only if it is marked.
     row(
         &["openrouter.ai", "opencode.ai", "aliyuncs.com"],
@@ -267,6 +274,22 @@ mod tests {
             ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
             ("localhost", "gpt-5", CacheHint::Auto),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_comes_to_the_machine_with_its_cache_by_a_key() {
+        for (host, model, cache) in [
+            ("api.openai.com", "gpt-5.6", CacheHint::Key),
+            ("x.openai.azure.com", "gpt-5.6-sol", CacheHint::Key),
+            ("x.openai.azure.com", "Kimi-K2.7-Code", CacheHint::Auto),
+            ("api.moonshot.cn", "kimi-k2.6", CacheHint::Key),
+            ("api.kimi.com", "kimi-for-coding", CacheHint::Key),
+            ("api.fireworks.ai", "accounts/fireworks/models/glm-5p3", CacheHint::Key),
+            ("x.openai.azure.com", "gpt-oss-120b", CacheHint::Auto),
+            ("openrouter.ai", "moonshotai/kimi-k3", CacheHint::Auto),
         ] {
             assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
         }

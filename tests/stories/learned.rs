@@ -288,6 +288,33 @@ fn a_refusal_that_cannot_be_avoided_is_reported_once_and_not_remembered() {
     }
 }
 
+/// NVIDIA NIM, MLX, SiliconFlow, and LiteLLM for Claude have such limits.
+#[test]
+fn a_long_answer_is_asked_for_once_one_was_cut_off_at_a_limit_that_nobody_has_set() {
+    for refusal in [None, Some("max_tokens must be at most 8192"), Some("Integer too large")] {
+        let provider = Provider::answering(move |body| {
+            if body["max_tokens"].is_null() {
+                let usage = json!({ "prompt_tokens": 100, "completion_tokens": 512 });
+                let delta = json!({ "content": "Half." });
+                let choice = json!({ "index": 0, "delta": delta, "finish_reason": "length" });
+                return Answer::Events(vec![json!({ "choices": [choice], "usage": usage })]);
+            }
+            refusal.map_or_else(|| says("All."), refuses)
+        });
+        let plain = format!("model = 'p/m'\n{}", provider.section("p", ""));
+        let mut agent = configured(&plain).start();
+        assert_eq!(agent.turn("one"), "max_tokens");
+        assert!(notices(&agent).contains("after 512 tokens"), "{}", notices(&agent));
+        let (stop, text, requests) = match refusal {
+            None => ("end_turn", "Half.All.All.", 3),
+            Some(_) => ("max_tokens", "Half.Half.Half.", 4),
+        };
+        assert_eq!((agent.turn("two").as_str(), agent.turn("three").as_str()), (stop, stop));
+        assert_eq!(agent.text(), text, "{refusal:?}");
+        assert_eq!(provider.chat_requests().len(), requests, "{refusal:?}");
+    }
+}
+
 #[test]
 fn two_sessions_with_the_same_refusal_both_get_their_answer() {
     let provider = strict(&["stream_options"]);

@@ -28,6 +28,8 @@ const MAX_ADAPTATIONS: usize = 4;
 
 /// How long an error message waits for the list of similar model names.
 const HINT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The tokens of a long answer.
+const LONG_ANSWER: u64 = 16_384;
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]
@@ -116,6 +118,12 @@ impl RemoteModel {
         })
     }
 
+    /// The limit of an answer in tokens. A long one leaves room in the window: some servers add it to the request.
+    fn output_limit(&self, quirks: &Quirks) -> Option<u64> {
+        let long = self.window().map_or(LONG_ANSWER, |window| LONG_ANSWER.min(window / 4));
+        self.settings.max_output.or(quirks.long.then_some(long))
+    }
+
     /// The body that would be sent now.
     pub(super) fn render_body(&self, request: &Request) -> Vec<u8> {
         self.render(&self.learned_quirks.quirks(), request).to_vec()
@@ -129,7 +137,7 @@ impl RemoteModel {
             quirks,
             aliases: &tools.aliases,
             tools: &tools.json,
-            max_output: self.settings.max_output,
+            max_output: self.output_limit(quirks),
             extra_body: &self.settings.extra_body,
         };
         let prefix_cache = self.prefix_cache(quirks);
@@ -140,13 +148,14 @@ impl RemoteModel {
     }
 
     fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
+        let quirks = self.learned_quirks.quirks();
         ReplyContext {
             host: self.endpoint.host(),
             key_advice: self.endpoint.key_advice.clone(),
             secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
-            quirks: self.learned_quirks.quirks(),
-            max_output: self.settings.max_output,
+            quirks,
+            max_output: self.output_limit(&quirks),
             window: self.window(),
             tools: (!tools.specs.is_empty()).then_some(tools),
             sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
@@ -482,7 +491,7 @@ impl Model for RemoteModel {
     }
 
     fn max_output(&self) -> Option<u64> {
-        self.settings.max_output
+        self.output_limit(&self.learned_quirks.quirks())
     }
 
     fn record_window(&self, tokens: u64) {

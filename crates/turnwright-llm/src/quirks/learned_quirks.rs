@@ -158,6 +158,9 @@ impl LearnedQuirks {
         {
             patches.push(NONE.cache(CacheHint::Auto));
         }
+        if is_verifiable && is_unexplained && refused.long {
+            patches.push(NONE.long(false));
+        }
         let message = message.to_ascii_lowercase();
         // Last, because it may be about another field: the server may not know the reasoning that was sent back.
         if is_verifiable && refused.echo == ReasoningEcho::Same && has_any(&message, &EXTRA_FIELD) {
@@ -293,6 +296,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         |_, _| NONE.stream(false),
     ),
     rule("stream_options | include_usage", |_, _| NONE.stream_options(false)),
+    rule("max_completion_tokens | max_tokens | max_output_tokens", |_, _| NONE.long(false)),
     rule("max_completion_tokens | max_tokens", |_, quirks| {
         let other = match quirks.limit {
             OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,

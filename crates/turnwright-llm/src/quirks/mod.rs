@@ -70,6 +70,8 @@ define_quirks! {
     responses: bool = false;
     /// The field that limits the length of a reply (C.4 #2).
     limit: OutputLimitField = OutputLimitField::MaxTokens;
+    /// True if a long answer has to be asked for, because the server's own limit is small.
+    long: bool = false;
     role: SystemRole = SystemRole::System;
     /// The request field for the reasoning effort (C.4 #4).
     effort: EffortDialect = EffortDialect::None;

@@ -153,7 +153,7 @@ impl LearnedQuirks {
             patches.push(NONE.images(false));
         } else if is_unexplained
             && is_verifiable
-            && refused.cache == CacheHint::Marks
+            && refused.marks_cache()
             && !self.has_accepted.load(Ordering::Relaxed)
         {
             patches.push(NONE.cache(CacheHint::Auto));
@@ -307,6 +307,10 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500("developer & role | unknown variant `developer` | 'developer'", |_, _| {
         NONE.role(SystemRole::System)
     }),
+    rule("tool_result.content & cache_control", |_, quirks| {
+        let is_meant = quirks.cache == CacheHint::Marks;
+        QuirkPatch { cache: is_meant.then_some(CacheHint::OuterMarks), ..NONE }
+    }),
     // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
     rule("cache_control | cachepoint | cache point | prompt caching | prompt_cache_key", |_, _| {
         NONE.cache(CacheHint::Auto)
@@ -354,7 +358,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule(
         "content & string | content & array | expected & string | valid string",
         |message, quirks| {
-            let is_meant = quirks.cache == CacheHint::Marks && !message.contains("null");
+            let is_meant = quirks.marks_cache() && !message.contains("null");
             QuirkPatch { cache: is_meant.then_some(CacheHint::Auto), ..NONE }
         },
     ),

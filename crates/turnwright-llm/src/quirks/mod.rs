@@ -213,6 +213,8 @@ quirk_values! {
         Auto,
         /// With markers on content parts, as Anthropic's models require.
         Marks,
+        /// The same, but that of a result is on its message: LiteLLM copies others to where Anthropic refuses them.
+        OuterMarks,
         /// With a key for the conversation.
         Key,
     }
@@ -257,6 +259,11 @@ impl Quirks {
     /// completions.
     pub(crate) fn moves(&self, media: &Media) -> bool {
         self.takes(media) && (media.is_pdf() || !self.tool_images)
+    }
+
+    /// True if the provider caches what is marked.
+    pub(crate) fn marks_cache(&self) -> bool {
+        matches!(self.cache, CacheHint::Marks | CacheHint::OuterMarks)
     }
 
     /// True if a reasoning effort can be chosen.

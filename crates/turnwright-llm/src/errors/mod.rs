@@ -218,15 +218,14 @@ fn with_advice(
             minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
             minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
         });
-    let sentences = [advice.to_owned(), later.unwrap_or_default()];
-    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
-        message.to_owned(),
-        |text, sentence| {
-            let text = text.trim_end_matches('.');
-            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-            format!("{text}{stop} {sentence}")
-        },
-    )
+    let mut text = message.to_owned();
+    let sentences = [advice, later.as_deref().unwrap_or_default()];
+    for sentence in sentences.iter().filter(|sentence| !sentence.is_empty()) {
+        let start = text.trim_end_matches('.');
+        let stop = if start.ends_with(['?', '!']) { "" } else { "." };
+        text = format!("{start}{stop} {sentence}");
+    }
+    text
 }
 
 impl LlmError {

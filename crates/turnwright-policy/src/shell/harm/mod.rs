@@ -67,12 +67,12 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 /// takes back, and only if it cannot be the value of an option.
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
-    let [.., before, last] = split_at_dashes(words).0 else { return false };
+    let Some((last, before)) = split_at_dashes(words).0.split_last() else { return false };
     // They ignore options that they do not know.
     let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
     is_in(TELLING, &last.text)
         && (!is_lax || last.text.ends_with("help"))
-        && (!before.text.starts_with('-') || before.text.contains('='))
+        && before.last().is_none_or(|word| !word.text.starts_with('-') || word.text.contains('='))
 }
 
 /// The first of these dangers that there is.
@@ -184,8 +184,7 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
 }
 
 pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
-    let (options, _) = split_at_dashes(words);
-    has_option(options, "r R --recursive")
+    has_option(split_at_dashes(words).0, "r R --recursive")
 }
 
 /// `rm -r`.
@@ -218,10 +217,8 @@ pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = has_option(words, "R --recursive");
-    targets_with_harm(
-        operands(words),
-        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
-    )
+    let harm = if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions };
+    targets_with_harm(operands(words), harm)
 }
 
 /// `tee`, `truncate`.
@@ -248,6 +245,11 @@ pub(in crate::shell) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// `curl -o`.
 pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
     option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
+}
+
+/// `sort -o`, `shuf -o`.
+pub(in crate::shell) fn sort_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(words, &[('o', "--output")])
 }
 
 /// `wget -O`.

@@ -136,10 +136,11 @@ pub(super) const PROGRAMS: &[Program] = &[
            --quiet --silent --verbose --zero"],
         Files,
     ),
-    program("sort").reads(SORT, Files).options_outside_grant(
+    program("sort").reads(SORT, Files).targets(harm::sort_targets).options_outside_grant(
         "oT --output --compress-program --temporary-directory --files0-from",
     ),
-    program("uniq").reads(UNIQ, OneFile),
+    program("shuf").targets(harm::sort_targets).grant(Grant::Exact),
+    program("uniq").reads(UNIQ, OneFile).operand_use(Copies),
     program("tr").reads(&["-cCdst --complement --delete --squeeze-repeats --truncate-set1"], Words),
     program("fold").reads(&["-bsc -w: --bytes --spaces --width:"], Files),
     program("fmt")
@@ -299,8 +300,7 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
 
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
-    let shows = has_option(words, "l p --list --print");
-    if shows { Vec::new() } else { harm::mkfs_targets(words) }
+    if has_option(words, "l p --list --print") { Vec::new() } else { harm::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

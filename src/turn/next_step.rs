@@ -274,6 +274,10 @@ pub(super) fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
+    // First, because such an error may quote the model, in words that sound like another.
+    if error.is_reply_specific() {
+        return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
+    }
     // Most limits are those of a minute, even where a server names a second. Each request may count.
     let is_short = error.retry_after().is_none_or(|wait| wait < MAX_OUTAGE / MAX_RETRIES);
     let is_limited = error.kind() == ErrorKind::RateLimit && is_short;
@@ -284,9 +288,6 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
         let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
         budget.outage += wait;
         return (!wait.is_zero()).then_some(wait);
-    }
-    if error.is_reply_specific() {
-        return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
     }
     let is_broken = matches!(error, LlmError::Truncated { .. });
     let (left, most) = match shown {
@@ -657,6 +658,8 @@ mod tests {
         }
         let waited = waits(429, ErrorKind::Quota, "overloaded", None);
         assert_eq!(waited, [0; 0]);
+        let quoted = "error parsing tool call: raw='fn overload('";
+        assert_eq!(waits(500, ErrorKind::Unavailable, quoted, None), [0]);
     }
 
     #[test]

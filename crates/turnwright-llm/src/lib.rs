@@ -153,8 +153,7 @@ impl Price {
     pub fn cost(&self, usage: &TokenUsage) -> f64 {
         let fresh = usage.input.saturating_sub(usage.cached);
         let parts = [
-            fresh as f64 * self.input,
-            usage.written.min(fresh) as f64 * self.input / 4.0,
+            (fresh as f64 + usage.written.min(fresh) as f64 / 4.0) * self.input,
             usage.cached.min(usage.input) as f64 * self.cached,
             usage.output as f64 * self.output,
         ];

@@ -120,8 +120,8 @@ impl RemoteModel {
 
     /// The limit of an answer in tokens. A long one leaves room in the window: some servers add it to the request.
     fn output_limit(&self, quirks: &Quirks) -> Option<u64> {
-        let long = self.window().map_or(LONG_ANSWER, |window| LONG_ANSWER.min(window / 4));
-        self.settings.max_output.or(quirks.long.then_some(long))
+        let window = self.window().unwrap_or_else(|| self.assumed_window());
+        self.settings.max_output.or(quirks.long.then_some(LONG_ANSWER.min(window / 4)))
     }
 
     /// The body that would be sent now.
@@ -148,14 +148,13 @@ impl RemoteModel {
     }
 
     fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
-        let quirks = self.learned_quirks.quirks();
         ReplyContext {
             host: self.endpoint.host(),
             key_advice: self.endpoint.key_advice.clone(),
             secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
-            quirks,
-            max_output: self.output_limit(&quirks),
+            quirks: self.learned_quirks.quirks(),
+            max_output: self.max_output(),
             window: self.window(),
             tools: (!tools.specs.is_empty()).then_some(tools),
             sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
@@ -216,8 +215,9 @@ impl RemoteModel {
         if !is_passing && self.protocol(refused) != self.protocol && lacks_protocol(error) {
             candidates.push(QuirkPatch::NONE.responses(false));
         }
-        if candidates.is_empty() {
-            return None;
+        // A limit that nobody has set must cost no answer: the request may fit without it.
+        if refused.long && matches!(error.status(), Some(400 | 413 | 422)) {
+            candidates.push(QuirkPatch::NONE.long(false));
         }
         let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {

@@ -183,15 +183,15 @@ impl Turn {
     /// own, such as 512 or 4096 tokens.
     pub(super) fn outgrow_limit(&self, model: &dyn Model, usage: Option<TokenUsage>) {
         let output = usage.map_or(0, |usage| usage.output);
-        let is_limit = output > 0 && (output.is_multiple_of(256) || output.is_multiple_of(1_000));
-        if is_limit
+        // Less than will be asked for.
+        if (256..window(model, &self.history).min(65_536) / 4).contains(&output)
+            && output.is_multiple_of(256)
             && model.max_output().is_none()
             && model.profile().quirks.long.is_none()
             && model.record_quirks(QuirkPatch::NONE.long(true))
         {
             self.conversation.notify(format!(
-                "{} ends answers after {output} tokens if nothing else is asked for. It is asked for \
-                 more from now on.",
+                "{} ends answers after {output} tokens. It is asked for more from now on.",
                 model.host()
             ));
         }

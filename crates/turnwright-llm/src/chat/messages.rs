@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::reasoning_details::{is_complete_block, is_responses_item, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
 use crate::exchange::{PDF_NAME, RequestStyle, arguments_json};
-use crate::quirks::{EmptyContent, Quirks, ReasoningEcho, SystemRole};
+use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
 use crate::wire_names::wire_call_id;
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
@@ -38,6 +38,7 @@ pub(super) enum ChatMessage<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<Cow<'a, str>>,
         content: ChatContent<'a>,
+        /// For LiteLLM.
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Value>,
     },
@@ -99,7 +100,7 @@ const IMAGES_INTRO: &str = "The pictures of the results above:";
 
 pub(super) fn system_message<'a>(prompt: &'a str, style: &RequestStyle<'_>) -> ChatMessage<'a> {
     let mut content = ChatContent::Text(prompt.into());
-    if style.quirks.marks_cache() {
+    if style.quirks.cache == CacheHint::Marks {
         mark_cacheable(&mut content);
     }
     match style.quirks.role {
@@ -120,12 +121,8 @@ pub(super) fn mark_cacheable(content: &mut ChatContent<'_>) {
     if let ChatContent::Parts(parts) = content
         && let Some(last) = parts.last_mut()
     {
-        last["cache_control"] = cache_marker();
+        last["cache_control"] = json!({ "type": "ephemeral" });
     }
-}
-
-pub(super) fn cache_marker() -> Value {
-    json!({ "type": "ephemeral" })
 }
 
 /// Renders `messages`; `before` is the message that precedes them.

@@ -23,9 +23,7 @@ use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
 use crate::schema::provider_safe_schema;
 use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
-use messages::{
-    ChatMessage, cache_marker, is_blank, mark_cacheable, render_messages, system_message,
-};
+use messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
 use turnwright_types::hash::std_hash;
 use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, ToolSpec};
 
@@ -75,16 +73,14 @@ pub(crate) fn render(
     let room = rest.iter().map(|message| estimated_size(message)).sum::<usize>();
     let mut body = Vec::with_capacity(1024 + room + style.tools.len());
     let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
-    if style.quirks.marks_cache() {
+    if style.quirks.cache == CacheHint::Marks {
         // Claude's cache is searched only in the 20 blocks before each marker, and an answer with its results
         // may have more, so the end of the previous request keeps its marker.
         let answer = last.iter().rposition(|entry| matches!(entry, ChatMessage::Assistant(_)));
         for end in [answer.unwrap_or(0), last.len()] {
             match last[..end].last_mut() {
-                Some(ChatMessage::Tool { cache_control, .. })
-                    if style.quirks.cache == CacheHint::OuterMarks =>
-                {
-                    *cache_control = Some(cache_marker());
+                Some(ChatMessage::Tool { cache_control, .. }) if style.quirks.outer_marks => {
+                    *cache_control = Some(json!({ "type": "ephemeral" }));
                 }
                 Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) => {
                     mark_cacheable(content);
@@ -179,7 +175,7 @@ fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
     // The last message and the one before the last answer carry cache markers, which later requests move on.
     let answer = messages.iter().rposition(|message| message.as_assistant().is_some());
     let first_marked = answer.unwrap_or(messages.len()).saturating_sub(1);
-    let unmarked = if quirks.marks_cache() { first_marked } else { messages.len() };
+    let unmarked = if quirks.cache == CacheHint::Marks { first_marked } else { messages.len() };
     let last_settled = messages[..unmarked].iter().rposition(|message| match message.as_ref() {
         Message::User(_) => false,
         Message::Assistant(assistant) => !is_blank(assistant),

@@ -305,10 +305,9 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        let is_in_stream = matches!(self, LlmError::InStream { .. });
         matches!(self, LlmError::EmptyReply { .. })
             || has_listed(&message, UNREADABLE_REPLY)
-            || is_in_stream && has_listed(&message, UNREADABLE_IN_STREAM)
+            || matches!(self, LlmError::InStream { .. }) && has_listed(&message, UNREADABLE_IN_STREAM)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.

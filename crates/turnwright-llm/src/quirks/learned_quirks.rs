@@ -153,13 +153,10 @@ impl LearnedQuirks {
             patches.push(NONE.images(false));
         } else if is_unexplained
             && is_verifiable
-            && refused.marks_cache()
+            && refused.cache == CacheHint::Marks
             && !self.has_accepted.load(Ordering::Relaxed)
         {
             patches.push(NONE.cache(CacheHint::Auto));
-        }
-        if is_verifiable && is_unexplained && refused.long {
-            patches.push(NONE.long(false));
         }
         let message = message.to_ascii_lowercase();
         // Last, because it may be about another field: the server may not know the reasoning that was sent back.
@@ -307,10 +304,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500("developer & role | unknown variant `developer` | 'developer'", |_, _| {
         NONE.role(SystemRole::System)
     }),
-    rule("tool_result.content & cache_control", |_, quirks| {
-        let is_meant = quirks.cache == CacheHint::Marks;
-        QuirkPatch { cache: is_meant.then_some(CacheHint::OuterMarks), ..NONE }
-    }),
+    rule("tool_result.content & cache_control", |_, _| NONE.outer_marks(true)),
     // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
     rule("cache_control | cachepoint | cache point | prompt caching | prompt_cache_key", |_, _| {
         NONE.cache(CacheHint::Auto)
@@ -358,7 +352,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule(
         "content & string | content & array | expected & string | valid string",
         |message, quirks| {
-            let is_meant = quirks.marks_cache() && !message.contains("null");
+            let is_meant = quirks.cache == CacheHint::Marks && !message.contains("null");
             QuirkPatch { cache: is_meant.then_some(CacheHint::Auto), ..NONE }
         },
     ),

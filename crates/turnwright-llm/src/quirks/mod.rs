@@ -104,6 +104,9 @@ define_quirks! {
     tool_images: bool = false;
     /// How the provider's prompt cache is used (C.4 #23).
     cache: CacheHint = CacheHint::Auto;
+    /// True if the cache marker of a tool result is on its message. LiteLLM copies one within the content to where
+    /// Anthropic refuses it.
+    outer_marks: bool = false;
     /// Where reasoning may occur inside the text (C.3 #6).
     think: ThinkTags = ThinkTags::Tagged;
     /// True if reasoning counts as the answer if the reply has no text (C.3 #13).
@@ -213,8 +216,6 @@ quirk_values! {
         Auto,
         /// With markers on content parts, as Anthropic's models require.
         Marks,
-        /// The same, but that of a result is on its message: LiteLLM copies others to where Anthropic refuses them.
-        OuterMarks,
         /// With a key for the conversation.
         Key,
     }
@@ -259,11 +260,6 @@ impl Quirks {
     /// completions.
     pub(crate) fn moves(&self, media: &Media) -> bool {
         self.takes(media) && (media.is_pdf() || !self.tool_images)
-    }
-
-    /// True if the provider caches what is marked.
-    pub(crate) fn marks_cache(&self) -> bool {
-        matches!(self.cache, CacheHint::Marks | CacheHint::OuterMarks)
     }
 
     /// True if a reasoning effort can be chosen.

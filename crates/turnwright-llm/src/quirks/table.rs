@@ -38,6 +38,11 @@ impl TableRow {
 
 const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
+/// Their machines have caches of their own, and a key leads to the same one.
+const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
+/// What Alibaba serves is cached for certain only if it is marked.
+const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
+const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
 
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
@@ -148,19 +153,10 @@ const ROWS: &[TableRow] = &[
         &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
-    // Their machines have caches of their own, and a key leads to the same one. Azure refuses it with other models.
-    row(
-        &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"],
-        &[],
-        NONE.cache(CacheHint::Key),
-    ),
+    row(WITH_KEYS, &[], NONE.cache(CacheHint::Key)),
+    // Azure refuses a key with other models.
     row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
-    // What Alibaba serves is cached for certain only if it is marked.
-    row(
-        &["openrouter.ai", "opencode.ai", "aliyuncs.com"],
-        &["claude", include_str!("table/models_of_alibaba.txt")],
-        NONE.cache(CacheHint::Marks),
-    ),
+    row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
     row(
         &[
             "dashscope.aliyuncs.com",

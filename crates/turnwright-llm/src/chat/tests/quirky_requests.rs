@@ -318,7 +318,7 @@ fn cache_markers_are_set_for_anthropic_models_at_the_end_of_this_and_the_last_re
 
 #[test]
 fn the_marker_of_a_result_may_be_on_its_message() {
-    let quirks = Quirks { cache: CacheHint::OuterMarks, ..Quirks::default() };
+    let quirks = Quirks { cache: CacheHint::Marks, outer_marks: true, ..Quirks::default() };
     let history = [
         Message::User(UserMessage::text("Hi")),
         answer(ORIGIN, "", "", vec![call(1, "a", None)]),

@@ -560,9 +560,7 @@ fn largest_count(usage: &Value, fields: &[&str]) -> u64 {
 pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let input =
         token_count(value, "prompt_tokens").or_else(|| token_count(value, "input_tokens"))?;
-    let stated = token_count(value, "completion_tokens")
-        .or_else(|| token_count(value, "output_tokens"))
-        .unwrap_or(0);
+    let stated = largest_count(value, &["/completion_tokens", "/output_tokens"]);
     let cached = largest_count(value, &CACHED);
     // Anthropic reports tokens read from and written to its cache separately from `input_tokens`.
     // Gateways may or may not rename these fields. A cached count larger than the input cannot be

@@ -258,17 +258,21 @@ impl LlmError {
         }
     }
 
-    /// True if a server that has answered before cannot be reached, still loads its model or is overloaded. It may be
-    /// restarting, or the network may be down for a moment.
+    /// True if a server that has answered before cannot be reached, or a server still loads its model or is overloaded.
+    /// It may be restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
-        // llama.cpp and Hugging Face load one, Anthropic and Gemini are overloaded.
-        const WORDS: &[&str] = &["oading", "verload"];
         match self {
             LlmError::Connect { fault, has_answered, .. } => {
                 *has_answered && !matches!(fault, ConnectionFault::Tls(_))
             }
-            LlmError::Status { status: 503 | 529, message, .. } => has_any(message, WORDS),
-            _ => false,
+            // llama.cpp and Hugging Face load, Anthropic answers 529, Gemini and others say it.
+            _ => {
+                let message = self.message().unwrap_or_default().to_lowercase();
+                self.kind() == ErrorKind::Unavailable
+                    && (self.status() == Some(529)
+                        || self.status() == Some(503) && message.contains("loading")
+                        || has_any(&message, &["overload", "high demand", "capacity"]))
+            }
         }
     }
 
@@ -301,10 +305,9 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        let is_in_stream = matches!(self, LlmError::InStream { .. });
         matches!(self, LlmError::EmptyReply { .. })
             || has_listed(&message, UNREADABLE_REPLY)
-            || is_in_stream && has_listed(&message, UNREADABLE_IN_STREAM)
+            || matches!(self, LlmError::InStream { .. }) && has_listed(&message, UNREADABLE_IN_STREAM)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.

@@ -8,12 +8,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::super::programs::{WordList, is_in};
-use super::super::{Redirect, SimpleCommand, Word};
+use super::super::{Redirect, Script, SimpleCommand, Word};
 use super::command_scanner;
 use super::lexer::Ambiguity;
 
-pub(in crate::shell) const NOT_UNDERSTOOD: Ambiguity =
-    "it is for cmd, whose command lines are not analysed";
+const NOT_UNDERSTOOD: Ambiguity = "it is for cmd, whose command lines are not analysed";
 
 /// Commands whose arguments may contain another command.
 const STARTERS: WordList =
@@ -26,25 +25,25 @@ const EXTENSIONS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 const MAX_REPEATED_WORDS: usize = 100_000;
 
 /// Everything that could be a command in a line.
-pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
+pub(in crate::shell) fn scan(line: &str) -> Script {
     let mut all = Vec::new();
+    // A line for another shell may be among the arguments. What it redirects would be misread.
+    let other = command_scanner::scan(line);
+    let mut is_cut = other.is_cut;
     // No single way to split a line is right, because it depends on the program.
     for obeys_quotes in [true, false] {
         let mut scanner = CmdScanner { obeys_quotes, ..CmdScanner::default() };
         scanner.read(line);
         all.append(&mut scanner.found);
+        is_cut |= scanner.is_cut;
     }
-    // A line for another shell may be among the arguments. What it redirects would be misread.
-    all.extend(
-        command_scanner::scan(line)
-            .commands
-            .into_iter()
-            .map(|command| SimpleCommand { redirects: Vec::new(), ..command }),
-    );
+    let others = other.commands.into_iter();
+    all.extend(others.map(|command| SimpleCommand { redirects: Vec::new(), ..command }));
     // Most commands are found more than once.
     let mut known = HashSet::new();
     all.retain(|command| known.insert(command.clone()));
-    all
+    let ambiguity = Some(NOT_UNDERSTOOD.to_owned());
+    Script { commands: all, ambiguity, is_cut, ..Script::default() }
 }
 
 #[derive(Default)]
@@ -62,6 +61,8 @@ struct CmdScanner {
     has_left_folder: bool,
     /// The number of words that were repeated.
     repeated: usize,
+    /// True if something was left out because there were too many.
+    is_cut: bool,
 }
 
 impl CmdScanner {
@@ -145,7 +146,9 @@ impl CmdScanner {
         let mut redirects = Some(redirects);
         for (index, first) in words.iter().enumerate() {
             let rest = &words[index..];
-            if !may_start || index > 0 && self.repeated + rest.len() > MAX_REPEATED_WORDS {
+            let is_cut = index > 0 && self.repeated + rest.len() > MAX_REPEATED_WORDS;
+            self.is_cut |= may_start && is_cut;
+            if !may_start || is_cut {
                 break;
             }
             self.repeated += if index > 0 { rest.len() } else { 0 };

@@ -112,6 +112,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
     program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
+    program("remove-item").catastrophe(removes_drive),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system).ruins(&[Danger::Prefix("terminate-", OF_USER)]),
@@ -372,15 +373,15 @@ fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
 
 /// Folders that hold the system or all files of a user, as `cmd` names them.
 const SYSTEM_FOLDERS: WordList =
-    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
+    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR% $ENV:USERPROFILE";
 /// The names of such folders below the root of a drive.
 const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
 
-/// `rd /s C:\`, `del /s C:\*`.
+/// `rd /s C:\`, `del /s C:\*`, and in PowerShell `Remove-Item -Recurse C:\`.
 fn removes_drive(words: Args<'_>) -> Option<&'static str> {
     let is_recursive = words.iter().any(|word| {
-        word.text.starts_with('/')
-            && word.text.to_ascii_lowercase().split('/').any(|part| part == "s")
+        let text = word.text.to_ascii_lowercase();
+        text.starts_with("-r") || text.starts_with('/') && text.split('/').any(|part| part == "s")
     });
     let removes = is_recursive && words.iter().any(is_system);
     removes.then_some("deletes the system or all of a user's files")
@@ -396,9 +397,11 @@ fn is_drive(text: &str) -> bool {
 }
 
 fn is_system(word: &Word) -> bool {
-    let path = word.text.to_ascii_uppercase().replace('/', "\\");
+    let written = word.text.trim_matches('\'').to_ascii_uppercase().replace('/', "\\");
+    let starts = ["\\\\?\\", "\\\\.\\"];
+    let path = starts.iter().find_map(|start| written.strip_prefix(start)).unwrap_or(&written);
     let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
-    let folder = everything.unwrap_or(&path);
+    let folder = everything.unwrap_or(path);
     let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
     // `\` is the root of the current drive, but `/` begins an option.
     (everything == Some("") && word.text.starts_with('\\'))

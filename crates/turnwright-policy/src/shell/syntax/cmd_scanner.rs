@@ -71,6 +71,8 @@ impl CmdScanner {
         let mut is_quoted = false;
         while let Some(char) = chars.next() {
             match char {
+                // Nothing escapes a quote: `rd /s \"a b\"` has deleted whole drives.
+                '"' if !self.obeys_quotes && self.word.as_deref() == Some("\\") => self.end_word(),
                 '"' => {
                     self.word.get_or_insert_default();
                     is_quoted = self.obeys_quotes && !is_quoted;
@@ -89,9 +91,7 @@ impl CmdScanner {
                 ';' if !self.obeys_quotes => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
-                    self.word.take_if(|word| {
-                        word.len() == 1 && word.starts_with(|char: char| char.is_ascii_digit())
-                    });
+                    self.word.take_if(|word| word.len() == 1 && word.parse::<u8>().is_ok());
                     self.end_word();
                     if chars.next_if_eq(&'&').is_some() {
                         chars.next();
@@ -156,28 +156,20 @@ impl CmdScanner {
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
             if let Some(argument) = argument {
-                let command = Word::plain(short.to_ascii_lowercase());
-                let mut attached = vec![command, Word::plain(argument)];
-                attached.extend_from_slice(&rest[1..]);
-                self.found.push(SimpleCommand {
-                    words: attached,
-                    folder: folder.clone(),
-                    ..SimpleCommand::default()
-                });
+                let attached = [short.to_ascii_lowercase(), argument.to_owned()].map(Word::plain);
+                let words = [&attached[..], &rest[1..]].concat();
+                let folder = folder.clone();
+                self.found.push(SimpleCommand { words, folder, ..SimpleCommand::default() });
             }
             let short = short.to_ascii_lowercase();
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
             may_start &= index > 0 || is_in(STARTERS, &name) || is_in(STARTERS, &short);
-            let mut named = vec![Word::plain(name)];
-            named.extend_from_slice(&rest[1..]);
-            self.found.push(SimpleCommand {
-                words: named,
-                redirects: redirects.take().unwrap_or_default(),
-                folder: folder.clone(),
-                ..SimpleCommand::default()
-            });
+            let words = [&[Word::plain(name)][..], &rest[1..]].concat();
+            let redirects = redirects.take().unwrap_or_default();
+            let folder = folder.clone();
+            self.found.push(SimpleCommand { words, redirects, folder, ..SimpleCommand::default() });
         }
         if let Some(redirects) = redirects.filter(|redirects| !redirects.is_empty()) {
             self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });

@@ -204,7 +204,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
             | io::ErrorKind::CrossesDevices
             | io::ErrorKind::ResourceBusy
             | io::ErrorKind::Unsupported
-    )
+    ) || private_file::is_in_use(error)
 }
 
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
@@ -349,7 +349,7 @@ pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     }
     // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
     #[cfg(not(unix))]
-    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
+    private_file::persist(file, path, false).map_err(|failed| failed.error)
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {

@@ -19,13 +19,23 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let real = fs::canonicalize(path)?;
+    let real = or_as_written(fs::canonicalize(&path), path.as_ref())?;
     if cfg!(windows)
         && let Some(plain) = real.to_str().and_then(plain_windows_path)
     {
         return Ok(plain.into());
     }
     Ok(real)
+}
+
+/// The result of the system, or the path as it is written if its disk does not know the names of open files, as one of
+/// ImDisk or OSFMount. Links on such a disk are not resolved; files behind them are not opened.
+fn or_as_written(real: io::Result<PathBuf>, path: &Path) -> io::Result<PathBuf> {
+    match real {
+        // `ERROR_INVALID_FUNCTION`.
+        Err(error) if cfg!(windows) && error.raw_os_error() == Some(1) => std::path::absolute(path),
+        real => real,
+    }
 }
 
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
@@ -283,6 +293,17 @@ mod tests {
         for (name, expected) in [("Hello", false), ("hello", is_case_ignored), ("none", false)] {
             assert_eq!(has_other_letters(&base.join(name)), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn on_a_disk_of_windows_that_knows_no_names_a_path_is_the_one_that_is_written() {
+        let written = Path::new(if cfg!(windows) { "R:\\a\\..\\b" } else { "/r/b" });
+        for (code, expected) in [(1, cfg!(windows).then_some("R:\\b")), (2, None), (5, None)] {
+            let real = or_as_written(Err(io::Error::from_raw_os_error(code)), written).ok();
+            assert_eq!(real.as_deref(), expected.map(Path::new), "{code}");
+        }
+        let known = Path::new("/known");
+        assert_eq!(or_as_written(Ok(known.into()), written).unwrap(), known);
     }
 
     #[test]

@@ -47,6 +47,8 @@ const KEEP_EXIT_CODE: &str = "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEX
 pub struct HookSite {
     /// The session's folder, a real path.
     pub project: PathBuf,
+    /// The folder in which handlers start: the same, or a drive that the client named for a share.
+    pub workdir: PathBuf,
     /// The environment variables of handlers, without secrets.
     pub environment: Arc<Environment>,
     /// The input fields that all events have, as a JSON object.
@@ -104,10 +106,9 @@ pub(crate) async fn run_handler(
         return Err(NoExit::Cancelled);
     }
     let action = handler.action.clone();
-    let project = site.project.clone();
-    let variables = Arc::clone(&site.environment);
+    let place = site.clone();
     let looking = spawn_blocking(move || {
-        (named_scripts(&action, &project), find_program(&action, &variables))
+        (named_scripts(&action, &place.project), find_program(&action, &place.environment))
     });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
@@ -132,7 +133,7 @@ pub(crate) async fn run_handler(
     }
     let program = PipedProgram {
         command_line: command_line(&handler.action, found.as_deref(), &site.project),
-        workdir: start_folder(site),
+        workdir: site.workdir.clone(),
         environment,
         sandbox: sandbox.map(|sandbox| sandbox.profile.clone()),
     };
@@ -149,23 +150,15 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// The folder in which handlers start. `cmd` does not start on a share, so there it is the one that the client named.
-fn start_folder(site: &HookSite) -> PathBuf {
-    let named = site.environment.get(FOLDER_VARIABLES[0]).map(PathBuf::from);
-    let is_share = site.project.as_os_str().as_encoded_bytes().starts_with(br"\\");
-    named.filter(|_| is_share).unwrap_or_else(|| site.project.clone())
-}
-
 /// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
 /// starts WSL, where the paths of the project mean nothing, so git's is used instead. Blocks.
 fn find_program(action: &HookAction, environment: &Environment) -> Option<PathBuf> {
     let path = environment.get("PATH");
     let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
     let name = words.first().map_or("bash", String::as_str);
-    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || name == "bash");
+    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || words.is_empty());
     found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
-        let needs_git = cfg!(windows) && name == "bash";
-        let git = find_in_path(Path::new("git"), path).filter(|_| needs_git)?;
+        let git = find_in_path(Path::new("git"), path).filter(|_| cfg!(windows) && name == "bash")?;
         program_at(&git.parent()?.parent()?.join("bin").join("bash"))
     })
 }
@@ -298,22 +291,6 @@ mod tests {
         }
         let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
-    }
-
-    #[test]
-    fn on_a_share_hooks_start_on_the_drive_that_the_client_named() {
-        let environment = Environment::default().with(FOLDER_VARIABLES[0], "Z:\\p");
-        let share = "\\\\?\\UNC\\server\\share\\p";
-        for (project, expected) in [(share, "Z:\\p"), ("/real/p", "/real/p"), ("C:\\p", "C:\\p")] {
-            let site = HookSite {
-                project: project.into(),
-                environment: Arc::new(environment.clone()),
-                fields: Value::Null,
-                sandbox: None,
-                confines_all: false,
-            };
-            assert_eq!(start_folder(&site), Path::new(expected));
-        }
     }
 
     #[cfg(windows)]

@@ -227,9 +227,7 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
         (GlobBase::Root, on_drive(tail).unwrap_or_else(|| tail.to_owned()))
     } else if let Some(tail) = text.strip_prefix("~/") {
         (GlobBase::Home, tail.to_owned())
-    } else if text.starts_with(['~', '!'])
-        || cfg!(windows) && names_drive(text.trim_start_matches('/'))
-    {
+    } else if text.starts_with(['~', '!']) || names_drive(text.trim_start_matches('/')) {
         let why = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home \
                    folder, and `//C:/`";
         return Err(why.into());
@@ -254,13 +252,12 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
 fn on_drive(tail: &str) -> Option<String> {
     let (first, rest) = tail.split_once('/').unwrap_or((tail, ""));
     let drive = first.trim_end_matches(':').to_ascii_uppercase() + ":";
-    (cfg!(windows) && names_drive(&drive)).then(|| format!("{drive}/{rest}"))
+    names_drive(&drive).then(|| format!("{drive}/{rest}"))
 }
 
-/// Returns true if a text begins with a drive of Windows, which belongs behind `//`.
+/// Returns true on Windows if a text begins with a drive, which belongs behind `//`.
 fn names_drive(text: &str) -> bool {
-    text.split_once(':')
-        .is_some_and(|parts| parts.0.len() == 1 && parts.0.as_bytes()[0].is_ascii_alphabetic())
+    cfg!(windows) && matches!(text.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
 impl Matcher {
@@ -468,6 +465,8 @@ mod tests {
             ("//C:/secrets", r"C:\secrets C:\secrets\a C:/secrets/b/c", r"C:\secret D:\secrets"),
             #[cfg(windows)]
             ("//C:/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt C:\a.pem"),
+            #[cfg(not(windows))]
+            ("//c/x", "/c/x /c/x/a", "/ws/c/x /x C:/x"),
             #[cfg(windows)]
             ("//c/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt D:\secrets\a.pem"),
         ];

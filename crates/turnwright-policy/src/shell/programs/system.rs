@@ -374,17 +374,18 @@ fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
 /// Folders that hold the system or all files of a user, as `cmd` names them.
 const SYSTEM_FOLDERS: WordList =
     "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR% $ENV:USERPROFILE";
-/// The names of such folders below the root of a drive.
-const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
+/// Such folders behind the letter of a drive, and the drive itself.
+const SYSTEM_NAMES: &[&str] = &["", "\\PROGRAM FILES", "\\USERS", "\\WINDOWS"];
 
 /// `rd /s C:\`, `del /s C:\*`, and in PowerShell `Remove-Item -Recurse C:\`.
 fn removes_drive(words: Args<'_>) -> Option<&'static str> {
     let is_recursive = words.iter().any(|word| {
-        let text = word.text.to_ascii_lowercase();
-        text.starts_with("-r") || text.starts_with('/') && text.split('/').any(|part| part == "s")
+        word.text.starts_with('/') && word.text.split('/').any(|part| is_in("s S", part))
     });
-    let removes = is_recursive && words.iter().any(is_system);
-    removes.then_some("deletes the system or all of a user's files")
+    let is_powershell = words.iter().any(|word| word.text.to_ascii_lowercase().starts_with("-r"));
+    // PowerShell takes `\"` for a quote, of which the backslash is left here.
+    let mut paths = words.iter().filter(|word| is_recursive || is_powershell && word.text != "\\");
+    paths.any(is_system).then_some("deletes the system or all of a user's files")
 }
 
 /// `format C:`.
@@ -398,16 +399,12 @@ fn is_drive(text: &str) -> bool {
 
 fn is_system(word: &Word) -> bool {
     let written = word.text.trim_matches('\'').to_ascii_uppercase().replace('/', "\\");
-    let starts = ["\\\\?\\", "\\\\.\\"];
-    let path = starts.iter().find_map(|start| written.strip_prefix(start)).unwrap_or(&written);
+    let path = written.replace("\\\\?\\", "").replace("\\\\.\\", "");
     let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
-    let folder = everything.unwrap_or(path);
+    let folder = everything.unwrap_or(&path);
     let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
     // `\` is the root of the current drive, but `/` begins an option.
     (everything == Some("") && word.text.starts_with('\\'))
-        || name == Some("")
-        || name
-            .and_then(|name| name.strip_prefix('\\'))
-            .is_some_and(|name| SYSTEM_NAMES.contains(&name))
+        || name.is_some_and(|name| SYSTEM_NAMES.contains(&name))
         || is_in(SYSTEM_FOLDERS, folder)
 }

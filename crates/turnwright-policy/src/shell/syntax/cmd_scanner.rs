@@ -156,12 +156,11 @@ impl CmdScanner {
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
             if let Some(argument) = argument {
-                let attached = [short.to_ascii_lowercase(), argument.to_owned()].map(Word::plain);
+                let attached = [short.clone(), argument.to_owned()].map(Word::plain);
                 let words = [&attached[..], &rest[1..]].concat();
                 let folder = folder.clone();
                 self.found.push(SimpleCommand { words, folder, ..SimpleCommand::default() });
             }
-            let short = short.to_ascii_lowercase();
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
@@ -185,11 +184,11 @@ fn program_name(word: &str) -> String {
     stem.filter(|stem| !stem.is_empty()).map_or(name.clone(), str::to_owned)
 }
 
-/// A built-in command and the argument that is attached to it.
-fn split_name(word: &str) -> (&str, Option<&str>) {
+/// A built-in command in small letters, and the argument that is attached to it.
+fn split_name(word: &str) -> (String, Option<&str>) {
     let word = word.trim_start_matches('@');
     match word.find(|char: char| !char.is_ascii_alphanumeric()) {
-        Some(end) if end > 0 => (&word[..end], Some(&word[end..])),
-        _ => (word, None),
+        Some(end) if end > 0 => (word[..end].to_ascii_lowercase(), Some(&word[end..])),
+        _ => (word.to_ascii_lowercase(), None),
     }
 }

@@ -106,13 +106,12 @@ fn is_unknown_request(synced: &io::Result<()>) -> bool {
 
 /// Returns true if a file of Windows could not be moved or replaced because somebody may have it open.
 pub fn is_in_use(error: &io::Error) -> bool {
-    const SHARING_VIOLATION: Option<i32> = Some(32);
-    let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
-    cfg!(windows) && (is_refused || error.raw_os_error() == SHARING_VIOLATION)
+    // `ERROR_ACCESS_DENIED` and `ERROR_SHARING_VIOLATION`.
+    cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32))
 }
 
 /// Gives a finished file its name. Windows moves and replaces no file that somebody has open, such as a scanner for
-/// viruses, so it is tried again for a while there.
+/// viruses, so it is tried again there for half a second.
 pub fn persist(mut file: NamedTempFile, path: &Path, replaces: bool) -> Result<(), PersistError> {
     let mut attempts = 50;
     loop {

@@ -20,16 +20,14 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let real = or_as_written(fs::canonicalize(&path), path.as_ref())?;
-    if cfg!(windows)
-        && let Some(plain) = real.to_str().and_then(plain_windows_path)
-    {
-        return Ok(plain.into());
+    match real.to_str().filter(|_| cfg!(windows)).and_then(plain_windows_path) {
+        Some(plain) => Ok(plain.into()),
+        None => Ok(real),
     }
-    Ok(real)
 }
 
-/// The result of the system, or the path as it is written if its disk does not know the names of open files, as one of
-/// ImDisk or OSFMount. Links on such a disk are not resolved; files behind them are not opened.
+/// Returns the system's result, or the path as it is written if its disk cannot tell the names of open files, as those
+/// of ImDisk and OSFMount cannot. Links are not resolved there, but no file behind one is opened.
 fn or_as_written(real: io::Result<PathBuf>, path: &Path) -> io::Result<PathBuf> {
     match real {
         // `ERROR_INVALID_FUNCTION`.

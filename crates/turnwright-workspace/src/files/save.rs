@@ -194,8 +194,8 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner
-/// or access list, because the file is a mount point, or because the disk knows no modes. Then the file has to be
-/// written in place.
+/// or access list, because the file is in use or a mount point, or because the disk knows no modes. Then the file has
+/// to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -110,8 +110,8 @@ pub fn is_in_use(error: &io::Error) -> bool {
     cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32))
 }
 
-/// Gives a finished file its name. Windows moves and replaces no file that somebody has open, such as a scanner for
-/// viruses, so it is tried again there for half a second.
+/// Gives a finished file its name, where nothing may be yet unless it `replaces` that. Windows moves and replaces no
+/// file that somebody has open, such as a scanner for viruses, so it is tried again there for half a second.
 pub fn persist(mut file: NamedTempFile, path: &Path, replaces: bool) -> Result<(), PersistError> {
     let mut attempts = 50;
     loop {

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+#[cfg(unix)]
 use turnwright_testing::process_waits;
 #[cfg(unix)]
 use turnwright_testing::pseudo_terminal::PseudoTerminal;

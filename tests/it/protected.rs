@@ -350,7 +350,6 @@ fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 #[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
 fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
     // Each waits for the trap to disappear, and says whether it did.
@@ -421,7 +420,6 @@ fn a_command_hides_nothing_behind_links_odd_repositories_and_names_of_the_agent(
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 #[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
 fn a_trap_in_one_of_many_repositories_is_taken_away_while_the_command_runs() {
     let script = "for n in 1 2 3 4 5 6 7; do for m in 0 1 2 3 4 5 6 7 8 9; do

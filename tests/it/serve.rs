@@ -9,10 +9,13 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use serde_json::Value;
 use serde_json::json;
 use tempfile::TempDir;
+#[cfg(unix)]
 use turnwright_testing::session_requests::set_mode;
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
+use crate::agent::{TestAgent, TestAgentBuilder, subcommand};
+#[cfg(unix)]
+use crate::agent::{calls, says};
 
 const TOKEN: &str = "token-of-these-tests";
 const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";

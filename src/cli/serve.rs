@@ -138,8 +138,11 @@ fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>
     let text = std::fs::read_to_string(&file).map_err(|error| {
         CliError::Other(format!("{}: {}", file.display(), io_error_text(&error)))
     })?;
-    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
-        Some(token) => Ok(Some(Secret::from(token.to_owned()))),
+    // It may be the line that `serve` has printed, and programs of Windows put a mark before it.
+    let line = text.lines().next().unwrap_or_default();
+    let token = line.split_once("TURNWRIGHT_SERVE_TOKEN=").map_or(line, |(_, token)| token);
+    match Secret::from_variable(token) {
+        Some(token) => Ok(Some(token)),
         None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
     }
 }

@@ -154,6 +154,23 @@ fn r_rem_9_the_token_may_be_in_a_file() {
     assert_eq!(editor.turn("hello"), "end_turn");
 }
 
+#[test]
+fn a_file_with_the_token_may_have_a_mark_quotes_or_the_line_that_was_printed() {
+    let folder = turnwright_testing::temporary_folder();
+    let file = folder.path().join("token");
+    let served = serve(&[], Some(TOKEN));
+    for text in [
+        format!("\u{feff}{TOKEN}\r\n"),
+        format!("\"{TOKEN}\""),
+        format!("\u{feff}{VARIABLE}={TOKEN}\r\n"),
+        format!("export {VARIABLE}='{TOKEN}'\n"),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let arguments = ["connect", &served.url, "--token-file", file.to_str().unwrap()];
+        assert_eq!(run(&arguments, &[]), (Some(0), String::new()), "{text}");
+    }
+}
+
 /// Commands have a `/tmp` of their own.
 #[cfg(unix)]
 fn folder_outside_of_tmp() -> TempDir {

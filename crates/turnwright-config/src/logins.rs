@@ -118,22 +118,27 @@ impl Logins {
     pub fn load(paths: &Paths) -> Result<Logins, ConfigError> {
         let path = Logins::path(paths);
         let unusable = |why: String| {
-            ConfigError::new(format!(
-                "The stored login {} {why}. Run `turnwright login` again, or delete the file",
-                path.display()
-            ))
+            ConfigError::new(format!("The stored login {} {why}", path.display()))
         };
         let text = match private_file::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-            text => text
-                .map_err(|error| unusable(format!("cannot be read ({})", io_error_text(&error))))?,
+            text => text.map_err(|error| {
+                let why = io_error_text(&error);
+                unusable(format!("cannot be read ({why}). Correct that, or move the file away"))
+            })?,
         };
+        let damaged = "is damaged. Run `turnwright login` again, or delete the file";
         let file: LoginFile =
-            serde_json::from_str(&text).map_err(|_| unusable("is damaged".to_owned()))?;
+            serde_json::from_str(&text).map_err(|_| unusable(damaged.to_owned()))?;
         let single =
             Some(file.single).filter(|login| login.key.is_some() || login.base_url.is_some());
         let logins = file.logins.unwrap_or_else(|| single.into_iter().collect());
         Ok(Logins { logins: logins.into_iter().map(StoredLogin::normalized).collect() })
+    }
+
+    /// Returns true if the file can be read. If logins cannot be loaded then, it is damaged.
+    pub fn can_be_read(paths: &Paths) -> bool {
+        private_file::read(&Logins::path(paths), MAX_FILE_BYTES).is_ok()
     }
 
     /// Stores a login, which becomes the last one and replaces an earlier one for the same server.

@@ -16,7 +16,7 @@ use crate::{
     OPENAI_DEFAULT_MODEL, OPENAI_KEY_VARIABLE, OPENAI_PROVIDER, Paths, Provider, ProviderKey,
     SettingsSnapshot,
 };
-use turnwright_types::error_text::io_error_text;
+use turnwright_types::error_text::{io_error_text, with_path};
 use turnwright_types::{private_file, redact};
 
 /// The largest file that is read.
@@ -191,7 +191,9 @@ impl Logins {
 
     /// Writes the file atomically, with mode 0600.
     fn store(&self, paths: &Paths) -> io::Result<()> {
-        private_file::write(&Logins::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
+        let path = Logins::path(paths);
+        let written = private_file::write(&path, serde_json::to_string_pretty(self)?.as_bytes());
+        written.map_err(|error| with_path(&path, &error))
     }
 
     /// Returns all logins, in the order in which they were made.

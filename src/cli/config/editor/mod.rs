@@ -103,8 +103,21 @@ impl EditorGuide {
         Some((keys, value))
     }
 
-    /// The file on this system. None if there is no home folder, or nothing to write.
+    /// The file on this machine. None if there is no home folder, or nothing to write. Where VS Code is used from
+    /// another machine, only the file of its server counts; the second folder is that of Codespaces.
     fn file(&self, config: &Config) -> Option<PathBuf> {
+        let usual = self.usual_file(config)?;
+        if self.name != "vscode" || usual.parent().is_some_and(Path::is_dir) {
+            return Some(usual);
+        }
+        let home = config.home()?;
+        let servers = [".vscode-server", ".vscode-remote"].map(|name| home.join(name));
+        let server = servers.into_iter().find(|server| server.is_dir());
+        Some(server.map_or(usual, |server| server.join(native_path("data/Machine/settings.json"))))
+    }
+
+    /// The file on this system.
+    fn usual_file(&self, config: &Config) -> Option<PathBuf> {
         let [linux, macos, windows] = self.settings.ok()?;
         let file = match () {
             () if cfg!(windows) => windows,

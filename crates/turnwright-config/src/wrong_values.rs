@@ -86,8 +86,20 @@ impl SettingsSnapshot<'_> {
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected 1 or 0. It is ignored"))
         });
-        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).collect()
+        let trusted = self.config.inherited_text("SSL_CERT_FILE").filter(|file| !file.is_empty());
+        let wrong_file = trusted.filter(|file| lacks_certificates(Path::new(file))).map(|file| {
+            let shown = file.escape_debug();
+            format!("SSL_CERT_FILE is `{shown}`, expected a file with certificates as text (PEM)")
+        });
+        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).chain(wrong_file).collect()
     }
+}
+
+/// Returns true if this is no file with a certificate as text. The TLS library passes over binary ones, as Windows
+/// exports them.
+fn lacks_certificates(file: &Path) -> bool {
+    let content = if file.is_file() { std::fs::read(file).ok() } else { None };
+    !String::from_utf8_lossy(&content.unwrap_or_default()).contains("-----BEGIN ")
 }
 
 pub(crate) fn wrong_mode(key: &str, word: &str) -> Option<String> {
@@ -230,6 +242,25 @@ mod tests {
         let config = Config::new(variables, Flags::default(), own, paths);
         let settings = config.snapshot();
         (settings.wrong_values(), settings.mode())
+    }
+
+    #[test]
+    fn a_file_without_certificates_to_trust_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("authority.cer");
+        for (content, is_wrong) in [
+            (&b""[..], true),
+            (&b"0\x82\x05\x0b"[..], true),
+            (&b"# \xe9\n-----BEGIN CERTIFICATE-----\n"[..], false),
+        ] {
+            if !content.is_empty() {
+                std::fs::write(&file, content).unwrap();
+            }
+            let inherited = vec![("SSL_CERT_FILE".into(), file.clone().into())];
+            let variables = EnvironmentVariables { inherited, ..EnvironmentVariables::default() };
+            let told = wrong(variables, "").0.concat();
+            assert_eq!(told.contains("SSL_CERT_FILE is `"), is_wrong, "{content:?}: {told}");
+        }
     }
 
     #[test]

@@ -139,8 +139,6 @@ fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>
     // It may be the line that `serve` has printed, and programs of Windows put a mark before it.
     let line = text.lines().next().unwrap_or_default();
     let token = line.split_once("TURNWRIGHT_SERVE_TOKEN=").map_or(line, |(_, token)| token);
-    match Secret::from_variable(token) {
-        Some(token) => Ok(Some(token)),
-        None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
-    }
+    let given = Secret::from_variable(token);
+    Ok(Some(given.ok_or_else(|| format!("{}: the first line is empty", file.display()))?))
 }

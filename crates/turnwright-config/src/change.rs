@@ -109,11 +109,8 @@ impl Config {
             )));
         }
         schema::value_text(node, typed).map_err(|expected| {
-            let shown = typed.join(" ");
-            ConfigError::new(format!(
-                "`{key}` cannot be `{}`, expected {expected}",
-                shown.escape_debug()
-            ))
+            let shown = typed.join(" ").escape_debug().to_string();
+            ConfigError::new(format!("`{key}` cannot be `{shown}`, expected {expected}"))
         })
     }
 

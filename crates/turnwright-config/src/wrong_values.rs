@@ -86,20 +86,16 @@ impl SettingsSnapshot<'_> {
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected 1 or 0. It is ignored"))
         });
-        let trusted = self.config.inherited_text("SSL_CERT_FILE").filter(|file| !file.is_empty());
-        let wrong_file = trusted.filter(|file| lacks_certificates(Path::new(file))).map(|file| {
-            let shown = file.escape_debug();
-            format!("SSL_CERT_FILE is `{shown}`, expected a file with certificates as text (PEM)")
+        // The TLS library passes over certificates in binary form, as Windows exports them.
+        let wrong_pem = self.config.inherited_text("SSL_CERT_FILE").and_then(|file| {
+            let is_file = Path::new(file).is_file();
+            let bytes = if is_file { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+            let is_right = String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----");
+            let text = (!is_right).then(|| file.escape_debug())?;
+            Some(format!("SSL_CERT_FILE is `{text}`, expected a file with certificates (PEM)"))
         });
-        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).chain(wrong_file).collect()
+        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).chain(wrong_pem).collect()
     }
-}
-
-/// Returns true if this is no file with a certificate as text. The TLS library passes over binary ones, as Windows
-/// exports them.
-fn lacks_certificates(file: &Path) -> bool {
-    let content = if file.is_file() { std::fs::read(file).ok() } else { None };
-    !String::from_utf8_lossy(&content.unwrap_or_default()).contains("-----BEGIN ")
 }
 
 pub(crate) fn wrong_mode(key: &str, word: &str) -> Option<String> {
@@ -251,6 +247,7 @@ mod tests {
         for (content, is_wrong) in [
             (&b""[..], true),
             (&b"0\x82\x05\x0b"[..], true),
+            (&b"-----BEGIN TRUSTED CERTIFICATE-----\n"[..], true),
             (&b"# \xe9\n-----BEGIN CERTIFICATE-----\n"[..], false),
         ] {
             if !content.is_empty() {

@@ -150,10 +150,9 @@ fn plain_name(name: &str) -> String {
 /// Asks which login is to be removed; `None` for all.
 fn ask_which(names: &[String]) -> CliResult<Option<&str>> {
     if !prompt::is_terminal() {
-        return Err(CliError::Other(format!(
-            "there are several logins. Add --all, or --provider with one of {}",
-            names.join(", ")
-        )));
+        let names = names.join(", ");
+        let why = "there are several logins. Add --all, or --provider with one of";
+        return Err(format!("{why} {names}").into());
     }
     let mut choices: Vec<&str> = names.iter().map(String::as_str).collect();
     choices.push("all");
@@ -220,9 +219,9 @@ impl Login<'_> {
         let found = self.look_for(&local)?;
         let (running, others): (Vec<_>, Vec<_>) =
             local.into_iter().zip(found).partition(|(_, count)| count.is_some());
-        let running = running
-            .into_iter()
-            .map(|(provider, count)| (provider, models_note(count.unwrap_or(0))));
+        let running = running.into_iter().map(|(provider, count)| {
+            (provider, format!("on this machine, {}", counted(count.unwrap_or(0), "model")))
+        });
         let hosted = hosted.into_iter().map(|provider| (provider, self.key_note(provider)));
         let shown: Vec<(&'static ProviderPreset, String)> = running.chain(hosted).collect();
         let mut names: Vec<&str> = shown.iter().map(|(provider, _)| provider.name).collect();
@@ -302,9 +301,8 @@ impl Login<'_> {
         };
         let question = format!("API key for {} (hidden{empty}): ", target.name());
         let typed = prompt::ask_hidden(&question)?;
-        Ok(Secret::from_copied(&typed)
-            .map(|secret| self.new_key(secret))
-            .or_else(|| known.cloned()))
+        let new = Secret::from_copied(&typed).map(|secret| self.new_key(secret));
+        Ok(new.or_else(|| known.cloned()))
     }
 
     fn ask_model(&self, target: &LoginTarget, models: &[String]) -> CliResult<Option<String>> {
@@ -320,10 +318,6 @@ impl Login<'_> {
 /// Asks for the base URL of a server of the user's own.
 fn ask_server() -> CliResult<LoginTarget> {
     ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
-}
-
-fn models_note(count: usize) -> String {
-    format!("on this machine, {}", counted(count, "model"))
 }
 
 /// The list of providers with a note on each, and the entry for another server.
@@ -421,9 +415,8 @@ impl Login<'_> {
             format!("each account of {provider} has its own server: add --base-url")
         })?;
         let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
-        let key = Secret::from_copied(&typed)
-            .map(|secret| self.new_key(secret))
-            .or_else(|| self.known_key(&target));
+        let new = Secret::from_copied(&typed).map(|secret| self.new_key(secret));
+        let key = new.or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }

@@ -79,6 +79,7 @@ fn of_an_entry_only_what_differs_is_replaced() {
     assert_eq!(jsonc::parse(&new).unwrap(), json!({ "agents": { "t": acpx } }));
 }
 
+/// The usual files are those of Linux.
 #[cfg(target_os = "linux")]
 #[test]
 fn where_vs_code_is_used_from_another_machine_the_file_of_its_server_is_changed() {

@@ -375,8 +375,7 @@ impl ServerLogin {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
         let built = spawn_blocking(move || build_manager(url, accepted)).await;
-        let mut manager =
-            built.unwrap_or_else(|error| Err(AuthError::InternalError(error.to_string())))?;
+        let mut manager = built.map_err(as_store_error)??;
         manager.set_credential_store(self.clone());
         Ok(manager)
     }

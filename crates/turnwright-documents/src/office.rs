@@ -15,11 +15,17 @@ use turnwright_workspace::markup::{MarkupEvent, read_markup};
 const MAX_COLUMNS: usize = 256;
 /// The most copies of a cell or a row that is there several times, and of blanks.
 const MAX_COPIES: usize = 1_000;
-/// The files with the notes of a Word document, and their headings.
-const NOTES: [(&str, &str); 3] = [
-    ("word/footnotes.xml", "footnotes"),
-    ("word/endnotes.xml", "endnotes"),
-    ("word/comments.xml", "comments"),
+/// Parts of the paths of files whose text belongs to a document, sheet or slide, and their headings.
+const BESIDE: [(&str, &str); 9] = [
+    ("/header", "header"),
+    ("/footer", "footer"),
+    ("/footnotes", "footnotes"),
+    ("/endnotes", "endnotes"),
+    ("/comments", "comments"),
+    ("/notesslides/", "notes"),
+    ("/diagrams/data", "diagram"),
+    ("/charts/chart", "chart"),
+    ("/drawings/drawing", "drawings"),
 ];
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
@@ -56,35 +62,40 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
             let text =
                 extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            let path = speaker_notes(&mut archive, &parts[index].1).unwrap_or_default();
-            let of_slide = [(path.as_str(), "notes")];
-            text + &notes(&mut archive, if is_word { &NOTES } else { &of_slide })
+            text + &text_beside(&mut archive, &parts[index].1)
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the notes in these files, such as a Word document's footnotes and comments, each kind under its heading.
-fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
+/// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings.
+fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
+    let (folder, name) = part.rsplit_once('/').unwrap_or_default();
+    let mut paths: Vec<_> = if folder == "word" {
+        archive.file_names_raw().map(plain_path).collect()
+    } else {
+        let related = relations(archive, folder, name).unwrap_or_default();
+        related.values().map(|path| plain_path(path.as_bytes())).collect()
+    };
+    paths.sort();
     let mut text = String::new();
-    for (path, heading) in files {
-        let xml = read(archive, path).unwrap_or_default();
-        let found = extract_text(&xml, &[b"t"], &[]);
-        if !found.trim().is_empty() {
-            text.push_str(&format!("\n--- {heading} ---\n{}\n", found.trim()));
+    for (place, heading) in BESIDE {
+        for path in paths.iter().filter(|path| path.contains(place) && path.strip_suffix(".xml").is_some()) {
+            let xml = read(archive, path).unwrap_or_default();
+            let found = extract_text(&xml, &[b"t", b"v", b"text"], &[]);
+            let lines: Vec<_> = found.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            if !lines.is_empty() {
+                text.push_str(&format!("\n--- {heading} ---\n{}\n", lines.join("\n")));
+            }
         }
     }
     text
 }
 
-/// Returns the path of the speaker's notes, if the part of the document is a slide with notes.
-fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
-    let name = part.strip_prefix("ppt/slides/")?;
-    let xml = read(archive, &format!("ppt/slides/_rels/{name}.rels")).ok()?;
-    let relations = String::from_utf8_lossy(&xml);
-    let (_, target) = relations.split_once("notesSlides/")?;
-    Some(format!("ppt/notesSlides/{}", target.split(['"', '\'']).next()?))
+/// Returns a path in lower case, with slashes.
+fn plain_path(raw: &[u8]) -> String {
+    String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase()
 }
 
 /// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
@@ -92,7 +103,7 @@ fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
 fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
     archive.index_for_name(name).or_else(|| {
         archive.file_names_raw().position(|raw| {
-            let other = String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase();
+            let other = plain_path(raw);
             let stem =
                 other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
             other.eq_ignore_ascii_case(name)
@@ -110,6 +121,31 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
+/// Returns the paths of the files to which a file of the archive refers, by the ids that it has for them.
+fn relations(
+    archive: &mut Archive<'_>,
+    folder: &str,
+    name: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let xml = read(archive, &format!("{folder}/_rels/{name}.rels"))?;
+    let parent = folder.rsplit_once('/').unwrap_or_default().0;
+    let mut paths = BTreeMap::new();
+    read_xml(&xml, &mut |part| {
+        if let XmlPart::Start(tag) = part
+            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
+        {
+            let path = match (target.strip_prefix('/'), target.strip_prefix("../")) {
+                (Some(path), _) => path.to_owned(),
+                (None, Some(path)) => format!("{parent}/{path}"),
+                (None, None) => format!("{folder}/{target}"),
+            };
+            paths.insert(id, path);
+        }
+        true
+    });
+    Ok(paths)
+}
+
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
 fn listed_parts(
     archive: &mut Archive<'_>,
@@ -117,17 +153,7 @@ fn listed_parts(
     main: &str,
     element: &[u8],
 ) -> Result<Vec<(String, String)>, String> {
-    let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
-    let mut paths = BTreeMap::new();
-    read_xml(&relations, &mut |part| {
-        if let XmlPart::Start(tag) = part
-            && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
-        {
-            let path = target.strip_prefix('/').map(str::to_owned);
-            paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
-        }
-        true
-    });
+    let paths = relations(archive, folder, &format!("{main}.xml"))?;
     let list = read(archive, &format!("{folder}/{main}.xml"))?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {
@@ -320,6 +346,7 @@ impl TextWriter {
                 self.text.extend(name.map(|name| format!("--- {name} ---\n")));
             }
             b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
+            b"comment" => self.text.extend(attribute(tag, b"ref").map(|cell| cell + ": ")),
             b"mergecells" => self.text.push_str("merged cells:"),
             b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
@@ -360,6 +387,8 @@ impl TextWriter {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
+            b"pt" => self.text.push(' '),
+            b"text" | b"tx" | b"cat" | b"val" | b"xval" | b"yval" => self.text.push('\n'),
             b"annotation" => {
                 self.text.truncate(self.text.trim_end().len());
                 self.text.push_str("] ");

@@ -401,6 +401,58 @@ fn notes_of_a_text_follow_it_and_how_words_are_said_is_left_out() {
 }
 
 #[test]
+fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let word = archive(&[
+        ("word/document.xml", "<w:p><w:t>Dear all</w:t></w:p>"),
+        ("word/header1.xml", "<w:p><w:t>ACME</w:t></w:p><w:p/>"),
+        ("word/media/header.png", "<w:t>no</w:t>"),
+    ]);
+    assert_eq!(text_of(&word), "Dear all\n\n--- header ---\nACME\n\n");
+    let notes = "<comments><author>me</author><comment ref=\"B2\" authorId=\"0\"><text><r><t>why?</t></r>\
+                 </text></comment><comment ref=\"C3\"><text><t>so</t></text></comment></comments>";
+    let sheet = archive(&[
+        ("xl/workbook.xml", "<sheet name=\"a\" r:id=\"rId1\"/>"),
+        ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"worksheets/a.xml\"/>"),
+        ("xl/worksheets/a.xml", "<row><c><v>1</v></c></row>"),
+        ("xl/worksheets/_rels/a.xml.rels", "<Relationship Id=\"a\" Target=\"../comments1.xml\"/>"),
+        ("xl/comments1.xml", notes),
+        ("xl/comments2.xml", notes),
+    ]);
+    let expected = "--- sheet 1 a ---\n1\n\n--- comments ---\nB2: why?\nC3: so\n\n";
+    assert_eq!(text_of(&sheet), expected);
+    let point = |value: &str| format!("<c:pt idx=\"0\"><c:v>{value}</c:v></c:pt>");
+    let chart = format!(
+        "<c:title><c:tx>{}</c:tx></c:title><c:ser><c:tx><c:f>B1</c:f>{}</c:tx><c:cat>{}{}</c:cat>\
+         <c:val><c:formatCode>0</c:formatCode>{}{}</c:val></c:ser>",
+        words("Growth"),
+        point("Sales"),
+        point("Q1"),
+        point("Q2"),
+        point("10"),
+        point("20")
+    );
+    let data = format!("<dgm:pt/><dgm:pt><dgm:t>{}</dgm:t></dgm:pt>", words("Plan"));
+    let slides = archive(&[
+        ("ppt/presentation.xml", "<p:sldId r:id=\"rId1\"/>"),
+        ("ppt/_rels/presentation.xml.rels", "<Relationship Id=\"rId1\" Target=\"slides/a.xml\"/>"),
+        ("ppt/slides/a.xml", "<p:sld/>"),
+        (
+            "ppt/slides/_rels/a.xml.rels",
+            "<Relationship Id=\"a\" Target=\"../diagrams/data1.xml\"/>\
+             <Relationship Id=\"b\" Target=\"/ppt/charts/chart1.xml\"/>\
+             <Relationship Id=\"c\" Target=\"../comments/comment1.xml\"/>",
+        ),
+        ("ppt/diagrams/data1.xml", &data),
+        ("ppt/charts/chart1.xml", &chart),
+        ("ppt/comments/comment1.xml", "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>"),
+    ]);
+    let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagram ---\nPlan\n\n\
+                    --- chart ---\nGrowth\nSales\nQ1 Q2\n10 20\n\n";
+    assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
 fn sheets_and_slides_are_read_in_their_order() {
     let sheet = "<sheetData><row r=\"1\"><c r=\"A1\" t=\"s\"><v>0</v></c><c r=\"C1\" t=\"s\"><v>1</v></c>\
                  </row><row r=\"2\"><c r=\"A2\" s=\"1\"/><c r=\"B2\"><f>1+1</f><v>2</v></c>\

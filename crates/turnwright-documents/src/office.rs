@@ -345,6 +345,7 @@ impl TextWriter {
                 let name = attribute(tag, b":name");
                 self.text.extend(name.map(|name| format!("--- {name} ---\n")));
             }
+            b"pic" | b"image" => self.text.push_str("[picture] "),
             b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
             b"comment" => self.text.extend(attribute(tag, b"ref").map(|cell| cell + ": ")),
             b"mergecells" => self.text.push_str("merged cells:"),

@@ -320,6 +320,17 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn a_picture_in_an_office_file_is_named() {
+    let picture = "<pic:pic><pic:blipFill><a:blip r:embed=\"rId4\"/></pic:blipFill></pic:pic>";
+    let drawing = format!("<w:drawing><wp:docPr/><a:graphic>{picture}</a:graphic></w:drawing>");
+    let text = format!("<w:p><w:r><w:t>See</w:t></w:r></w:p><w:p><w:r>{drawing}</w:r></w:p>");
+    assert_eq!(text_of(&archive(&[("word/document.xml", &text)])), "See\n[picture]\n\n");
+    let content = "<text:p><draw:frame><draw:image xlink:href=\"a.png\"/></draw:frame></text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "[picture]\n\n");
+}
+
+#[test]
 fn a_text_that_was_moved_is_only_where_it_is_now() {
     let run = "<w:r><w:t>moved</w:t></w:r>";
     let text = format!(

@@ -1,6 +1,7 @@
 //! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input, knows
 //! the entities of XML, and makes names lower case.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
@@ -189,7 +190,7 @@ struct StartTag {
 /// Passes the parts of an XML file to a function, until that returns false.
 fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
     let mut tag = StartTag::default();
-    read_markup(xml, false, &mut |event| {
+    read_markup(&without_sections(xml), false, &mut |event| {
         match event {
             MarkupEvent::OpenStartTag { name } => {
                 tag = StartTag { name: name.to_vec(), ..StartTag::default() };
@@ -212,6 +213,19 @@ fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
         }
         true
     });
+}
+
+/// Writes CDATA sections as ordinary text: in HTML, they would be comments.
+fn without_sections(xml: &[u8]) -> Cow<'_, [u8]> {
+    let text = String::from_utf8_lossy(xml);
+    let Some((before, sections)) = text.split_once("<![CDATA[") else { return Cow::Borrowed(xml) };
+    let mut plain = before.to_owned();
+    for section in sections.split("<![CDATA[") {
+        let (inner, rest) = section.split_once("]]>").unwrap_or((section, ""));
+        plain.push_str(&inner.replace('&', "&amp;").replace('<', "&lt;"));
+        plain.push_str(rest);
+    }
+    Cow::Owned(plain.into_bytes())
 }
 
 /// Removes the namespace prefix from a name.

@@ -320,6 +320,16 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn text_in_a_section_of_an_office_file_is_text() {
+    let text = "<w:p><w:t><![CDATA[if a < b && c > d]]></w:t></w:p><w:p><w:t>&lt;<![CDATA[<b>]]>!</w:t></w:p>\
+                <!-- no --><w:p><w:t><![CDATA[open";
+    let expected = "if a < b && c > d\n<<b>!\nopen\n\n";
+    assert_eq!(text_of(&archive(&[("word/document.xml", text)])), expected);
+    let sheet = "<row><c t=\"inlineStr\"><is><t><![CDATA[Team Vienna]]></t></is></c></row>";
+    assert!(text_of(&workbook(sheet)).contains("\nTeam Vienna\n"));
+}
+
+#[test]
 fn a_picture_in_an_office_file_is_named() {
     let picture = "<pic:pic><pic:blipFill><a:blip r:embed=\"rId4\"/></pic:blipFill></pic:pic>";
     let drawing = format!("<w:drawing><wp:docPr/><a:graphic>{picture}</a:graphic></w:drawing>");

@@ -47,7 +47,8 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         ("office document", "", vec![(String::new(), path.to_owned())])
     } else if index_of(&archive, "xl/workbook.xml").is_some() {
         let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
-        ("Excel workbook; its dates are numbers of days", "sheet", sheets)
+        let book = read(&mut archive, "xl/workbook.xml")?;
+        (workbook_format(&String::from_utf8_lossy(&book)), "sheet", sheets)
     } else if index_of(&archive, "ppt/presentation.xml").is_some() {
         let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
         ("PowerPoint presentation", "slide", slides)
@@ -68,6 +69,15 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
+}
+
+/// Returns the name of the format, with the day from which the workbook counts its dates.
+fn workbook_format(book: &str) -> &'static str {
+    if book.contains("date1904=\"1\"") || book.contains("date1904=\"true\"") {
+        "Excel workbook; its dates are numbers of days since 1904-01-01"
+    } else {
+        "Excel workbook; its dates are numbers of days since 1899-12-30"
+    }
 }
 
 /// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings.
@@ -283,8 +293,12 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
             }
             XmlPart::Text(words) if open > 0 => {
                 let words = String::from_utf8_lossy(words);
-                let shown: &str =
-                    if writer.is_shared { shared_text(shared, &words) } else { &words };
+                let shown: &str = match (writer.kind.as_str(), words.trim()) {
+                    ("s", index) => shared_text(shared, index),
+                    ("b", "1" | "true") => "TRUE",
+                    ("b", _) => "FALSE",
+                    _ => &words,
+                };
                 // One text may be as large as its file.
                 writer.text.push_str(text::prefix(shown, MAX_TEXT_BYTES));
             }
@@ -304,8 +318,8 @@ struct TextWriter {
     column: usize,
     /// The number of the last row of a workbook's sheet.
     rows: usize,
-    /// True if the cell refers to a shared text.
-    is_shared: bool,
+    /// The type of a workbook's cell: `s` if it refers to a shared text, `b` for a truth value.
+    kind: String,
     /// The formula of the cell of a workbook, which is shown if its result is not stored.
     formula: String,
     in_formula: bool,
@@ -387,7 +401,7 @@ impl TextWriter {
                 let missing = column_of(tag).saturating_sub(self.column);
                 self.text.push_str(&"\t".repeat(missing));
                 self.column += missing;
-                self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+                self.kind = attribute(tag, b"t").unwrap_or_default();
                 self.cell = Repeated { start: self.text.len(), count: 1 };
                 self.formula.clear();
                 self.in_cell = true;
@@ -464,7 +478,7 @@ fn opening(name: &[u8]) -> Option<&'static str> {
 
 /// Returns the shared text to which a cell refers by its index.
 fn shared_text<'a>(shared: &[&'a str], index: &str) -> &'a str {
-    let index = index.trim().parse::<usize>().ok();
+    let index = index.parse::<usize>().ok();
     index.and_then(|index| shared.get(index).copied()).unwrap_or("[not read]")
 }
 

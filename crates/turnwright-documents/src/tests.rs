@@ -480,7 +480,10 @@ fn sheets_and_slides_are_read_in_their_order() {
                  <c r=\"C2\" t=\"inlineStr\"><is><t>in</t></is></c><c r=\"D2\" t=\"s\"><v>9</v></c></row>\
                  </sheetData>";
     let read = extract(&workbook(sheet), None).unwrap().unwrap();
-    assert_eq!(read.about, "Excel workbook; its dates are numbers of days, 1 sheet");
+    assert_eq!(
+        read.about,
+        "Excel workbook; its dates are numbers of days since 1899-12-30, 1 sheet"
+    );
     let expected = "--- sheet 1 Numbers <1> ---\nName\t\ttwo runs\n\t2\tin\t[not read]\n\n";
     assert_eq!(read.text, expected);
     let slide = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
@@ -506,6 +509,21 @@ fn sheets_and_slides_are_read_in_their_order() {
     let expected =
         "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\n(hidden)\nend\n\n";
     assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
+fn dates_of_a_workbook_have_a_first_day_and_truth_values_are_no_numbers() {
+    let sheet = "<row><c t=\"b\"><v>1</v></c><c t=\"b\"><f>A1=2</f><v>0</v></c><c><v>1</v></c></row>";
+    assert!(text_of(&workbook(sheet)).contains("\nTRUE\tFALSE\t1\n"));
+    for (facts, day) in [("date1904=\"1\"", "1904-01-01"), ("date1904=\"0\"", "1899-12-30")] {
+        let book = format!("<workbookPr {facts}/><sheet name=\"a\" r:id=\"rId1\"/>");
+        let file = archive(&[
+            ("xl/workbook.xml", &book),
+            ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"a.xml\"/>"),
+        ]);
+        let about = extract(&file, None).unwrap().unwrap().about;
+        assert_eq!(about, format!("Excel workbook; its dates are numbers of days since {day}, 1 sheet"));
+    }
 }
 
 #[test]

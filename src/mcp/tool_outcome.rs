@@ -2,6 +2,7 @@
 //! characters, and without base64 data that the receiver cannot use.
 
 use std::path::Path;
+use std::slice;
 
 use serde_json::{Map, Value, json};
 
@@ -224,8 +225,8 @@ fn media_summary(kind: &str, mime: &str, data: &str) -> Value {
     json!({ "type": kind, "mimeType": one_line(mime), "bytes": data.len() / 4 * 3 })
 }
 
-/// Returns true if the texts of a result repeat all of its structured content. A server wraps a value that is not
-/// an object as `{"result": …}`, and may give each item of a list a text of its own.
+/// Returns true if the blocks of a result repeat all of its structured content. A server wraps a value that is not
+/// an object as `{"result": …}`, and may give each item of a list a block of its own.
 fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
     let inner = match structured.as_object() {
         Some(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
@@ -236,11 +237,26 @@ fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
     if compact == "{}" {
         return true;
     }
+    let items = inner.as_array().map_or(slice::from_ref(inner), Vec::as_slice);
     texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
-        || inner.as_array().is_some_and(|items| {
-            items.len() == texts.len()
-                && texts.iter().zip(items).all(|(text, item)| says(text, item))
-        })
+        || items.len() == blocks.len()
+            && items.iter().zip(blocks).all(|(item, block)| repeats(item, block))
+}
+
+/// Returns true if an item of structured content says the same as a block. FastMCP lists the blocks there, too.
+fn repeats(item: &Value, block: &ResultBlock) -> bool {
+    let resource = &item["resource"];
+    match (item["type"].as_str(), block) {
+        (Some("text"), ResultBlock::Text(text)) if item["text"] == *text => true,
+        (Some("image"), ResultBlock::Image { data, .. })
+        | (Some("audio"), ResultBlock::Audio { data, .. }) => item["data"] == *data,
+        (Some("resource"), ResultBlock::Image { data, .. } | ResultBlock::Blob { data, .. }) => {
+            resource["blob"] == *data
+        }
+        (Some("resource"), ResultBlock::Embedded { text, .. }) if resource["text"] == *text => true,
+        (Some("resource_link"), ResultBlock::Link { uri, .. }) => item["uri"] == *uri,
+        _ => block_text(block).is_some_and(|text| says(text.trim(), item)),
+    }
 }
 
 /// Returns true if the text is the value, as it is or as JSON.
@@ -308,6 +324,28 @@ mod tests {
         let outcome = outcome(result, None, Path::new("unused"));
         assert_eq!(outcome.text.trim_end(), "[resource x://y]\nport = 8080");
         assert_eq!(outcome.raw["content"][0]["text"], "port = 8080\n");
+    }
+
+    #[test]
+    fn structured_content_that_lists_the_blocks_is_not_repeated() {
+        let data = "iVBORw0KGgo=";
+        let image = json!({ "type": "image", "data": data, "mimeType": "image/png", "_meta": null });
+        let text = json!({ "type": "text", "text": "Shot", "annotations": null });
+        let other = json!({ "type": "image", "data": "AAAA" });
+        let picture = || ResultBlock::Image { mime: "image/png".to_owned(), data: data.to_owned() };
+        for (structured, blocks, is_shown) in [
+            (json!({ "result": [&text, &image] }), vec![ResultBlock::Text("Shot".to_owned()), picture()], false),
+            (json!({ "result": [&image] }), vec![picture()], false),
+            (image.clone(), vec![picture()], false),
+            (json!({ "result": [&image, &other] }), vec![picture()], true),
+            (json!({ "result": [&other] }), vec![picture()], true),
+            (json!({ "data": data, "width": 640 }), vec![picture()], true),
+        ] {
+            let result = ToolResult { blocks, structured: Some(structured.clone()), is_error: false };
+            let told = outcome(result, None, Path::new("unused"));
+            assert_eq!(told.text.contains("\"data\""), is_shown, "{structured}: {}", told.text);
+            assert_eq!(told.images.len(), 1);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the entities of XML, and makes names lower case.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
 use zip::ZipArchive;
@@ -80,28 +80,37 @@ fn workbook_format(book: &str) -> &'static str {
     }
 }
 
-/// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings.
+/// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings. The
+/// addresses of its links are in another file, too.
 fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
     let (folder, name) = part.rsplit_once('/').unwrap_or_default();
+    let related = relations(archive, folder, name).unwrap_or_default();
     let mut paths: Vec<_> = if folder == "word" {
         archive.file_names_raw().map(plain_path).collect()
     } else {
-        let related = relations(archive, folder, name).unwrap_or_default();
         related.values().map(|path| plain_path(path.as_bytes())).collect()
     };
     paths.sort();
     let mut text = String::new();
     for (place, heading) in BESIDE {
-        for path in paths.iter().filter(|path| path.contains(place) && path.strip_suffix(".xml").is_some()) {
-            let xml = read(archive, path).unwrap_or_default();
-            let found = extract_text(&xml, &[b"t", b"v", b"text"], &[]);
-            let lines: Vec<_> = found.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            if !lines.is_empty() {
-                text.push_str(&format!("\n--- {heading} ---\n{}\n", lines.join("\n")));
-            }
+        for path in paths.iter().filter(|path| path.contains(place)) {
+            let file = path.strip_suffix(".xml").and_then(|_| read(archive, path).ok());
+            let found = extract_text(&file.unwrap_or_default(), &[b"t", b"v", b"text"], &[]);
+            push_section(&mut text, heading, found.lines().map(str::trim));
         }
     }
+    let targets = related.values().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+    let links: BTreeSet<_> = targets.filter(|target| target.starts_with("http")).collect();
+    push_section(&mut text, "links", links.into_iter());
     text
+}
+
+/// Appends the lines that are not empty under a heading, if there are any.
+fn push_section<'a>(text: &mut String, heading: &str, lines: impl Iterator<Item = &'a str>) {
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    if !lines.is_empty() {
+        text.push_str(&format!("\n--- {heading} ---\n{}\n", lines.join("\n")));
+    }
 }
 
 /// Returns a path in lower case, with slashes.
@@ -258,6 +267,12 @@ fn attribute(tag: &StartTag, end: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// Returns the address of a link in an OpenDocument file, to precede its text; empty if it leads to no web page.
+fn address_of(link: &StartTag) -> String {
+    let address = attribute(link, b"href").filter(|address| address.starts_with("http"));
+    address.map(|address| format!("<{address}> ")).unwrap_or_default()
+}
+
 /// Returns the number in an attribute, such as that of equal cells; 1 if there is none.
 fn count_in(tag: &StartTag, name: &[u8]) -> usize {
     let number = attribute(tag, name).and_then(|number| number.parse::<usize>().ok());
@@ -366,13 +381,12 @@ impl TextWriter {
                 self.mark = if is_raised { "^" } else { self.mark };
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
-            b"sld" if attribute(tag, b"show").is_some_and(|shown| shown == "0") => {
-                self.text.push_str("(hidden)\n");
-            }
+            b"sld" if attribute(tag, b"show").as_deref() == Some("0") => self.text += "(hidden)\n",
             b"table" | b"page" => {
                 let name = attribute(tag, b":name");
                 self.text.extend(name.map(|name| format!("--- {name} ---\n")));
             }
+            b"a" => self.text.push_str(&address_of(tag)),
             b"pic" | b"image" => self.text.push_str("[picture] "),
             b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
             b"comment" => self.text.extend(attribute(tag, b"ref").map(|cell| cell + ": ")),

@@ -320,6 +320,24 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn the_addresses_of_links_in_an_office_file_follow_its_text() {
+    let relations = "<Relationship Id=\"a\" Type=\"x/hyperlink\" Target=\"https://x.test/browse?a=1&amp;b=2\" \
+                     TargetMode=\"External\"/><Relationship Id=\"b\" Target=\"https://x.test/browse?a=1&amp;b=2\"/>\
+                     <Relationship Id=\"c\" Target=\"file:///C:/Normal.dotm\"/>\
+                     <Relationship Id=\"d\" Target=\"styles.xml\"/>";
+    let word = archive(&[
+        ("word/document.xml", "<w:p><w:hyperlink r:id=\"a\"><w:t>Ticket</w:t></w:hyperlink></w:p>"),
+        ("word/_rels/document.xml.rels", relations),
+    ]);
+    let expected = "Ticket\n\n--- links ---\nhttps://x.test/browse?a=1&b=2\n\n";
+    assert_eq!(text_of(&word), expected);
+    let content = "<text:p>See <text:a xlink:href=\"https://x.test/\">this</text:a>, \
+                   <text:a xlink:href=\"#part\">that</text:a></text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "See <https://x.test/> this, that\n\n");
+}
+
+#[test]
 fn text_in_a_section_of_an_office_file_is_text() {
     let text = "<w:p><w:t><![CDATA[if a < b && c > d]]></w:t></w:p><w:p><w:t>&lt;<![CDATA[<b>]]>!</w:t></w:p>\
                 <!-- no --><w:p><w:t><![CDATA[open";

@@ -105,16 +105,12 @@ impl OutcomeBuilder {
                 self.add_line(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
             }
             ResultBlock::Link { uri, name, mime, description, size: bytes } => {
-                let size = bytes.map(format_bytes);
-                let details: Vec<_> =
-                    [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
-                        .into_iter()
-                        .filter(|text| !text.is_empty())
-                        .collect();
-                let details = if details.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({})", details.join(", "))
+                let size = bytes.map(format_bytes).unwrap_or_default();
+                let mut facts = vec![one_line(&mime), size, one_line(&description)];
+                facts.retain(|fact| !fact.is_empty());
+                let details = match facts.join(", ") {
+                    none if none.is_empty() => none,
+                    some => format!(" ({some})"),
                 };
                 let name = one_line(&name);
                 let uri = one_line(&uri);

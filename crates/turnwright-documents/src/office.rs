@@ -1,7 +1,6 @@
 //! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input, knows
 //! the entities of XML, and makes names lower case.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
@@ -16,17 +15,13 @@ use turnwright_workspace::markup::{MarkupEvent, read_markup};
 const MAX_COLUMNS: usize = 256;
 /// The most copies of a cell or a row that is there several times, and of blanks.
 const MAX_COPIES: usize = 1_000;
-/// Parts of the paths of files whose text belongs to a document, sheet or slide, and their headings.
-const BESIDE: [(&str, &str); 9] = [
-    ("/header", "header"),
-    ("/footer", "footer"),
-    ("/footnotes", "footnotes"),
-    ("/endnotes", "endnotes"),
-    ("/comments", "comments"),
-    ("/notesslides/", "notes"),
-    ("/diagrams/data", "diagram"),
-    ("/charts/chart", "chart"),
-    ("/drawings/drawing", "drawings"),
+/// Parts of the paths of files whose text belongs to a document, sheet or slide. Their first words are headings.
+const BESIDE: &str =
+    "header footer footnotes endnotes comments notes diagrams/data charts/chart drawings/drawing";
+/// The names of a workbook's format. Excel for Mac counts the days of dates from 1904.
+const WORKBOOKS: [&str; 2] = [
+    "Excel workbook; its dates are numbers of days since 1899-12-30",
+    "Excel workbook; its dates are numbers of days since 1904-01-01",
 ];
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
@@ -48,7 +43,10 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     } else if index_of(&archive, "xl/workbook.xml").is_some() {
         let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
         let book = read(&mut archive, "xl/workbook.xml")?;
-        (workbook_format(&String::from_utf8_lossy(&book)), "sheet", sheets)
+        let is_of_1904 = String::from_utf8_lossy(&book)
+            .split_once("date1904=\"")
+            .is_some_and(|(_, value)| value.starts_with(['1', 't']));
+        (WORKBOOKS[usize::from(is_of_1904)], "sheet", sheets)
     } else if index_of(&archive, "ppt/presentation.xml").is_some() {
         let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
         ("PowerPoint presentation", "slide", slides)
@@ -71,20 +69,11 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the name of the format, with the day from which the workbook counts its dates.
-fn workbook_format(book: &str) -> &'static str {
-    if book.contains("date1904=\"1\"") || book.contains("date1904=\"true\"") {
-        "Excel workbook; its dates are numbers of days since 1904-01-01"
-    } else {
-        "Excel workbook; its dates are numbers of days since 1899-12-30"
-    }
-}
-
 /// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings. The
 /// addresses of its links are in another file, too.
 fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
     let (folder, name) = part.rsplit_once('/').unwrap_or_default();
-    let related = relations(archive, folder, name).unwrap_or_default();
+    let related = relations(archive, folder, name);
     let mut paths: Vec<_> = if folder == "word" {
         archive.file_names_raw().map(plain_path).collect()
     } else {
@@ -92,8 +81,9 @@ fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
     };
     paths.sort();
     let mut text = String::new();
-    for (place, heading) in BESIDE {
-        for path in paths.iter().filter(|path| path.contains(place)) {
+    for kind in BESIDE.split(' ') {
+        let heading = kind.split('/').next().unwrap_or_default();
+        for path in paths.iter().filter(|path| path.contains(&format!("/{kind}"))) {
             let file = path.strip_suffix(".xml").and_then(|_| read(archive, path).ok());
             let found = extract_text(&file.unwrap_or_default(), &[b"t", b"v", b"text"], &[]);
             push_section(&mut text, heading, found.lines().map(str::trim));
@@ -142,12 +132,8 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Returns the paths of the files to which a file of the archive refers, by the ids that it has for them.
-fn relations(
-    archive: &mut Archive<'_>,
-    folder: &str,
-    name: &str,
-) -> Result<BTreeMap<String, String>, String> {
-    let xml = read(archive, &format!("{folder}/_rels/{name}.rels"))?;
+fn relations(archive: &mut Archive<'_>, folder: &str, name: &str) -> BTreeMap<String, String> {
+    let xml = read(archive, &format!("{folder}/_rels/{name}.rels")).unwrap_or_default();
     let parent = folder.rsplit_once('/').unwrap_or_default().0;
     let mut paths = BTreeMap::new();
     read_xml(&xml, &mut |part| {
@@ -163,7 +149,7 @@ fn relations(
         }
         true
     });
-    Ok(paths)
+    paths
 }
 
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
@@ -173,7 +159,7 @@ fn listed_parts(
     main: &str,
     element: &[u8],
 ) -> Result<Vec<(String, String)>, String> {
-    let paths = relations(archive, folder, &format!("{main}.xml"))?;
+    let paths = relations(archive, folder, &format!("{main}.xml"));
     let list = read(archive, &format!("{folder}/{main}.xml"))?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {
@@ -209,7 +195,7 @@ struct StartTag {
 /// Passes the parts of an XML file to a function, until that returns false.
 fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
     let mut tag = StartTag::default();
-    read_markup(&without_sections(xml), false, &mut |event| {
+    read_markup(without_sections(xml).as_bytes(), false, &mut |event| {
         match event {
             MarkupEvent::OpenStartTag { name } => {
                 tag = StartTag { name: name.to_vec(), ..StartTag::default() };
@@ -235,16 +221,16 @@ fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
 }
 
 /// Writes CDATA sections as ordinary text: in HTML, they would be comments.
-fn without_sections(xml: &[u8]) -> Cow<'_, [u8]> {
+fn without_sections(xml: &[u8]) -> String {
     let text = String::from_utf8_lossy(xml);
-    let Some((before, sections)) = text.split_once("<![CDATA[") else { return Cow::Borrowed(xml) };
-    let mut plain = before.to_owned();
-    for section in sections.split("<![CDATA[") {
-        let (inner, rest) = section.split_once("]]>").unwrap_or((section, ""));
-        plain.push_str(&inner.replace('&', "&amp;").replace('<', "&lt;"));
-        plain.push_str(rest);
+    let mut parts = text.split("<![CDATA[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (inner, rest) = part.split_once("]]>").unwrap_or((part, ""));
+        plain += &inner.replace('&', "&amp;").replace('<', "&lt;");
+        plain += rest;
     }
-    Cow::Owned(plain.into_bytes())
+    plain
 }
 
 /// Removes the namespace prefix from a name.

@@ -486,8 +486,8 @@ fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
         ("ppt/charts/chart1.xml", &chart),
         ("ppt/comments/comment1.xml", "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>"),
     ]);
-    let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagram ---\nPlan\n\n\
-                    --- chart ---\nGrowth\nSales\nQ1 Q2\n10 20\n\n";
+    let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagrams ---\nPlan\n\n\
+                    --- charts ---\nGrowth\nSales\nQ1 Q2\n10 20\n\n";
     assert_eq!(text_of(&slides), expected);
 }
 

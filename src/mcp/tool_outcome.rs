@@ -7,7 +7,7 @@ use std::slice;
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolOutcome;
-use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text};
+use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text, parse_block};
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::Media;
@@ -228,31 +228,27 @@ fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
         Some(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
         _ => structured,
     };
-    let texts: Vec<_> = blocks.iter().filter_map(block_text).map(str::trim).collect();
+    let mut texts = blocks.iter().filter_map(block_text).map(str::trim);
     let compact = structured.to_string();
-    if compact == "{}" {
-        return true;
-    }
     let items = inner.as_array().map_or(slice::from_ref(inner), Vec::as_slice);
-    texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
+    compact == "{}"
+        || texts.any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
         || items.len() == blocks.len()
             && items.iter().zip(blocks).all(|(item, block)| repeats(item, block))
 }
 
-/// Returns true if an item of structured content says the same as a block. FastMCP lists the blocks there, too.
+/// Returns true if an item of structured content is the block, as FastMCP lists it there, or says the same. An item
+/// with fields that no such block has says more.
 fn repeats(item: &Value, block: &ResultBlock) -> bool {
-    let resource = &item["resource"];
-    match (item["type"].as_str(), block) {
-        (Some("text"), ResultBlock::Text(text)) if item["text"] == *text => true,
-        (Some("image"), ResultBlock::Image { data, .. })
-        | (Some("audio"), ResultBlock::Audio { data, .. }) => item["data"] == *data,
-        (Some("resource"), ResultBlock::Image { data, .. } | ResultBlock::Blob { data, .. }) => {
-            resource["blob"] == *data
-        }
-        (Some("resource"), ResultBlock::Embedded { text, .. }) if resource["text"] == *text => true,
-        (Some("resource_link"), ResultBlock::Link { uri, .. }) => item["uri"] == *uri,
-        _ => block_text(block).is_some_and(|text| says(text.trim(), item)),
-    }
+    let known = match item["type"].as_str() {
+        Some("resource_link") => "type uri name title description mimeType size annotations _meta",
+        _ => "type text data mimeType resource annotations _meta",
+    };
+    let is_block = item.as_object().is_some_and(|fields| {
+        fields.iter().all(|(key, value)| value.is_null() || known.split(' ').any(|own| own == key))
+    });
+    is_block && parse_block(item).decoded() == *block
+        || block_text(block).is_some_and(|text| says(text.trim(), item))
 }
 
 /// Returns true if the text is the value, as it is or as JSON.
@@ -270,11 +266,7 @@ fn block_text(block: &ResultBlock) -> Option<&str> {
 
 fn json_text(value: &Value) -> String {
     let text = value.to_string();
-    if text.len() < MIN_PRETTY_JSON_BYTES {
-        text
-    } else {
-        serde_json::to_string_pretty(value).unwrap_or(text)
-    }
+    if text.len() < MIN_PRETTY_JSON_BYTES { text } else { format!("{value:#}") }
 }
 
 /// Makes one short line of a server's name or address.
@@ -328,10 +320,23 @@ mod tests {
         let image = json!({ "type": "image", "data": data, "mimeType": "image/png", "_meta": null });
         let text = json!({ "type": "text", "text": "Shot", "annotations": null });
         let other = json!({ "type": "image", "data": "AAAA" });
+        let line = json!({ "type": "text", "text": "Shot", "line": 3 });
+        let caption = json!({ "type": "image", "data": data, "mimeType": "image/png", "caption": "Shot" });
+        let link = json!({ "type": "resource_link", "uri": "x://y", "name": "y", "title": null });
+        let linked = || ResultBlock::Link {
+            uri: "x://y".to_owned(),
+            name: "y".to_owned(),
+            mime: String::new(),
+            description: String::new(),
+            size: None,
+        };
         let picture = || ResultBlock::Image { mime: "image/png".to_owned(), data: data.to_owned() };
         for (structured, blocks, is_shown) in [
             (json!({ "result": [&text, &image] }), vec![ResultBlock::Text("Shot".to_owned()), picture()], false),
+            (json!({ "result": [&line, &image] }), vec![ResultBlock::Text("Shot".to_owned()), picture()], true),
+            (json!({ "result": [&image, &link] }), vec![picture(), linked()], false),
             (json!({ "result": [&image] }), vec![picture()], false),
+            (caption.clone(), vec![picture()], true),
             (image.clone(), vec![picture()], false),
             (json!({ "result": [&image, &other] }), vec![picture()], true),
             (json!({ "result": [&other] }), vec![picture()], true),

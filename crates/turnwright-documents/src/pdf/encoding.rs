@@ -80,7 +80,8 @@ impl Encoding {
         }
     }
 
-    /// Sets the texts of codes. Some programs give NUL to what they do not know, such as ligatures; a glyph's name may tell.
+    /// Sets the texts of codes. Some programs give NUL to what they do not know, such as ligatures; the name of the
+    /// glyph may tell.
     fn define(&mut self, entries: impl Iterator<Item = (u32, String)>) {
         self.texts.extend(entries.filter(|(_, text)| text != "\0"));
     }

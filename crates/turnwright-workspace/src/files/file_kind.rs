@@ -25,8 +25,7 @@ const OLD_OFFICE_FILE: &str = "Office file of the time before .docx, or with a p
                                example with `soffice --headless --convert-to`";
 
 /// The same for the pictures of an iPhone or a Mac, which few models take.
-const HEIF_PICTURE: &str = "HEIC or AVIF picture: to see it, convert it, for example with `sips -s format png` or \
-                            `magick`";
+const HEIF_PICTURE: &str = "HEIC or AVIF picture: to see it, convert it with `magick` or `sips`";
 
 /// Offset, magic bytes at that offset, name of the format.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[

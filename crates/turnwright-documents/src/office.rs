@@ -23,6 +23,8 @@ const WORKBOOKS: [&str; 2] = [
     "Excel workbook; its dates are numbers of days since 1899-12-30",
     "Excel workbook; its dates are numbers of days since 1904-01-01",
 ];
+/// The elements of the formats of Microsoft that contain text.
+const TEXTS: [&[u8]; 3] = [b"t", b"v", b"text"];
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
@@ -41,14 +43,12 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         let path = if is_word { "word/document.xml" } else { "content.xml" };
         ("office document", "", vec![(String::new(), path.to_owned())])
     } else if index_of(&archive, "xl/workbook.xml").is_some() {
-        let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
-        let book = read(&mut archive, "xl/workbook.xml")?;
-        let is_of_1904 = String::from_utf8_lossy(&book)
-            .split_once("date1904=\"")
-            .is_some_and(|(_, value)| value.starts_with(['1', 't']));
+        let sheets = listed_parts(&mut archive, "xl/workbook.xml")?;
+        let book = String::from_utf8_lossy(&read(&mut archive, "xl/workbook.xml")?).into_owned();
+        let is_of_1904 = book.contains("date1904=\"1") || book.contains("date1904=\"t");
         (WORKBOOKS[usize::from(is_of_1904)], "sheet", sheets)
     } else if index_of(&archive, "ppt/presentation.xml").is_some() {
-        let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
+        let slides = listed_parts(&mut archive, "ppt/presentation.xml")?;
         ("PowerPoint presentation", "slide", slides)
     } else {
         return Ok(None);
@@ -60,9 +60,7 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         Ok(xml) if is_open => extract_text(&xml, &[b"p", b"h"], &[]),
         Ok(xml) => {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
-            let text =
-                extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            text + &text_beside(&mut archive, &parts[index].1)
+            extract_text(&xml, &TEXTS, &shared) + &text_beside(&mut archive, &parts[index].1)
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
@@ -72,33 +70,30 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
 /// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings. The
 /// addresses of its links are in another file, too.
 fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
-    let (folder, name) = part.rsplit_once('/').unwrap_or_default();
-    let related = relations(archive, folder, name);
-    let mut paths: Vec<_> = if folder == "word" {
-        archive.file_names_raw().map(plain_path).collect()
-    } else {
-        related.values().map(|path| plain_path(path.as_bytes())).collect()
-    };
-    paths.sort();
+    let related = relations(archive, part).unwrap_or_default();
+    let mut paths: BTreeSet<_> = related.values().map(|path| plain_path(path.as_bytes())).collect();
+    if part == "word/document.xml" {
+        paths.extend(archive.file_names_raw().map(plain_path));
+    }
     let mut text = String::new();
     for kind in BESIDE.split(' ') {
         let heading = kind.split('/').next().unwrap_or_default();
         for path in paths.iter().filter(|path| path.contains(&format!("/{kind}"))) {
             let file = path.strip_suffix(".xml").and_then(|_| read(archive, path).ok());
-            let found = extract_text(&file.unwrap_or_default(), &[b"t", b"v", b"text"], &[]);
+            let found = extract_text(&file.unwrap_or_default(), &TEXTS, &[]);
             push_section(&mut text, heading, found.lines().map(str::trim));
         }
     }
-    let targets = related.values().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+    let targets = related.values().map(String::as_str);
     let links: BTreeSet<_> = targets.filter(|target| target.starts_with("http")).collect();
     push_section(&mut text, "links", links.into_iter());
     text
 }
 
-/// Appends the lines that are not empty under a heading, if there are any.
+/// Appends the lines that are not empty under a heading, if there are any, and unless there is too much text already.
 fn push_section<'a>(text: &mut String, heading: &str, lines: impl Iterator<Item = &'a str>) {
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    if !lines.is_empty() {
+    if !lines.is_empty() && text.len() <= MAX_TEXT_BYTES {
         text.push_str(&format!("\n--- {heading} ---\n{}\n", lines.join("\n")));
     }
 }
@@ -114,10 +109,11 @@ fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
     archive.index_for_name(name).or_else(|| {
         archive.file_names_raw().position(|raw| {
             let other = plain_path(raw);
-            let stem =
-                other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
-            other.eq_ignore_ascii_case(name)
-                || name.strip_suffix(".xml").is_some_and(|wanted| wanted.eq_ignore_ascii_case(stem))
+            let (stem, end) = other.split_once(".xml").unwrap_or((other.as_str(), ""));
+            let plain = format!("{}.xml{end}", stem.trim_end_matches(char::is_numeric));
+            // The relations of `sheet2.xml` are not those of a `sheet.xml`, but a text has a single main file.
+            let may_differ = end.is_empty() || stem.starts_with("word/");
+            name.eq_ignore_ascii_case(&other) || may_differ && name.eq_ignore_ascii_case(&plain)
         })
     })
 }
@@ -131,40 +127,36 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
-/// Returns the paths of the files to which a file of the archive refers, by the ids that it has for them.
-fn relations(archive: &mut Archive<'_>, folder: &str, name: &str) -> BTreeMap<String, String> {
-    let xml = read(archive, &format!("{folder}/_rels/{name}.rels")).unwrap_or_default();
-    let parent = folder.rsplit_once('/').unwrap_or_default().0;
+/// Returns the paths and web addresses to which a file of the archive refers, by the ids that it has for them.
+fn relations(archive: &mut Archive<'_>, part: &str) -> Result<BTreeMap<String, String>, String> {
+    let (folder, name) = part.rsplit_once('/').unwrap_or_default();
+    let xml = read(archive, &format!("{folder}/_rels/{name}.rels"))?;
+    let detour = format!("{}/../", folder.rsplit('/').next().unwrap_or_default());
     let mut paths = BTreeMap::new();
     read_xml(&xml, &mut |part| {
         if let XmlPart::Start(tag) = part
             && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
         {
-            let path = match (target.strip_prefix('/'), target.strip_prefix("../")) {
-                (Some(path), _) => path.to_owned(),
-                (None, Some(path)) => format!("{parent}/{path}"),
-                (None, None) => format!("{folder}/{target}"),
+            let path = match target.strip_prefix('/') {
+                Some(path) => path.to_owned(),
+                None if target.starts_with("http") => target,
+                None => format!("{folder}/{target}").replace(&detour, ""),
             };
             paths.insert(id, path);
         }
         true
     });
-    paths
+    Ok(paths)
 }
 
 /// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
-fn listed_parts(
-    archive: &mut Archive<'_>,
-    folder: &str,
-    main: &str,
-    element: &[u8],
-) -> Result<Vec<(String, String)>, String> {
-    let paths = relations(archive, folder, &format!("{main}.xml"));
-    let list = read(archive, &format!("{folder}/{main}.xml"))?;
+fn listed_parts(archive: &mut Archive<'_>, main: &str) -> Result<Vec<(String, String)>, String> {
+    let paths = relations(archive, main)?;
+    let list = read(archive, main)?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {
         if let XmlPart::Start(tag) = part
-            && local_name(&tag.name) == element
+            && matches!(local_name(&tag.name), b"sheet" | b"sldid")
             && let Some(path) = attribute(tag, b":id").and_then(|id| paths.get(&id))
         {
             let name = attribute(tag, b"name").unwrap_or_default();
@@ -223,12 +215,10 @@ fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
 /// Writes CDATA sections as ordinary text: in HTML, they would be comments.
 fn without_sections(xml: &[u8]) -> String {
     let text = String::from_utf8_lossy(xml);
-    let mut parts = text.split("<![CDATA[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (inner, rest) = part.split_once("]]>").unwrap_or((part, ""));
-        plain += &inner.replace('&', "&amp;").replace('<', "&lt;");
-        plain += rest;
+    let mut plain = String::new();
+    for part in text.split("]]>") {
+        let (before, section) = part.split_once("<![CDATA[").unwrap_or((part, ""));
+        plain.extend([before, &section.replace('&', "&amp;").replace('<', "&lt;")]);
     }
     plain
 }
@@ -251,12 +241,6 @@ fn is_left_out(name: &[u8]) -> bool {
 fn attribute(tag: &StartTag, end: &[u8]) -> Option<String> {
     let (_, value) = tag.attributes.iter().find(|(name, _)| name.ends_with(end))?;
     Some(String::from_utf8_lossy(value).into_owned())
-}
-
-/// Returns the address of a link in an OpenDocument file, to precede its text; empty if it leads to no web page.
-fn address_of(link: &StartTag) -> String {
-    let address = attribute(link, b"href").filter(|address| address.starts_with("http"));
-    address.map(|address| format!("<{address}> ")).unwrap_or_default()
 }
 
 /// Returns the number in an attribute, such as that of equal cells; 1 if there is none.
@@ -368,16 +352,15 @@ impl TextWriter {
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
             b"sld" if attribute(tag, b"show").as_deref() == Some("0") => self.text += "(hidden)\n",
-            b"table" | b"page" => {
-                let name = attribute(tag, b":name");
-                self.text.extend(name.map(|name| format!("--- {name} ---\n")));
+            b"table" | b"page" => self.push_attribute(tag, b":name", ["--- ", " ---\n"]),
+            b"a" if attribute(tag, b"href").is_some_and(|target| target.starts_with("http")) => {
+                self.push_attribute(tag, b"href", ["<", "> "]);
             }
-            b"a" => self.text.push_str(&address_of(tag)),
             b"pic" | b"image" => self.text.push_str("[picture] "),
             b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
-            b"comment" => self.text.extend(attribute(tag, b"ref").map(|cell| cell + ": ")),
+            b"comment" => self.push_attribute(tag, b"ref", ["", ": "]),
             b"mergecells" => self.text.push_str("merged cells:"),
-            b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
+            b"mergecell" => self.push_attribute(tag, b"ref", [" ", ""]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -412,12 +395,19 @@ impl TextWriter {
         }
     }
 
+    /// Appends the value of an attribute, if it is there, between two texts.
+    fn push_attribute(&mut self, tag: &StartTag, name: &[u8], [before, after]: [&str; 2]) {
+        self.text.extend(attribute(tag, name).map(|value| format!("{before}{value}{after}")));
+    }
+
     fn end(&mut self, name: &[u8]) {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
             b"pt" => self.text.push(' '),
-            b"text" | b"tx" | b"cat" | b"val" | b"xval" | b"yval" => self.text.push('\n'),
+            b"cm" | b"comment" | b"tx" | b"cat" | b"xval" | b"numcache" | b"numlit" => {
+                self.text.push('\n');
+            }
             b"annotation" => {
                 self.text.truncate(self.text.trim_end().len());
                 self.text.push_str("] ");

@@ -375,8 +375,13 @@ fn parts_of_an_archive_are_found_as_other_programs_name_them() {
         ("word/styles2.xml", "<w:t>no</w:t>"),
         ("word/document22.xml", "<w:p><w:t>Online</w:t></w:p>"),
         ("word/footnotes2.xml", "<w:p><w:t>below</w:t></w:p>"),
+        (
+            "word/_rels/document22.xml.rels",
+            "<Relationship Id=\"a\" Target=\"footnotes2.xml\"/><Relationship Id=\"b\" Target=\"https://x.test/\"/>",
+        ),
     ]);
-    assert_eq!(text_of(&word), "Online\n\n--- footnotes ---\nbelow\n\n");
+    let expected = "Online\n\n--- footnotes ---\nbelow\n\n--- links ---\nhttps://x.test/\n\n";
+    assert_eq!(text_of(&word), expected);
     let workbook = archive(&[
         ("xl\\workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
         (
@@ -462,8 +467,10 @@ fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
     assert_eq!(text_of(&sheet), expected);
     let point = |value: &str| format!("<c:pt idx=\"0\"><c:v>{value}</c:v></c:pt>");
     let chart = format!(
-        "<c:title><c:tx>{}</c:tx></c:title><c:ser><c:tx><c:f>B1</c:f>{}</c:tx><c:cat>{}{}</c:cat>\
-         <c:val><c:formatCode>0</c:formatCode>{}{}</c:val></c:ser>",
+        "<c:title><c:tx>{}</c:tx></c:title><c:ser><c:tx><c:strRef><c:f>B1</c:f><c:strCache>{}</c:strCache></c:strRef>\
+         </c:tx><c:cat><c:strRef><c:strCache>{}{}</c:strCache></c:strRef></c:cat><c:val><c:numRef><c:numCache>\
+         <c:formatCode>0</c:formatCode>{}{}</c:numCache></c:numRef></c:val></c:ser>\
+         <c:ser><c:tx><c:v>Costs</c:v></c:tx></c:ser>",
         words("Growth"),
         point("Sales"),
         point("Q1"),
@@ -487,7 +494,7 @@ fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
         ("ppt/comments/comment1.xml", "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>"),
     ]);
     let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagrams ---\nPlan\n\n\
-                    --- charts ---\nGrowth\nSales\nQ1 Q2\n10 20\n\n";
+                    --- charts ---\nGrowth\nSales\nQ1 Q2\n10 20\nCosts\n\n";
     assert_eq!(text_of(&slides), expected);
 }
 
@@ -520,13 +527,32 @@ fn sheets_and_slides_are_read_in_their_order() {
         (
             "ppt/slides/_rels/slide2.xml.rels",
             "<Relationship Id=\"rId1\" Target=\"../slideLayouts/slideLayout1.xml\"/>\
-             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>",
+             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>\
+             <Relationship Id=\"rId3\" Target=\"/ppt/notesSlides/notesSlide1.xml\"/>",
         ),
         ("ppt/notesSlides/notesSlide1.xml", &slide("say this")),
     ]);
     let expected =
         "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\n(hidden)\nend\n\n";
     assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
+fn animations_and_formats_of_numbers_add_no_lines() {
+    let animation = "<a:p><a:t>a</a:t></a:p><p:tav><p:val><p:strVal val=\"1\"/></p:val></p:tav>";
+    let slides = archive(&[
+        ("ppt/presentation.xml", "<p:sldId r:id=\"rId1\"/>"),
+        ("ppt/_rels/presentation.xml.rels", "<Relationship Id=\"rId1\" Target=\"slides/a.xml\"/>"),
+        ("ppt/slides/a.xml", &animation.repeat(2)),
+        ("ppt/slides/_rels/a.xml.rels", "<Relationship Id=\"a\" Target=\"../notesSlides/a.xml\"/>"),
+        ("ppt/notesSlides/a.xml", "<a:p><a:t>say</a:t></a:p>"),
+    ]);
+    assert_eq!(text_of(&slides), "--- slide 1 ---\na\na\n\n--- notes ---\nsay\n\n");
+    let content = "<number:date-style><number:text>/</number:text></number:date-style><text:p>a</text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "a\n\n");
+    let bare = archive(&[("xl/workbook.xml", "<sheet name=\"a\" r:id=\"rId1\"/>")]);
+    assert_eq!(extract(&bare, None).unwrap_err(), "xl/_rels/workbook.xml.rels is missing");
 }
 
 #[test]

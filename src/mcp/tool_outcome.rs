@@ -317,11 +317,13 @@ mod tests {
     #[test]
     fn structured_content_that_lists_the_blocks_is_not_repeated() {
         let data = "iVBORw0KGgo=";
-        let image = json!({ "type": "image", "data": data, "mimeType": "image/png", "_meta": null });
+        let image =
+            json!({ "type": "image", "data": data, "mimeType": "image/png", "_meta": null });
         let text = json!({ "type": "text", "text": "Shot", "annotations": null });
         let other = json!({ "type": "image", "data": "AAAA" });
         let line = json!({ "type": "text", "text": "Shot", "line": 3 });
-        let caption = json!({ "type": "image", "data": data, "mimeType": "image/png", "caption": "Shot" });
+        let caption =
+            json!({ "type": "image", "data": data, "mimeType": "image/png", "caption": "Shot" });
         let link = json!({ "type": "resource_link", "uri": "x://y", "name": "y", "title": null });
         let linked = || ResultBlock::Link {
             uri: "x://y".to_owned(),
@@ -332,8 +334,16 @@ mod tests {
         };
         let picture = || ResultBlock::Image { mime: "image/png".to_owned(), data: data.to_owned() };
         for (structured, blocks, is_shown) in [
-            (json!({ "result": [&text, &image] }), vec![ResultBlock::Text("Shot".to_owned()), picture()], false),
-            (json!({ "result": [&line, &image] }), vec![ResultBlock::Text("Shot".to_owned()), picture()], true),
+            (
+                json!({ "result": [&text, &image] }),
+                vec![ResultBlock::Text("Shot".to_owned()), picture()],
+                false,
+            ),
+            (
+                json!({ "result": [&line, &image] }),
+                vec![ResultBlock::Text("Shot".to_owned()), picture()],
+                true,
+            ),
             (json!({ "result": [&image, &link] }), vec![picture(), linked()], false),
             (json!({ "result": [&image] }), vec![picture()], false),
             (caption.clone(), vec![picture()], true),
@@ -342,7 +352,8 @@ mod tests {
             (json!({ "result": [&other] }), vec![picture()], true),
             (json!({ "data": data, "width": 640 }), vec![picture()], true),
         ] {
-            let result = ToolResult { blocks, structured: Some(structured.clone()), is_error: false };
+            let result =
+                ToolResult { blocks, structured: Some(structured.clone()), is_error: false };
             let told = outcome(result, None, Path::new("unused"));
             assert_eq!(told.text.contains("\"data\""), is_shown, "{structured}: {}", told.text);
             assert_eq!(told.images.len(), 1);

@@ -491,7 +491,10 @@ fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
         ),
         ("ppt/diagrams/data1.xml", &data),
         ("ppt/charts/chart1.xml", &chart),
-        ("ppt/comments/comment1.xml", "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>"),
+        (
+            "ppt/comments/comment1.xml",
+            "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>",
+        ),
     ]);
     let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagrams ---\nPlan\n\n\
                     --- charts ---\nGrowth\nSales\nQ1 Q2\n10 20\nCosts\n\n";
@@ -548,7 +551,8 @@ fn animations_and_formats_of_numbers_add_no_lines() {
         ("ppt/notesSlides/a.xml", "<a:p><a:t>say</a:t></a:p>"),
     ]);
     assert_eq!(text_of(&slides), "--- slide 1 ---\na\na\n\n--- notes ---\nsay\n\n");
-    let content = "<number:date-style><number:text>/</number:text></number:date-style><text:p>a</text:p>";
+    let content =
+        "<number:date-style><number:text>/</number:text></number:date-style><text:p>a</text:p>";
     let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
     assert_eq!(text_of(&archive(&open)), "a\n\n");
     let bare = archive(&[("xl/workbook.xml", "<sheet name=\"a\" r:id=\"rId1\"/>")]);
@@ -557,7 +561,8 @@ fn animations_and_formats_of_numbers_add_no_lines() {
 
 #[test]
 fn dates_of_a_workbook_have_a_first_day_and_truth_values_are_no_numbers() {
-    let sheet = "<row><c t=\"b\"><v>1</v></c><c t=\"b\"><f>A1=2</f><v>0</v></c><c><v>1</v></c></row>";
+    let sheet =
+        "<row><c t=\"b\"><v>1</v></c><c t=\"b\"><f>A1=2</f><v>0</v></c><c><v>1</v></c></row>";
     assert!(text_of(&workbook(sheet)).contains("\nTRUE\tFALSE\t1\n"));
     for (facts, day) in [("date1904=\"1\"", "1904-01-01"), ("date1904=\"0\"", "1899-12-30")] {
         let book = format!("<workbookPr {facts}/><sheet name=\"a\" r:id=\"rId1\"/>");
@@ -566,7 +571,10 @@ fn dates_of_a_workbook_have_a_first_day_and_truth_values_are_no_numbers() {
             ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"a.xml\"/>"),
         ]);
         let about = extract(&file, None).unwrap().unwrap().about;
-        assert_eq!(about, format!("Excel workbook; its dates are numbers of days since {day}, 1 sheet"));
+        assert_eq!(
+            about,
+            format!("Excel workbook; its dates are numbers of days since {day}, 1 sheet")
+        );
     }
 }
 

@@ -160,6 +160,20 @@ fn special_file_kind(_: &fs::Metadata) -> &'static str {
     "a special file"
 }
 
+/// Returns true if this error means that nothing is at the path.
+pub(crate) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The folders above a path that do not exist, the deepest first.
+pub(crate) fn missing_parents(path: &Path) -> Vec<PathBuf> {
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
+        .map(Path::to_path_buf)
+        .collect()
+}
+
 pub(super) fn map_io_error(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,

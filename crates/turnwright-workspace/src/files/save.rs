@@ -66,7 +66,7 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
         return Ok(());
     }
     let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
-    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, &metadata)?;
+    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, metadata.len())?;
     write_held(&path, &bytes)
 }
 

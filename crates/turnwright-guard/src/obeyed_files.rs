@@ -1,22 +1,25 @@
 //! Files of a project that programs outside of the sandbox run or obey, and that have no fixed name. Some run when
 //! somebody enters a folder: its `.envrc` reads or runs them, or puts them in front of the user's programs. direnv asks
 //! about a changed `.envrc`, but not about these. Others are run by package managers, toolchains and editors, because a
-//! settings file beside them names them: `yarnPath: .yarn/releases/yarn.cjs`. They are protected as the settings are.
+//! settings file beside them names them: `yarnPath: .yarn/releases/yarn.cjs`. Others again are known by a link, such as
+//! a hook. They are protected as the settings are.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::shell_script::{ShellDialect, SimpleCommand};
 use turnwright_workspace::files::read_head;
+use turnwright_workspace::{RealPaths, real_path};
 
 const ENVRC: &str = ".envrc";
 /// Longer files are not understood, and at most this many are read.
 const MAX_ENVRC_BYTES: usize = 64 * 1024;
 const MAX_FILES: usize = 500;
-/// The entries of a folder that are searched for scripts.
+/// The entries of a folder that are searched for scripts and links.
 const MAX_ENTRIES: usize = 2_000;
 
 /// Programs that people run all day, and prompts by themselves. A folder in the user's `PATH` may get others: builds
@@ -190,6 +193,33 @@ pub fn named_programs(folder: &Path) -> Vec<String> {
     found.into_iter().collect()
 }
 
+/// Returns the places in the protected roots to which links at protected paths lead, and the files to which links
+/// directly in protected folders lead, relative to their root: `scripts/check` for a hook that is a link. Blocks.
+pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
+    let roots = protected.roots();
+    let real_paths = RealPaths::default();
+    let mut found = BTreeSet::new();
+    // On Windows, following a link may already log in to another machine.
+    for path in protected.leaf_paths().iter().filter(|_| cfg!(unix)) {
+        // A file that is missing in a folder behind a link may be made there.
+        let Some(place) = real_paths.get(path).or_else(|| {
+            let folder = path.parent().filter(|folder| !roots.iter().any(|root| root == folder))?;
+            Some(real_paths.get(folder)?.join(path.file_name()?))
+        }) else {
+            continue;
+        };
+        let entries = fs::read_dir(&place).into_iter().flatten().take(MAX_ENTRIES).flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let files = links.filter_map(|link| real_path(link.path()).ok());
+        found.extend(files.filter(|file| file.is_file()).chain([place]));
+    }
+    found.retain(|place| protected.reason(place).is_none());
+    let below = found.iter().filter_map(|place| {
+        roots.iter().find_map(|root| place.strip_prefix(root).ok())
+    });
+    below.map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
 fn without_comment(line: &str) -> &str {
     let comments = ["#", ";", "//"];
     if comments.iter().any(|sign| line.trim_start().starts_with(sign)) {
@@ -275,6 +305,38 @@ mod tests {
         }
         fs::remove_file(folder.path().join(ENVRC)).unwrap();
         assert_eq!(read_by_direnv(folder.path()), Vec::<String>::new());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_places_to_which_protected_links_lead_are_known() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = real_path(folder.path()).unwrap();
+        for place in [".claude", ".git/hooks", "code", "scripts", "skills", "team/.zed"] {
+            fs::create_dir_all(root.join(place)).unwrap();
+        }
+        for file in ["AGENTS.md", "code/settings.json", "mcp", "rules", "scripts/check"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        for (link, target) in [
+            (".claude/CLAUDE.md", "../AGENTS.md"),
+            (".claude/rules.md", "../rules"),
+            (".claude/skills", "../skills"),
+            (".envrc", "/etc/profile"),
+            (".git/hooks/post-merge", "pre-commit"),
+            (".git/hooks/pre-commit", "../../scripts/check"),
+            (".helix", "nowhere"),
+            (".mcp.json", "mcp"),
+            (".vscode", "code"),
+            (".zed", "team/.zed"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        let mut found = behind_links(&ProtectedPaths::new(vec![root], Vec::new()));
+        found.retain(|path| !path.starts_with("code/") || path == "code/tasks.json");
+        assert_eq!(found, ["code/tasks.json", "mcp", "rules", "scripts/check"]);
     }
 
     #[test]

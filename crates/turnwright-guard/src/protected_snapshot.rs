@@ -20,6 +20,7 @@ use environment::{EnvironmentJudge, is_link_to_python};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::join_first;
 use turnwright_workspace::fixed_places::FixedPlaces;
+use turnwright_workspace::real_path;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -289,6 +290,7 @@ impl ProtectedSnapshot {
             !is_allowed(path)
                 && !self.is_unknown(path)
                 && self.is_changed(path, now.get(*path))
+                && !self.is_behind_link(path, &now)
                 && is_suspect(path)
         });
         if all.is_empty() {
@@ -360,6 +362,15 @@ impl ProtectedSnapshot {
                     && path != place
                     && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
             })
+    }
+
+    /// Returns true if a link leads from a path to another one that is compared, too: only that can be restored.
+    fn is_behind_link(&self, path: &Path, now: &BTreeMap<PathBuf, SnapshotEntry>) -> bool {
+        let folder = path.parent().and_then(|folder| real_path(folder).ok());
+        let real = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+        real.is_some_and(|real| {
+            real != path && (now.contains_key(&real) || self.entries.contains_key(&real))
+        })
     }
 
     /// Returns true if the path is in a submodule or linked working tree that was looked at.

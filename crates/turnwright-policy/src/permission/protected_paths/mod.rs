@@ -28,7 +28,7 @@ pub struct ProtectedPaths {
 }
 
 const GIT: &str = "git's own files: its hooks and settings say what git runs";
-const USER: &str = "your settings name it as protected, or git or direnv read it";
+const USER: &str = "your settings name it as protected, or git, direnv or a protected link leads to it";
 
 /// The file that makes a folder a virtual environment of Python.
 const ENVIRONMENT_FILE: &str = "pyvenv.cfg";

@@ -34,7 +34,8 @@ mod socket_tests;
 mod tests;
 
 use std::ffi::CStr;
-use std::io::{self, PipeReader, PipeWriter, Read};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -283,6 +284,9 @@ impl LinuxSandbox {
     }
 }
 
+/// The last process number that was given in the PID namespace of the process that writes it. The kernel need not have
+/// this file, and containers may deny it.
+const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 /// The name that `ps` shows for the first process.
 const INIT_NAME: &CStr = c"turnwright-init";
 
@@ -299,6 +303,8 @@ struct ProcessNamespace {
     caller: OwnedFd,
     /// The numbers of the two processes, written by the process that starts them.
     numbers: (PipeReader, PipeWriter),
+    /// Where the numbers of further processes begin: [`LAST_NUMBER`].
+    last_number: Option<File>,
     /// The descriptors that the first process keeps open, sorted.
     kept: Vec<RawFd>,
     supervisor: Option<SocketSupervisor>,
@@ -313,7 +319,8 @@ impl ProcessNamespace {
         let mut kept = locks;
         kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
         kept.sort_unstable();
-        Ok(ProcessNamespace { caller, numbers, kept, supervisor })
+        let last_number = File::options().write(true).open(LAST_NUMBER).ok();
+        Ok(ProcessNamespace { caller, numbers, last_number, kept, supervisor })
     }
 
     /// Starts the first process and a second one, in which this returns. The calling process ends.
@@ -321,9 +328,16 @@ impl ProcessNamespace {
     fn enter(&self) -> io::Result<()> {
         // Until it has closed its descriptors, the first process must not run a handler of the caller.
         let mask = syscalls::block_all_signals()?;
-        let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
-        match syscalls::clone_sibling() {
-            Ok(None) => syscalls::set_signal_mask(&mask),
+        let Some(init) = syscalls::clone_sibling(None)? else { self.wait_for_ever() };
+        // Programs name files after their number, and take one for running if it exists. So the numbers go on from one
+        // that is unique on the machine, and not from 2 in each namespace.
+        match syscalls::clone_sibling(Some(init)) {
+            Ok(None) => {
+                if let Some(mut last_number) = self.last_number.as_ref() {
+                    write!(last_number, "{}", init.as_raw_pid()).ok();
+                }
+                syscalls::set_signal_mask(&mask)
+            }
             Ok(Some(program)) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
                 rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();

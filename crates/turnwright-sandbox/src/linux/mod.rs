@@ -121,12 +121,8 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let mut hidden: Vec<_> = profile
-            .hidden
-            .iter()
-            .filter_map(|path| real_path::real_path(path))
-            .filter(|path| path != Path::new("/dev/null"))
-            .collect();
+        let real = profile.hidden.iter().filter_map(|path| real_path::real_path(path));
+        let mut hidden: Vec<_> = real.filter(|path| path != Path::new("/dev/null")).collect();
         if !namespaces.mounts || !raw_devices::are_private(profile) {
             hidden.extend(raw_devices::find(profile));
         }
@@ -278,15 +274,11 @@ impl LinuxSandbox {
     }
 
     fn enter_mount_namespace(&self) -> io::Result<()> {
-        self.mount_namespace
-            .as_ref()
-            .map_or(Ok(()), |namespace| namespace.enter(Some(self.ruleset.as_fd())))
+        let Some(namespace) = &self.mount_namespace else { return Ok(()) };
+        namespace.enter(Some(self.ruleset.as_fd()))
     }
 }
 
-/// The last process number that was given in the PID namespace of the process that writes it. The kernel need not have
-/// this file, and containers may deny it.
-const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 /// The name that `ps` shows for the first process.
 const INIT_NAME: &CStr = c"turnwright-init";
 
@@ -303,7 +295,8 @@ struct ProcessNamespace {
     caller: OwnedFd,
     /// The numbers of the two processes, written by the process that starts them.
     numbers: (PipeReader, PipeWriter),
-    /// Where the numbers of further processes begin: [`LAST_NUMBER`].
+    /// The last process number that was given in the PID namespace of the process that writes this file. The kernel need
+    /// not have it, and containers may deny it.
     last_number: Option<File>,
     /// The descriptors that the first process keeps open, sorted.
     kept: Vec<RawFd>,
@@ -319,7 +312,7 @@ impl ProcessNamespace {
         let mut kept = locks;
         kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
         kept.sort_unstable();
-        let last_number = File::options().write(true).open(LAST_NUMBER).ok();
+        let last_number = File::options().write(true).open("/proc/sys/kernel/ns_last_pid").ok();
         Ok(ProcessNamespace { caller, numbers, last_number, kept, supervisor })
     }
 
@@ -330,7 +323,7 @@ impl ProcessNamespace {
         let mask = syscalls::block_all_signals()?;
         let Some(init) = syscalls::clone_sibling(None)? else { self.wait_for_ever() };
         // Programs name files after their number, and take one for running if it exists. So the numbers go on from one
-        // that is unique on the machine, and not from 2 in each namespace.
+        // that no other command begins with, and not from 2 in each namespace.
         match syscalls::clone_sibling(Some(init)) {
             Ok(None) => {
                 if let Some(mut last_number) = self.last_number.as_ref() {
@@ -422,11 +415,7 @@ fn disable_core_dumps() -> io::Result<()> {
 
 /// Converts without allocating, which is not allowed between `fork` and `exec`.
 fn to_io_error(error: &seccompiler::Error) -> io::Error {
-    let number = match error {
-        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
-            error.raw_os_error()
-        }
-        _ => None,
-    };
+    use seccompiler::Error::{Prctl, Seccomp};
+    let number = if let Prctl(why) | Seccomp(why) = error { why.raw_os_error() } else { None };
     io::Error::from_raw_os_error(number.unwrap_or(libc::EINVAL))
 }

@@ -130,15 +130,16 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
 /// Clones the process, as `fork` does, but the child gets the parent of the calling process, and this number in its PID
 /// namespace, if the kernel allows that. Returns the number of the child, and `None` in the child.
 pub(super) fn clone_sibling(number: Option<Pid>) -> io::Result<Option<Pid>> {
-    let numbers = number.map(|number| [number.as_raw_pid()]);
     // SAFETY: all zeros is a valid value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = libc::CLONE_PARENT.unsigned_abs().into();
-    arguments.set_tid = numbers.as_ref().map_or(0, |numbers| numbers.as_ptr().addr() as u64);
+    // The kernel reads the number there. If the provenance was not exposed, the compiler might leave it unwritten.
+    arguments.set_tid =
+        number.as_ref().map_or(0, |number| std::ptr::from_ref(number).expose_provenance() as u64);
     arguments.set_tid_size = number.is_some().into();
     let size = size_of::<libc::clone_args>();
-    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one. Reads the number and
-    // `arguments`, which has the kernel's layout.
+    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one. Reads `number`,
+    // which is an `i32` like the kernel's, and `arguments`, which has the kernel's layout.
     let mut result = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size) };
     if result < 0 {
         let flags = libc::CLONE_PARENT | libc::SIGCHLD;
@@ -260,10 +261,8 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
         ifr6_ifindex: LOOPBACK_INDEX,
     };
     // SAFETY: reads the request, which has the kernel's layout.
-    let result = unsafe {
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
-    };
-    check(result).or(Ok(()))
+    unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request) };
+    Ok(())
 }
 
 /// Installs a filter and returns the descriptor on which its notifications arrive.

@@ -263,11 +263,9 @@ fn add_checks(checks: &mut Vec<Check>, project: &CheckTable, is_trusted: bool) -
 /// The files and folders in these folders that other programs obey, and those that the settings add.
 fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let folders = &bases.roots;
-    let user_files: Vec<_> = bases
-        .home
-        .iter()
-        .flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")])
-        .collect();
+    let names = [".gitconfig", ".config/git/config"];
+    let at_home = bases.home.iter().flat_map(|home| names.map(|name| home.join(name)));
+    let user_files: Vec<_> = at_home.collect();
     let (git, obeyed_paths): (Vec<_>, Vec<_>) =
         folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);

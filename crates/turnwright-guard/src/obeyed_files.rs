@@ -184,8 +184,9 @@ pub fn named_programs(folder: &Path) -> Vec<String> {
             let path = normalize_lexically(&folder.join(possible_name));
             let Ok(relative) = path.strip_prefix(folder) else { continue };
             let Ok(metadata) = path.symlink_metadata() else { continue };
-            let is_program = !metadata.is_dir() || TOOLCHAINS.contains(name);
-            if is_program && relative != Path::new("") {
+            // A folder behind a link is no program either. On Windows, no link is followed.
+            let is_folder = metadata.is_dir() || cfg!(unix) && path.is_dir();
+            if (!is_folder || TOOLCHAINS.contains(name)) && relative != Path::new("") {
                 found.insert(relative.to_string_lossy().into_owned());
             }
         }
@@ -200,22 +201,32 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
     let real_paths = RealPaths::default();
     let mut found = BTreeSet::new();
     // On Windows, following a link may already log in to another machine.
-    for path in protected.leaf_paths().iter().filter(|_| cfg!(unix)) {
+    let leaves = protected.leaf_paths().iter().filter(|_| cfg!(unix));
+    // Links to programs in an environment lead into packages, which installers replace.
+    for path in leaves.filter(|path| ProtectedPaths::environment_of(path).is_none()) {
         // A file that is missing in a folder behind a link may be made there.
-        let Some(place) = real_paths.get(path).or_else(|| {
-            let folder = path.parent().filter(|folder| !roots.iter().any(|root| root == folder))?;
-            Some(real_paths.get(folder)?.join(path.file_name()?))
-        }) else {
-            continue;
-        };
+        let real = real_paths.get(path).or_else(|| {
+            let folder = path.parent()?;
+            let real = real_paths.get(folder).filter(|real| real != folder && real.is_dir())?;
+            Some(real.join(path.file_name()?))
+        });
+        // A link to the project, or above it, does not make its links hooks.
+        let place = real.filter(|real| !roots.iter().any(|root| root.starts_with(real)));
+        let Some(place) = place else { continue };
         let entries = fs::read_dir(&place).into_iter().flatten().take(MAX_ENTRIES).flatten();
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
         let files = links.filter_map(|link| real_path(link.path()).ok());
-        found.extend(files.filter(|file| file.is_file()).chain([place]));
+        // No program runs Markdown, and commands may change the instructions of agents.
+        let obeyed = files.filter(|file| file.is_file() && file.extension() != Some("md".as_ref()));
+        found.extend(obeyed.chain([place]));
     }
-    found.retain(|place| protected.reason(place).is_none());
-    let below = found.iter().filter_map(|place| {
-        roots.iter().find_map(|root| place.strip_prefix(root).ok())
+    // The same holds for `node_modules`.
+    found.retain(|place| {
+        !place.iter().any(|part| part == "node_modules") && protected.reason(place).is_none()
+    });
+    // The nearest root counts for a path, so it is told relative to every root.
+    let below = found.iter().flat_map(|place| {
+        roots.iter().filter_map(move |root| place.strip_prefix(root).ok())
     });
     below.map(|path| path.to_string_lossy().into_owned()).collect()
 }
@@ -314,29 +325,37 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let root = real_path(folder.path()).unwrap();
-        for place in [".claude", ".git/hooks", "code", "scripts", "skills", "team/.zed"] {
+        let folders = ".claude .git/hooks .venv/bin code node_modules skills team/.zed";
+        for place in folders.split(' ') {
             fs::create_dir_all(root.join(place)).unwrap();
         }
-        for file in ["AGENTS.md", "code/settings.json", "mcp", "rules", "scripts/check"] {
+        for file in ["README.md", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"] {
             fs::write(root.join(file), "").unwrap();
         }
         for (link, target) in [
-            (".claude/CLAUDE.md", "../AGENTS.md"),
-            (".claude/rules.md", "../rules"),
+            (".claude/CLAUDE.md", "../README.md"),
+            (".claude/run", "../rules"),
             (".claude/skills", "../skills"),
+            (".clinerules", "README.md"),
+            (".cursor", "."),
             (".envrc", "/etc/profile"),
             (".git/hooks/post-merge", "pre-commit"),
-            (".git/hooks/pre-commit", "../../scripts/check"),
+            (".git/hooks/pre-commit", "../../hook"),
+            (".git/hooks/pre-push", "../../node_modules/x"),
             (".helix", "nowhere"),
+            (".husky", "/"),
             (".mcp.json", "mcp"),
+            (".venv/bin/tool", "../../README.md"),
             (".vscode", "code"),
             (".zed", "team/.zed"),
+            ("AGENTS.md", "README.md"),
+            ("GEMINI.md", "AGENTS.md"),
         ] {
             symlink(target, root.join(link)).unwrap();
         }
         let mut found = behind_links(&ProtectedPaths::new(vec![root], Vec::new()));
         found.retain(|path| !path.starts_with("code/") || path == "code/tasks.json");
-        assert_eq!(found, ["code/tasks.json", "mcp", "rules", "scripts/check"]);
+        assert_eq!(found, ["code/tasks.json", "hook", "mcp", "rules"]);
     }
 
     #[test]
@@ -383,9 +402,12 @@ mod tests {
                 vec![".yarn/plugins", ".yarn/releases"],
             ),
             (".yarnrc.yml", "# as x.js\nnodeLinker: pnp # or x.js", vec![]),
+            ("pnpm-workspace.yaml", "packages:\n  - linked", vec![]),
         ] {
             let folder = tempfile::tempdir().unwrap();
             fs::create_dir(folder.path().join(".yarn")).unwrap();
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(".yarn", folder.path().join("linked")).unwrap();
             for path in [".yarn/y.cjs", ".yarn/my y.cjs", ".yarn/y (1), z.cjs", "x.js"] {
                 fs::write(folder.path().join(path), "").unwrap();
             }

@@ -283,9 +283,7 @@ impl ProtectedSnapshot {
                 changes.record(place, "filled", Err(why));
             }
         }
-        let mut all: Vec<_> = self.entries.keys().chain(now.keys()).collect();
-        all.sort();
-        all.dedup();
+        let mut all: BTreeSet<_> = self.entries.keys().chain(now.keys()).collect();
         all.retain(|path| {
             !is_allowed(path)
                 && !self.is_unknown(path)
@@ -307,7 +305,7 @@ impl ProtectedSnapshot {
     /// the old ones. Records each change.
     fn restore(
         &self,
-        paths: &[&PathBuf],
+        paths: &BTreeSet<&PathBuf>,
         now: &BTreeMap<PathBuf, SnapshotEntry>,
         mut quarantine: Option<&mut entries::Quarantine>,
         changes: &mut ProtectedChanges,
@@ -364,13 +362,15 @@ impl ProtectedSnapshot {
             })
     }
 
-    /// Returns true if a link leads from a path to another one that is compared, too: only that can be restored.
+    /// Returns true if a link that was there led from a path to another one that is compared, too: only that can be
+    /// restored.
     fn is_behind_link(&self, path: &Path, now: &BTreeMap<PathBuf, SnapshotEntry>) -> bool {
-        let folder = path.parent().and_then(|folder| real_path(folder).ok());
-        let real = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
-        real.is_some_and(|real| {
-            real != path && (now.contains_key(&real) || self.entries.contains_key(&real))
-        })
+        let mut above = path.ancestors().skip(1);
+        above.any(|folder| matches!(self.entries.get(folder), Some(SnapshotEntry::Link(_))))
+            && path.parent().zip(path.file_name()).is_some_and(|(folder, name)| {
+                let real = real_path(folder).unwrap_or_default().join(name);
+                real != path && (now.contains_key(&real) || self.entries.contains_key(&real))
+            })
     }
 
     /// Returns true if the path is in a submodule or linked working tree that was looked at.

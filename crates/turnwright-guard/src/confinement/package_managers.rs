@@ -82,9 +82,7 @@ impl ConfinementBuilder<'_> {
         let folders: Vec<_> =
             listed.chain(searched).filter_map(|folder| self.real_paths.get(&folder)).collect();
         profile.caches.retain(|layer| {
-            !folders
-                .iter()
-                .any(|folder| *folder == layer.path || folder.parent() == Some(&layer.path))
+            !folders.iter().any(|place| *place == layer.path || place.parent() == Some(&layer.path))
         });
     }
 }

@@ -25,7 +25,7 @@ const fn programs(folder: &'static str, made_by: &'static [&'static str]) -> Def
 pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // The Android plugin of Gradle takes a lock there for each build.
     cache(".android", &["adb"]),
-    // Without a place for temporary files there, it does not start.
+    // Ansible does not start without a place for temporary files there.
     cache(".ansible", &["ansible"]),
     cache(".bundle", &["bundle"]),
     cache(".bun/install/cache", &["bun"]),
@@ -38,7 +38,7 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // Only old versions make it.
     cache(".ccache", &[]),
     cache(".conan2", &["conan"]),
-    // Nor do these two without one for their settings.
+    // These two do not start without a place for their settings.
     cache(".config/Cypress", &[]),
     cache(".config/libreoffice", &["soffice"]),
     cache(".cpanm", &["cpanm"]),

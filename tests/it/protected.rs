@@ -384,6 +384,33 @@ fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
     assert!(result.contains("[protected: the command"), "{result}");
 }
 
+// Windows lets only administrators make symbolic links.
+#[cfg(unix)]
+#[test]
+fn a_protected_link_protects_what_it_leads_to() {
+    use std::os::unix::fs::symlink;
+
+    let script = "echo evil >> scripts/check; echo evil >> code/settings.json
+        echo {} > .vscode/tasks.json; echo fine > code/notes";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file("scripts/check", "old\n")
+        .file("code/settings.json", "old\n")
+        .file(".git/hooks/x.sample", "")
+        .model(json!([]))
+        .initialize();
+    symlink("../../scripts/check", agent.path(".git/hooks/pre-commit")).unwrap();
+    symlink("code", agent.path(".vscode")).unwrap();
+    agent.session = agent.new_session();
+    let result = result_of(&mut agent, "sh script");
+    for file in ["scripts/check", "code/settings.json"] {
+        assert_eq!(agent.read(file), "old\n", "{file}: {result}");
+    }
+    assert!(!agent.path("code/tasks.json").exists(), "{result}");
+    assert!(agent.path("code/notes").exists() && !result.contains("NOT undone"), "{result}");
+}
+
 #[test]
 #[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn a_command_hides_nothing_behind_links_odd_repositories_and_names_of_the_agent() {

@@ -639,3 +639,15 @@ fn what_a_running_command_moved_to_a_place_is_no_part_of_the_snapshot_of_another
     let changed = [&[disk.ws.join(".git/hooks/pre-push")], &moved[..]].concat();
     assert_eq!(beside.check(&[], None).unwrap().paths, changed);
 }
+
+#[test]
+fn a_folder_that_has_become_a_link_to_another_one_gets_its_files_back() {
+    let disk = TestProject::new();
+    let file = disk.file(".vscode/settings.json", "mine");
+    disk.file(".zed/settings.json", "other");
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+    fs::remove_dir_all(disk.ws.join(".vscode")).unwrap();
+    symlink(".zed", disk.ws.join(".vscode")).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine));
+    assert_eq!(fs::read_to_string(file).ok().as_deref(), Some("mine"), "{changes:?}");
+}

@@ -138,7 +138,10 @@ fn a_name_with_a_process_number_is_no_earlier_commands() {
     assert_no_question(&agent);
     for request in [1, 2] {
         let result = agent.model_request(request)["messages"].as_array().unwrap().last().cloned();
-        assert!(result.as_ref().is_some_and(|text| text.to_string().contains("made")), "{result:?}");
+        assert!(
+            result.as_ref().is_some_and(|text| text.to_string().contains("made")),
+            "{result:?}"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ mod language_servers;
 mod project_servers;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::file::{CheckTable, MAX_CHECKS, usable_checks};
 use crate::layers::{ManagedSettings, ProjectSettings};

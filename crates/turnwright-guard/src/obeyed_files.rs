@@ -225,9 +225,9 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
         !place.iter().any(|part| part == "node_modules") && protected.reason(place).is_none()
     });
     // The nearest root counts for a path, so it is told relative to every root.
-    let below = found.iter().flat_map(|place| {
-        roots.iter().filter_map(move |root| place.strip_prefix(root).ok())
-    });
+    let below = found
+        .iter()
+        .flat_map(|place| roots.iter().filter_map(move |root| place.strip_prefix(root).ok()));
     below.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 

@@ -134,8 +134,8 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
         "dart" => matches!(words[..], ["pub", "add" | "get" | "upgrade"]),
         "python" | "python3" => words == ["-m", "pip"],
         // The table of caches contains these for what they start.
-        "adb" | "ansible" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter" | "mix"
-        | "nvidia-smi" | "sh" | "soffice" => false,
+        "adb" | "ansible" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter"
+        | "mix" | "nvidia-smi" | "sh" | "soffice" => false,
         _ => DEFAULT_CACHES.iter().any(|cache| cache.made_by.contains(&program)),
     }
 }

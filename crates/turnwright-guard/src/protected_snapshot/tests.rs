@@ -16,7 +16,7 @@ struct TestProject {
 impl TestProject {
     fn new() -> TestProject {
         let folder = tempfile::tempdir().unwrap();
-        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        let base = real_path(folder.path()).unwrap();
         let disk = TestProject {
             _folder: folder,
             ws: base.join("ws"),

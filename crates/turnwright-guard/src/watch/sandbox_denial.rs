@@ -259,7 +259,9 @@ fn refused_action(call: RefusedCall) -> &'static str {
         RefusedCall::DatagramSocket => "open Unix sockets for datagrams",
         RefusedCall::OtherSocket => "open sockets but of Unix, IPv4, IPv6 and NETLINK_ROUTE",
         RefusedCall::PerfEvents => "count or record events of the system (perf_event_open)",
-        RefusedCall::Namespace => "make namespaces: containers do, and browsers without --no-sandbox",
+        RefusedCall::Namespace => {
+            "make namespaces: containers do, and browsers without --no-sandbox"
+        }
         RefusedCall::Mount => "mount anything",
         RefusedCall::SetIdMode => "set the set-user-ID or set-group-ID bit of a file",
         RefusedCall::IoUring => "use io_uring",

@@ -199,7 +199,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let mut file = nofollow::open_pinned_file(path, true)?;
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
-    let old = read_whole(&file, &metadata)?;
+    let old = read_whole(&file, metadata.len())?;
     #[cfg(target_os = "linux")]
     reserve_space(&file, bytes.len())?;
     let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };

@@ -526,6 +526,12 @@ mod tests {
             ".python-version",
             "pnpm-workspace.yaml",
             ".pdm-python",
+            ".vim/coc-settings.json",
+            "sub/.vs/mcp.json",
+            ".kimi-code/mcp.json",
+            ".letta/settings.json",
+            ".agent/workflows/x.md",
+            "reasonix.toml",
         ] {
             let path = Path::new("/home/u/.claude/ws").join(path);
             assert!(protected.reason(&path).is_some(), "{}", path.display());
@@ -585,6 +591,8 @@ mod tests {
             "sub/bin/python-config",
             "src/workflows/ci.yml",
             "tasks.json",
+            ".agent/PLANS.md",
+            ".vim/ftplugin/rust.vim",
         ] {
             let path = Path::new("/home/u/.claude/ws").join(path);
             assert_eq!(protected.reason(&path), None, "{}", path.display());

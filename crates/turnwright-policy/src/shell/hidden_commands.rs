@@ -10,7 +10,7 @@ use super::args::{self, Args, attached_value, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
-use super::{Script, SimpleCommand};
+use super::{Script, SimpleCommand, Word};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
@@ -22,9 +22,9 @@ const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom ch
     torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
-    dotenvx fd fdfind flox guix gum hatch infisical launchctl lerna mamba micromamba mise nix nodemon nodenv npm nvm \
-    op opam pdm pipenv pipx pixi pnpm poetry proot-distro pyenv rbenv rustup rye screen sops stack tmux toolbox tox \
-    uv volta yarn zellij";
+    dotenvx fd fdfind flox guix gum hatch infisical jobs launchctl lerna mamba micromamba mise nix nodemon nodenv npm \
+    nvm op opam pdm pipenv pipx pixi pnpm poetry proot-distro pyenv rbenv rustup rye screen sops stack tmux toolbox \
+    tox uv volta yarn zellij";
 const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
     new-window run send-keys shell spin split-window x";
 /// Words that mean this to one program only: `fd login src -x ls` looks for files named `login`.
@@ -37,8 +37,9 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv distrobox distrobox-ent
 const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 /// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
-const VALUE_OPTIONS: [(WordList, WordList); 7] = [
+const VALUE_OPTIONS: [(WordList, WordList); 8] = [
     ("bat man", "-H -P --html --pager"),
+    ("compgen mapfile readarray", "-C"),
     ("git", "-O -c -u -x --config --exec --extcmd --receive-pack --upload-pack"),
     ("gmake make", "-E --eval SHELL"),
     ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
@@ -48,6 +49,10 @@ const VALUE_OPTIONS: [(WordList, WordList); 7] = [
 ];
 /// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
+/// Commands of shells that expand the subscripts in their words once more, as in `printf -v 'a[$(make)]'`.
+const EXPANDING: WordList = "[ declare let local printf read test typeset unset wait";
+/// Programs whose language gives a text in double quotes to a shell, as in `system("make")`.
+const QUOTING: WordList = "awk gawk mawk nawk";
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
 const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
@@ -180,6 +185,10 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         }
     } else if program == "git" {
         lines.extend(aliases(arguments));
+    } else if let Some(subcommand) = program.strip_prefix("git-") {
+        let own = ["git", subcommand].map(|text| Word { text: text.to_owned(), is_glob: false });
+        let words = own.into_iter().chain(arguments.iter().cloned()).collect();
+        found.extend(whole(command_scanner::scan_words(words))?);
     }
     lines.extend(given_lines(program, command));
     for line in &lines {
@@ -331,8 +340,8 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-/// Returns the lines that a program gives to a shell: those values of its options that have several words, and what
-/// follows an escape.
+/// Returns the lines that a program gives to a shell: those values of its options that have several words, what follows
+/// an escape, what is expanded once more, and texts in quotes.
 fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
     let entry = VALUE_OPTIONS.iter().find(|entry| is_in(entry.0, program));
     let options = entry.map_or("", |entry| entry.1);
@@ -349,7 +358,21 @@ fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
         values.flat_map(|(_, value)| [value, value.split_once('=').map_or("", |parts| parts.1)]);
     let long_lines = lines.filter(|line| line.contains(' '));
     let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
-    long_lines.chain(texts.filter_map(after_escape)).map(str::to_owned).collect()
+    let others = texts.filter_map(after_escape).chain(evaluated(program, command));
+    long_lines.chain(others).map(str::to_owned).collect()
+}
+
+/// Returns the parts of its words that a program evaluates: what it expands once more, and texts in quotes.
+fn evaluated<'a>(program: &str, command: &'a SimpleCommand) -> Vec<&'a str> {
+    let words = command.argv().skip(1);
+    if is_in(EXPANDING, program) && !args::only_reads(command) {
+        // `$()` stands for a substitution that was found already.
+        words.filter(|word| word.replace("$()", "").contains("$(") || word.contains('`')).collect()
+    } else if is_in(QUOTING, program) && !args::only_reads(command) {
+        words.flat_map(|word| word.split('"').skip(1).step_by(2)).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 /// Returns the line that follows an escape to a shell, as in `!make` and `.shell make`.

@@ -584,6 +584,8 @@ mod tests {
             "git worktree remove --force x",
             "git read-tree --reset -u HEAD",
             "/usr/bin/git reset --hard",
+            "/usr/lib/git-core/git-reset --hard",
+            "awk 'BEGIN { system(\"git reset --hard\") }'",
             "rm -rf .",
             "rm -rf ./",
             "rm -r ..",

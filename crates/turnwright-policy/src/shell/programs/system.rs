@@ -54,7 +54,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     SHELL.with_names("su").searched(),
     program("mksh rbash tcsh yash").starts(Starts::Shell),
     STARTER.with_names(
-        "busybox chroot chrt doas exec fakeroot flock ionice ltrace nsenter parallel perf \
+        "busybox chroot chrt coreutils doas exec fakeroot flock ionice ltrace nsenter parallel perf \
          pkexec prlimit runuser setarch setpriv setsid strace sudo systemd-run taskset toybox \
          unbuffer unshare valgrind watch",
     ),

@@ -17,6 +17,8 @@ const MAX_DEPTH: usize = 8;
 /// The ends of the names of variables whose value other programs run, which may be a line.
 const PROGRAM_VARIABLES: &str =
     "ASKPASS BROWSER COMMAND EDITOR EXTERNAL_DIFF LESSOPEN PAGER RUNNER SSH VISUAL WRAPPER";
+/// The beginnings of the names of those whose value is a setting of git, or its name and its value.
+const GIT_SETTINGS: [&str; 2] = ["GIT_CONFIG_PARAMETERS", "GIT_CONFIG_VALUE_"];
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
@@ -109,6 +111,10 @@ impl CommandScanner {
         for (name, line) in assigned {
             if PROGRAM_VARIABLES.split(' ').any(|end| name.ends_with(end)) {
                 self.scan_later(line.to_owned(), depth);
+            }
+            // The setting of git that it holds may be an alias.
+            if GIT_SETTINGS.iter().any(|start| name.starts_with(start)) {
+                self.scan_later(format!("git -c {line} -c \"alias.x={line}\"\n{line}"), depth);
             }
         }
         let start = words.iter().take_while(|word| shell_state::is_prefix(&word.text)).count();

@@ -49,10 +49,12 @@ const VALUE_OPTIONS: [(WordList, WordList); 8] = [
 ];
 /// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
-/// Commands of shells that expand the subscripts in their words once more, as in `printf -v 'a[$(make)]'`.
-const EXPANDING: WordList = "[ declare let local printf read test typeset unset wait";
-/// Programs whose language gives a text in double quotes to a shell, as in `system("make")`.
-const QUOTING: WordList = "awk gawk mawk nawk";
+/// Programs that run parts of their words, and the text in front of each: `system("make")` of awk, and subscripts, which
+/// shells expand once more, as in `printf -v 'a[$(make)]'`.
+const EVALUATED: [(WordList, &str); 2] = [
+    ("awk gawk mawk nawk", "\""),
+    ("[ declare let local printf read test typeset unset wait", "$("),
+];
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
 const TASK_PROGRAMS: WordList = "ant bazel bun bunx bundle cargo cmake composer deno docker docker-compose \
@@ -301,11 +303,9 @@ pub(crate) fn is_message_option(option: &str) -> bool {
 fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
     let path = name.strip_prefix("file://").unwrap_or(name);
     let in_home = IN_HOME.iter().find_map(|start| path.strip_prefix(*start));
-    let in_folder = IN_FOLDER.iter().find_map(|start| path.strip_prefix(*start));
-    normalize_lexically(&match in_home {
-        Some(rest) => home.unwrap_or(folder).join(rest),
-        None => folder.join(in_folder.unwrap_or(path)),
-    })
+    let in_folder = IN_FOLDER.iter().find_map(|start| path.strip_prefix(*start)).unwrap_or(path);
+    let base = home.filter(|_| in_home.is_some()).unwrap_or(folder);
+    normalize_lexically(&base.join(in_home.unwrap_or(in_folder)))
 }
 
 fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
@@ -340,8 +340,8 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     starts.into_iter().map(move |at| &words[at..])
 }
 
-/// Returns the lines that a program gives to a shell: those values of its options that have several words, what follows
-/// an escape, what is expanded once more, and texts in quotes.
+/// Returns the lines that a program gives to a shell: those values of its options that have several words, and what
+/// follows an escape or stands in a word that it evaluates.
 fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
     let entry = VALUE_OPTIONS.iter().find(|entry| is_in(entry.0, program));
     let options = entry.map_or("", |entry| entry.1);
@@ -358,21 +358,11 @@ fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
         values.flat_map(|(_, value)| [value, value.split_once('=').map_or("", |parts| parts.1)]);
     let long_lines = lines.filter(|line| line.contains(' '));
     let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
-    let others = texts.filter_map(after_escape).chain(evaluated(program, command));
+    let evaluated = EVALUATED.iter().find(|entry| is_in(entry.0, program));
+    let mark = evaluated.filter(|_| !args::only_reads(command)).map_or("\0", |entry| entry.1);
+    let parts = command.argv().flat_map(|word| word.split(mark).skip(1));
+    let others = texts.filter_map(after_escape).chain(parts);
     long_lines.chain(others).map(str::to_owned).collect()
-}
-
-/// Returns the parts of its words that a program evaluates: what it expands once more, and texts in quotes.
-fn evaluated<'a>(program: &str, command: &'a SimpleCommand) -> Vec<&'a str> {
-    let words = command.argv().skip(1);
-    if is_in(EXPANDING, program) && !args::only_reads(command) {
-        // `$()` stands for a substitution that was found already.
-        words.filter(|word| word.replace("$()", "").contains("$(") || word.contains('`')).collect()
-    } else if is_in(QUOTING, program) && !args::only_reads(command) {
-        words.flat_map(|word| word.split('"').skip(1).step_by(2)).collect()
-    } else {
-        Vec::new()
-    }
 }
 
 /// Returns the line that follows an escape to a shell, as in `!make` and `.shell make`.

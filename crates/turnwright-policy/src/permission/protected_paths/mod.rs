@@ -255,11 +255,7 @@ fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
 
 /// Why a file is protected for the form of its name.
 fn reason_of_name(path: &Path) -> Option<&'static str> {
-    let spelt = path.file_name()?;
-    if !may_have_form(spelt) {
-        return None;
-    }
-    let name = part(spelt);
+    let name = part(path.file_name().filter(|name| may_have_form(name))?);
     let form = NAME_FORMS
         .iter()
         .find(|(start, end, _)| name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end)));

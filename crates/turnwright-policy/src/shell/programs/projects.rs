@@ -11,7 +11,7 @@ use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order, has_wor
 /// Tasks of web frameworks.
 pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
     "db:drop db:migrate:reset db:migrate:undo:all db:purge db:reset db:schema:load db:wipe doctrine:database:drop \
-     doctrine:fixtures:load doctrine:schema:drop ecto.drop ecto.reset migrate:fresh migrate:refresh migrate:reset schema:drop",
+     doctrine:fixtures:load ecto.drop ecto.reset migrate:fresh migrate:refresh migrate:reset migrate:rollback schema:drop",
     DATA,
 )];
 const JVM: &[Danger] = &[Danger::Prefix("publish", PUBLISHES), Danger::Word("deploy", PUBLISHES)];
@@ -102,22 +102,16 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("--version")
         .options_outside_grant("PEC --toolchain --install --open -B< -S<")
         .grantable_prefixes(&[]),
-    program("rails artisan").dangers(DATABASE_TASKS),
-    program("console sail sequelize sequelize-cli typeorm").grant(Grant::Exact).dangers(DATABASE_TASKS),
+    program("artisan knex rails typeorm").dangers(DATABASE_TASKS),
+    program("console sail sequelize sequelize-cli").grant(Grant::Exact).dangers(DATABASE_TASKS),
     program("prisma").dangers(&[
         Danger::InOrder("migrate reset", DATA),
         Danger::Word("--force-reset --accept-data-loss", DATA),
     ]),
     program("drizzle-kit").grant(Grant::Exact).dangers(&[Danger::Word("--force", DATA)]),
-    program(
-        "alembic atlas dbmate diesel django-admin flask flyway goose knex liquibase manage.py \
-         migrate sea-orm-cli sqlx wp",
-    )
-    .grant(Grant::Exact)
-    .dangers(&[Danger::Word(
-        "clean downgrade drop drop-all flush fresh migrate:rollback reset reset_db rollback",
-        DATA,
-    )]),
+    program("alembic dbmate diesel django-admin flask flyway goose manage.py migrate sqlx wp")
+        .grant(Grant::Exact)
+        .dangers(&[Danger::Word("clean downgrade drop flush reset reset_db rollback", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \

@@ -57,7 +57,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Subcommand("clean purge revert strip", CHANGES),
         Danger::Check(overwrites),
     ]),
-    CLOUD.with_names("aws az bq doctl flyctl gcloud hcloud heroku railway"),
+    CLOUD.with_names("aws az bq doctl flyctl gcloud hcloud heroku pscale railway stripe turso"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
     ONLINE.with_names("gsutil rclone").dangers(&[BUCKETS]),
     ONLINE
@@ -73,12 +73,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("terraform").network(NetworkUse::Subcommand("init apply plan destroy")).dangers(STACK),
     program("tofu pulumi cdk").dangers(STACK),
     program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
-    program(
-        "amplify consul etcdctl firebase kamal neonctl netlify pscale sam serverless sls stripe \
-         supabase turso vault vercel wrangler",
-    )
-    .grant(Grant::Exact)
-    .dangers(REMOTE),
+    program("firebase kamal neonctl netlify sam serverless sls supabase vault vercel wrangler")
+        .grant(Grant::Exact)
+        .dangers(REMOTE),
     program("ansible ansible-playbook").grantable_prefixes(&[]),
     CONTAINER
         .with_names("docker")
@@ -99,12 +96,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         .with_names("docker-compose")
         .dangers(&[Danger::Check(compose)])
         .grantable_prefixes(&[form("up down ps logs build start stop restart", 2)]),
-    SQL.with_names("psql sqlite3").version("--version").grantable_prefixes(&[]),
-    SQL.with_names(
-        "clickhouse-client cqlsh duckdb mariadb mongo mongosh mycli mysql mysqladmin pgcli \
-         redis-cli sqlcmd usql valkey-cli",
-    )
-    .grantable_prefixes(&[]),
+    SQL.with_names("clickhouse-client psql sqlite3").version("--version").grantable_prefixes(&[]),
+    SQL.with_names("duckdb mariadb mongo mongosh mysql mysqladmin redis-cli sqlcmd valkey-cli")
+        .grantable_prefixes(&[]),
     program("dropdb dropuser").dangers(&[Danger::Always(DATA)]),
     program("openssl").version("version"),
 ];
@@ -150,7 +144,7 @@ pub(in crate::shell) fn names_client(command: &SimpleCommand) -> bool {
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    const VERBS: WordList = "bulk-delete del delete deploy destroy down drop promote prune purge rb remove reset \
+    const VERBS: WordList = "bulk-delete delete deploy destroy down drop promote prune purge rb remove reset \
         restore rm rollback terminate undefine --prod";
     const BEGINNINGS: WordList =
         "--delete delete- deregister- purge- schedule-key-deletion terminate-";
@@ -345,13 +339,11 @@ mod tests {
             "npx sequelize-cli db:migrate:undo:all",
             "npx typeorm schema:drop -d x",
             "npx knex migrate:rollback --all",
-            "liquibase drop-all",
-            "sea-orm-cli migrate fresh",
             "clickhouse-client -q 'drop table x'",
             "turso db destroy x",
             "pscale branch delete x y",
             "stripe customers delete x",
-            "etcdctl del x --prefix",
+            "sls remove",
             "deno publish",
             "npx jsr publish",
             "wp db reset --yes",

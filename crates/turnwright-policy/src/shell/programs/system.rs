@@ -54,9 +54,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     SHELL.with_names("su").searched(),
     program("mksh rbash tcsh yash").starts(Starts::Shell),
     STARTER.with_names(
-        "busybox chroot chrt coreutils doas exec fakeroot flock ionice ltrace nsenter parallel perf \
-         pkexec prlimit runuser setarch setpriv setsid strace sudo systemd-run taskset toybox \
-         unbuffer unshare valgrind watch",
+        "busybox chroot chrt coreutils doas exec fakeroot flock ionice ltrace nsenter parallel \
+         perf pkexec prlimit runuser setarch setpriv setsid strace sudo systemd-run taskset \
+         toybox unbuffer unshare valgrind watch",
     ),
     STARTER.with_names("command").reads_if(command).wrapper_words(|_| Some(1)),
     STARTER.with_names("env").reads_if(no_operands).wrapper_words(env),

@@ -214,9 +214,11 @@ impl Environment {
         let names_of_npm = text::list_entries(NPM_NAMES).filter(|_| is_started_by_npm);
         let mut all = given.without(&names_of_npm.collect::<Vec<_>>());
         all.0.retain(|(name, value)| is_harmless(name, value, secrets));
-        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages.
+        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages, and npm those of the
+        // project, in which commands may write what a hook or a server would run outside of the sandbox.
         let mut path = all.folders("PATH", |folder| {
-            folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
+            let is_of_npm = is_started_by_npm && folder.ends_with("node_modules/.bin");
+            !is_of_npm && folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
         });
         if cfg!(target_os = "macos") {
             add_homebrew(&mut path);
@@ -379,6 +381,19 @@ mod tests {
             ("/home/a/archive-v0/bin:/usr/bin", "/home/a/archive-v0/bin:/usr/bin"),
         ] {
             let all = Environment::scrubbed([("PATH".into(), before.into())], &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            assert!(path.starts_with(after), "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn programs_of_a_project_do_not_come_first_because_npm_has_started_the_agent() {
+        let before = "/w/p/node_modules/.bin:/w/node_modules/.bin:/usr/bin";
+        for (variable, after) in [("npm_lifecycle_event", "/usr/bin"), ("FOO", before)] {
+            let given = [("PATH".into(), before.into()), (variable.into(), "npx".into())];
+            let all = Environment::scrubbed(given, &[]);
             let path = all.get("PATH").unwrap().to_str().unwrap();
             // On macOS, the folders of Homebrew follow.
             assert!(path.starts_with(after), "{path}");

@@ -22,6 +22,7 @@ use turnwright_types::redact;
 use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, RunningCommand, find_in_path, program_at,
 };
+use turnwright_workspace::real_path;
 
 /// The most bytes that a handler may print to stdout, and to stderr.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
@@ -106,7 +107,9 @@ pub(crate) async fn run_handler(
     let action = handler.action.clone();
     let project = site.project.clone();
     let variables = Arc::clone(&site.environment);
-    let looking = spawn_blocking(move || (named_scripts(&action, &project), find_bash(&variables)));
+    let looking = spawn_blocking(move || {
+        (named_scripts(&action, &project), find_bash(&variables, &project))
+    });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
     let (scripts, bash) =
@@ -148,9 +151,12 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
 }
 
 /// Finds the bash that runs command lines. On Windows, the system's own bash starts WSL, where the paths of the project
-/// mean nothing, so git's is used instead. Blocks.
-fn find_bash(environment: &Environment) -> Option<PathBuf> {
-    let path = environment.get("PATH");
+/// mean nothing, so git's is used instead. A command in the sandbox may have written one in the project. Blocks.
+fn find_bash(environment: &Environment, project: &Path) -> Option<PathBuf> {
+    let trusted = environment.for_silent_command(|folder| {
+        real_path(folder).is_ok_and(|real| !real.starts_with(project))
+    });
+    let path = trusted.get("PATH");
     let bash = find_in_path(Path::new("bash"), path);
     bash.filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
         let git = find_in_path(Path::new("git"), path).filter(|_| cfg!(windows))?;
@@ -191,7 +197,7 @@ fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec
             None if cfg!(windows) => {
                 ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
             }
-            None => ("sh -c", line.clone()),
+            None => ("/bin/sh -c", line.clone()),
         },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
@@ -281,6 +287,25 @@ mod tests {
         }
         let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_bash_of_a_project_runs_no_hook() {
+        let base = tempfile::tempdir().unwrap();
+        let own = real_path(base.path()).unwrap();
+        let project = own.join("p");
+        let folders = [project.join("bin"), own.clone()];
+        for folder in &folders {
+            std::fs::create_dir_all(folder).unwrap();
+            // A copy of a program has its mode.
+            std::fs::copy("/bin/sh", folder.join("bash")).unwrap();
+        }
+        let path = std::env::join_paths(&folders).unwrap();
+        let environment = Environment::default().with("PATH", path);
+        assert_eq!(find_bash(&environment, &project), Some(own.join("bash")));
+        let elsewhere = Path::new("/elsewhere");
+        assert_eq!(find_bash(&environment, elsewhere), Some(project.join("bin/bash")));
     }
 
     #[test]

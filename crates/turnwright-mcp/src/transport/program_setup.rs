@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::features::tools::{sanitized, with_digest};
 use crate::server::pool::ServerEnv;
-use crate::server::spec::{ServerSpec, ServerTransport};
+use crate::server::spec::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
@@ -69,12 +69,24 @@ impl ProgramRequest {
         for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
-        let command = find_program(command, &cwd, environment.get("PATH"))?;
+        let trusted = environment.for_silent_command(|folder| self.comes_first(folder));
+        let command = find_program(command, &cwd, trusted.get("PATH"))
+            .or_else(|_| find_program(command, &cwd, environment.get("PATH")))?;
         let command_line = std::iter::once(command.into_os_string())
             .chain(arguments.iter().map(OsString::from))
             .collect();
         let program = PipedProgram { command_line, workdir: cwd, environment, sandbox };
         Ok((program, temp_folder))
+    }
+
+    /// Returns true if the programs in a folder of `PATH` come first. Those in the session's folders do not, because a
+    /// command may have written them, unless the project names the server. The home folder is no project.
+    fn comes_first(&self, folder: &Path) -> bool {
+        let variable = self.environment.get("HOME");
+        let home = variable.and_then(|home| real_path(home).ok()).unwrap_or_default();
+        let mut roots = self.env.roots.iter().filter(|root| !home.starts_with(root));
+        self.spec.source == ServerSource::Project
+            || real_path(folder).is_ok_and(|real| !roots.any(|root| real.starts_with(root)))
     }
 
     /// Adds the permissions of this server's settings to the session's profile.
@@ -171,7 +183,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::{ServerSandbox, ServerSource};
+    use crate::ServerSandbox;
     use turnwright_types::client::ElicitationModes;
 
     fn program(path: &Path, mode: u32) {
@@ -294,6 +306,32 @@ mod tests {
         assert_eq!(folders[0], base.join("s"));
         assert!(folders.iter().all(|folder| folder.parent() == Some(base)), "{folders:?}");
         assert_eq!(BTreeSet::from(folders).len(), 5);
+    }
+
+    #[test]
+    fn a_program_of_the_project_stands_in_for_none_that_is_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        for name in ["ws/bin/both", "ws/bin/own", "bin/both"] {
+            program(&base.join(name), 0o755);
+        }
+        let path = std::env::join_paths([base.join("ws/bin"), base.join("bin")]).unwrap();
+        for (name, source, home, expected) in [
+            ("both", ServerSource::User, "gone", "bin/both"),
+            ("both", ServerSource::Client, "gone", "bin/both"),
+            ("both", ServerSource::Project, "gone", "ws/bin/both"),
+            ("both", ServerSource::User, "ws", "ws/bin/both"),
+            ("own", ServerSource::User, "gone", "ws/bin/own"),
+        ] {
+            let mut request = wanted(name.into(), &base, ServerSandbox::default());
+            request.env.roots = vec![base.join("ws")];
+            request.spec.source = source;
+            request.environment =
+                request.environment.with("PATH", path.clone()).with("HOME", base.join(home));
+            let (prepared, _temp_folder) = request.prepare().unwrap();
+            let found = PathBuf::from(&prepared.command_line[0]);
+            assert_eq!(found, base.join(expected), "{name} {source:?} {home}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) const MAX_ERRORS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
 const MAX_FILES: usize = 200;
-/// The most bytes that an edit of a rename may add to the lengths of the two names, as in `x: &mut Self`.
+/// The most bytes that an edit of a rename may put in or take away beside the names, as in `x: &mut Self`.
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
@@ -225,7 +225,8 @@ impl FileEdits {
                 return None;
             }
             let old = &text[start..end];
-            if !old.is_empty() && !old.contains(&self.name) {
+            let is_short = old.len() <= self.name.len() + MAX_AROUND_NAMES && !old.contains('\n');
+            if !(old.is_empty() || old.contains(&self.name) && is_short) {
                 return None;
             }
             after.push_str(&text[at..start]);
@@ -409,6 +410,19 @@ mod tests {
             let edits = json!({ "changes": { "file:///w/a.rs": [edit] } });
             let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
             assert_eq!(files[0].only_names("new"), expected, "{new}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_edit_of_a_rename_takes_away_little_more_than_the_name() {
+        let long = format!("old{}", "x".repeat(MAX_AROUND_NAMES + 9));
+        for (taken, expected) in [("old", true), ("old: old", true), ("old\nx", false), (&*long, false)] {
+            let end = Encoding::Utf16.position(taken, taken.len());
+            let range = json!({ "start": { "line": 0, "character": 0 }, "end": end });
+            let edits = json!({ "changes": { "file:///w/a": [{ "range": range, "newText": "new" }] } });
+            let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
+            assert_eq!(files[0].apply(taken).is_some(), expected, "{taken}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use turnwright_types::redact;
 use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, RunningCommand, find_in_path, program_at,
 };
-use turnwright_workspace::real_path;
 
 /// The most bytes that a handler may print to stdout, and to stderr.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
@@ -48,6 +48,8 @@ const KEEP_EXIT_CODE: &str = "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEX
 pub struct HookSite {
     /// The session's folder, a real path.
     pub project: PathBuf,
+    /// The folder in which handlers start: the same, or a drive that the client named for a share.
+    pub workdir: PathBuf,
     /// The environment variables of handlers, without secrets.
     pub environment: Arc<Environment>,
     /// The input fields that all events have, as a JSON object.
@@ -105,14 +107,14 @@ pub(crate) async fn run_handler(
         return Err(NoExit::Cancelled);
     }
     let action = handler.action.clone();
-    let project = site.project.clone();
-    let variables = Arc::clone(&site.environment);
+    let place = site.clone();
     let looking = spawn_blocking(move || {
-        (named_scripts(&action, &project), find_bash(&variables, &project))
+        let found = find_program(&action, &place.environment, from_ref(&place.project));
+        (named_scripts(&action, &place.project), found)
     });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
-    let (scripts, bash) =
+    let (scripts, found) =
         looked.map_err(|_| NoExit::Withheld("its files cannot be looked at".to_owned()))?;
     if let Some(file) = changed_file(&handler.scripts, &scripts) {
         let why = format!("it did not run, because {file} is not what you trusted; run `/trust`");
@@ -132,8 +134,8 @@ pub(crate) async fn run_handler(
         }
     }
     let program = PipedProgram {
-        command_line: command_line(&handler.action, bash.as_deref(), &site.project),
-        workdir: site.project.clone(),
+        command_line: command_line(&handler.action, found.as_deref(), &site.project),
+        workdir: site.workdir.clone(),
         environment,
         sandbox: sandbox.map(|sandbox| sandbox.profile.clone()),
     };
@@ -150,16 +152,23 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// Finds the bash that runs command lines. On Windows, the system's own bash starts WSL, where the paths of the project
-/// mean nothing, so git's is used instead. A command in the sandbox may have written one in the project. Blocks.
-fn find_bash(environment: &Environment, project: &Path) -> Option<PathBuf> {
-    let trusted = environment.for_silent_command(|folder| {
-        real_path(folder).is_ok_and(|real| !real.starts_with(project))
-    });
-    let path = trusted.get("PATH");
-    let bash = find_in_path(Path::new("bash"), path);
-    bash.filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
-        let git = find_in_path(Path::new("git"), path).filter(|_| cfg!(windows))?;
+/// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
+/// starts WSL, where the paths of the project mean nothing, so git's is used instead. A command in the sandbox may have
+/// written one in these folders of the project. Blocks.
+fn find_program(
+    action: &HookAction,
+    environment: &Environment,
+    roots: &[PathBuf],
+) -> Option<PathBuf> {
+    let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
+    let name = words.first().map_or("bash", String::as_str);
+    let outside =
+        environment.for_silent_command(|folder| !environment.is_in_project(folder, roots));
+    let path = if name == "bash" { outside.get("PATH") } else { environment.get("PATH") };
+    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || words.is_empty());
+    found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
+        let git =
+            find_in_path(Path::new("git"), path).filter(|_| cfg!(windows) && name == "bash")?;
         program_at(&git.parent()?.parent()?.join("bin").join("bash"))
     })
 }
@@ -177,7 +186,8 @@ fn with_folder(line: &str, form: impl Fn(&str) -> String) -> String {
     })
 }
 
-fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec<OsString> {
+/// The words that start a handler, of which `found` is the program or the shell.
+fn command_line(action: &HookAction, found: Option<&Path>, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
@@ -187,12 +197,13 @@ fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec
                     .iter()
                     .fold(word.clone(), |word, name| word.replace(&format!("${{{name}}}"), &folder))
             });
-            return filled.map(OsString::from).collect();
+            let arguments = filled.skip(usize::from(found.is_some())).map(OsString::from);
+            return found.map(OsString::from).into_iter().chain(arguments).collect();
         }
         HookAction::PowerShell(line) => {
             (POWERSHELL, with_folder(line, |name| format!("${{env:{name}}}")) + KEEP_EXIT_CODE)
         }
-        HookAction::Line(line) => match bash {
+        HookAction::Line(line) => match found {
             Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
             None if cfg!(windows) => {
                 ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
@@ -259,6 +270,9 @@ fn text_of(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use turnwright_workspace::real_path;
+
     use super::*;
 
     #[test]
@@ -268,6 +282,9 @@ mod tests {
         let action = HookAction::Program(words.map(str::to_owned).into());
         let line = command_line(&action, None, Path::new("/w s"));
         assert_eq!(line, ["/w s/a.sh", "--in=/w s", for_shell]);
+        let batch_file = Path::new("C:\\nodejs\\npx.cmd");
+        let line = command_line(&action, Some(batch_file), Path::new("/w s"));
+        assert_eq!(line, ["C:\\nodejs\\npx.cmd", "--in=/w s", for_shell]);
         let action = HookAction::Line(words[0].to_owned());
         let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
         assert_eq!(line, ["/b/bash", "-c", words[0]]);
@@ -302,10 +319,29 @@ mod tests {
             std::fs::copy("/bin/sh", folder.join("bash")).unwrap();
         }
         let path = std::env::join_paths(&folders).unwrap();
-        let environment = Environment::default().with("PATH", path);
-        assert_eq!(find_bash(&environment, &project), Some(own.join("bash")));
-        let elsewhere = Path::new("/elsewhere");
-        assert_eq!(find_bash(&environment, elsewhere), Some(project.join("bin/bash")));
+        let action = HookAction::Line("true".to_owned());
+        for (root, home, expected) in [
+            (&project, "/gone", own.join("bash")),
+            (&own.join("elsewhere"), "/gone", project.join("bin/bash")),
+            (&own, own.to_str().unwrap(), project.join("bin/bash")),
+        ] {
+            let environment = Environment::default().with("PATH", &path).with("HOME", home);
+            let found = find_program(&action, &environment, from_ref(root));
+            assert_eq!(found, Some(expected), "{root:?} {home}");
+        }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_program_of_a_hook_may_be_a_batch_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("guard.cmd");
+        std::fs::File::create(&file).unwrap();
+        let environment = Environment::default().with("PATH", folder.path());
+        for (name, expected) in [("guard", Some(file)), ("none", None)] {
+            let action = HookAction::Program(vec![name.to_owned()]);
+            assert_eq!(find_program(&action, &environment, &[]), expected);
+        }
     }
 
     #[test]

@@ -204,12 +204,14 @@ pub struct FileEdits {
 }
 
 impl FileEdits {
-    /// Returns true if every edit inserts the new name or a part of it, and little else.
+    /// Returns true if every edit inserts the new name or a part of it, and little else, and replaces as little.
     pub(crate) fn only_names(&self, new_name: &str) -> bool {
         let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
-        self.edits.iter().all(|TextEdit { new_text, .. }| {
+        self.edits.iter().all(|TextEdit { range: Range { start, end }, new_text }| {
             let is_name = new_text.contains(new_name) || new_name.contains(new_text.as_str());
-            is_name && new_text.len() <= most && !new_text.contains(['\n', '\r'])
+            let replaced = end.character.saturating_sub(start.character) as usize;
+            let is_short = new_text.len().max(replaced) <= most && start.line == end.line;
+            is_name && is_short && !new_text.contains(['\n', '\r'])
         })
     }
 
@@ -225,8 +227,7 @@ impl FileEdits {
                 return None;
             }
             let old = &text[start..end];
-            let is_short = old.len() <= self.name.len() + MAX_AROUND_NAMES && !old.contains('\n');
-            if !(old.is_empty() || old.contains(&self.name) && is_short) {
+            if !old.is_empty() && !old.contains(&self.name) {
                 return None;
             }
             after.push_str(&text[at..start]);
@@ -416,13 +417,15 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn an_edit_of_a_rename_takes_away_little_more_than_the_name() {
-        let long = format!("old{}", "x".repeat(MAX_AROUND_NAMES + 9));
-        for (taken, expected) in [("old", true), ("old: old", true), ("old\nx", false), (&*long, false)] {
-            let end = Encoding::Utf16.position(taken, taken.len());
-            let range = json!({ "start": { "line": 0, "character": 0 }, "end": end });
+        // As of `old`, of `old: old` and of longer passages.
+        for (line, character, expected) in [(0, 3, true), (0, 8, true), (0, 99, false), (1, 0, false)] {
+            let range = json!({
+                "start": { "line": 0, "character": 0 },
+                "end": { "line": line, "character": character }
+            });
             let edits = json!({ "changes": { "file:///w/a": [{ "range": range, "newText": "new" }] } });
             let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
-            assert_eq!(files[0].apply(taken).is_some(), expected, "{taken}");
+            assert_eq!(files[0].only_names("new"), expected, "{line} {character}");
         }
     }
 

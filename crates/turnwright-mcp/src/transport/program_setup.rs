@@ -69,24 +69,15 @@ impl ProgramRequest {
         for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
-        let trusted = environment.for_silent_command(|folder| self.comes_first(folder));
-        let command = find_program(command, &cwd, trusted.get("PATH"))
-            .or_else(|_| find_program(command, &cwd, environment.get("PATH")))?;
+        if self.spec.source != ServerSource::Project {
+            environment = with_project_last(environment, &self.env.roots);
+        }
+        let command = find_program(command, &cwd, environment.get("PATH"))?;
         let command_line = std::iter::once(command.into_os_string())
             .chain(arguments.iter().map(OsString::from))
             .collect();
         let program = PipedProgram { command_line, workdir: cwd, environment, sandbox };
         Ok((program, temp_folder))
-    }
-
-    /// Returns true if the programs in a folder of `PATH` come first. Those in the session's folders do not, because a
-    /// command may have written them, unless the project names the server. The home folder is no project.
-    fn comes_first(&self, folder: &Path) -> bool {
-        let variable = self.environment.get("HOME");
-        let home = variable.and_then(|home| real_path(home).ok()).unwrap_or_default();
-        let mut roots = self.env.roots.iter().filter(|root| !home.starts_with(root));
-        self.spec.source == ServerSource::Project
-            || real_path(folder).is_ok_and(|real| !roots.any(|root| real.starts_with(root)))
     }
 
     /// Adds the permissions of this server's settings to the session's profile.
@@ -148,6 +139,20 @@ impl ProgramRequest {
         let folder = if is_name { plain } else { with_digest(&self.spec.name, "", 0) };
         self.env.private_caches.join(folder)
     }
+}
+
+/// Moves the project's folders to the end of `PATH`, because a command may have written programs there, but not those of
+/// an environment that the user has activated. Blocks.
+fn with_project_last(environment: Environment, roots: &[PathBuf]) -> Environment {
+    let Some(path) = environment.get("PATH") else { return environment };
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| environment.get(name).map(Path::new));
+    let mut folders: Vec<_> = std::env::split_paths(path).collect();
+    folders.sort_by_cached_key(|folder| {
+        let is_active = folder.ancestors().take(2).any(|place| active.contains(&Some(place)));
+        !is_active && (folder.is_relative() || environment.is_in_project(folder, roots))
+    });
+    let sorted = std::env::join_paths(folders).unwrap_or_default();
+    environment.with("PATH", sorted)
 }
 
 /// Finds a program as a shell does, but a bare name must not mean a file of the project.
@@ -315,22 +320,29 @@ mod tests {
         for name in ["ws/bin/both", "ws/bin/own", "bin/both"] {
             program(&base.join(name), 0o755);
         }
+        fs::create_dir(base.join("ws/me")).unwrap();
         let path = std::env::join_paths([base.join("ws/bin"), base.join("bin")]).unwrap();
-        for (name, source, home, expected) in [
-            ("both", ServerSource::User, "gone", "bin/both"),
-            ("both", ServerSource::Client, "gone", "bin/both"),
-            ("both", ServerSource::Project, "gone", "ws/bin/both"),
-            ("both", ServerSource::User, "ws", "ws/bin/both"),
-            ("own", ServerSource::User, "gone", "ws/bin/own"),
+        for (name, source, (variable, place), expected) in [
+            ("both", ServerSource::User, ("HOME", "gone"), "bin/both"),
+            ("both", ServerSource::Client, ("HOME", "gone"), "bin/both"),
+            ("both", ServerSource::Project, ("HOME", "gone"), "ws/bin/both"),
+            ("both", ServerSource::User, ("HOME", "ws/me"), "ws/bin/both"),
+            ("both", ServerSource::User, ("VIRTUAL_ENV", "ws"), "ws/bin/both"),
+            ("both", ServerSource::Client, ("CONDA_PREFIX", "ws"), "ws/bin/both"),
+            ("both", ServerSource::User, ("VIRTUAL_ENV", "ws/.venv"), "bin/both"),
+            ("own", ServerSource::User, ("HOME", "gone"), "ws/bin/own"),
         ] {
             let mut request = wanted(name.into(), &base, ServerSandbox::default());
             request.env.roots = vec![base.join("ws")];
             request.spec.source = source;
             request.environment =
-                request.environment.with("PATH", path.clone()).with("HOME", base.join(home));
+                request.environment.with("PATH", &path).with(variable, base.join(place));
             let (prepared, _temp_folder) = request.prepare().unwrap();
             let found = PathBuf::from(&prepared.command_line[0]);
-            assert_eq!(found, base.join(expected), "{name} {source:?} {home}");
+            assert_eq!(found, base.join(expected), "{name} {source:?} {variable} {place}");
+            // A script finds its interpreter in the same order.
+            let order = prepared.environment.get("PATH");
+            assert_eq!(find_in_path(Path::new("both"), order).as_ref() == Some(&found), name == "both");
         }
     }
 

@@ -93,7 +93,6 @@ pub(crate) fn money(value: Option<f64>) -> String {
 }
 
 fn seconds(value: Option<f64>) -> String {
-    // The results may be a stranger's.
     let time = value.map(|value| Duration::try_from_secs_f64(value.max(0.0)));
     known(time, |time| short_time(time.unwrap_or(Duration::MAX)))
 }

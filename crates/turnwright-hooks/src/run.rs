@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,8 +108,7 @@ pub(crate) async fn run_handler(
     let action = handler.action.clone();
     let place = site.clone();
     let looking = spawn_blocking(move || {
-        let found = find_program(&action, &place.environment, from_ref(&place.project));
-        (named_scripts(&action, &place.project), found)
+        (named_scripts(&action, &place.project), find_program(&action, &place))
     });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
@@ -153,15 +151,12 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
 }
 
 /// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
-/// starts WSL, where the paths of the project mean nothing, so git's is used instead. A command in the sandbox may have
-/// written one in these folders of the project. Blocks.
-fn find_program(
-    action: &HookAction,
-    environment: &Environment,
-    roots: &[PathBuf],
-) -> Option<PathBuf> {
+/// starts WSL, where the paths of the project mean nothing, so git's is used instead. Blocks.
+fn find_program(action: &HookAction, site: &HookSite) -> Option<PathBuf> {
+    let HookSite { environment, project, .. } = site;
     let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
     let name = words.first().map_or("bash", String::as_str);
+    let roots = std::slice::from_ref(project);
     let outside =
         environment.for_silent_command(|folder| !environment.is_in_project(folder, roots));
     let path = if name == "bash" { outside.get("PATH") } else { environment.get("PATH") };
@@ -306,6 +301,17 @@ mod tests {
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
     }
 
+    fn site(project: &Path, environment: Environment) -> HookSite {
+        HookSite {
+            project: project.to_path_buf(),
+            workdir: project.to_path_buf(),
+            environment: Arc::new(environment),
+            fields: Value::Null,
+            sandbox: None,
+            confines_all: false,
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn the_bash_of_a_project_runs_no_hook() {
@@ -326,7 +332,7 @@ mod tests {
             (&own, own.to_str().unwrap(), project.join("bin/bash")),
         ] {
             let environment = Environment::default().with("PATH", &path).with("HOME", home);
-            let found = find_program(&action, &environment, from_ref(root));
+            let found = find_program(&action, &site(root, environment));
             assert_eq!(found, Some(expected), "{root:?} {home}");
         }
     }
@@ -340,7 +346,7 @@ mod tests {
         let environment = Environment::default().with("PATH", folder.path());
         for (name, expected) in [("guard", Some(file)), ("none", None)] {
             let action = HookAction::Program(vec![name.to_owned()]);
-            assert_eq!(find_program(&action, &environment, &[]), expected);
+            assert_eq!(find_program(&action, &site(Path::new("C:\\p"), environment.clone())), expected);
         }
     }
 

@@ -162,8 +162,7 @@ pub(crate) fn uri(path: &Path) -> String {
 
 /// Returns the path of a file URI, however the server spells it; `None` if it is not a file URI.
 pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
-    let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
-    address.to_file_path().ok()
+    Url::parse(uri).ok().filter(|address| address.scheme() == "file")?.to_file_path().ok()
 }
 
 /// An edit that renames a symbol. Servers send it in one of two forms.

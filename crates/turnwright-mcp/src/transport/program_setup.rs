@@ -69,13 +69,22 @@ impl ProgramRequest {
         for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
-        if self.spec.source != ServerSource::Project {
-            environment = with_project_last(environment, &self.env.roots);
+        // The project's own programs come last, but those of an environment that the user has activated.
+        if self.spec.source != ServerSource::Project && let Some(path) = environment.get("PATH") {
+            let roots = &self.env.roots;
+            let active = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+                .map(|name| environment.get(name).map(Path::new));
+            let mut folders: Vec<_> = std::env::split_paths(path).collect();
+            folders.sort_by_cached_key(|folder| {
+                !folder.ancestors().take(2).any(|place| active.contains(&Some(place)))
+                    && (folder.is_relative() || environment.is_in_project(folder, roots))
+            });
+            let sorted = std::env::join_paths(folders).unwrap_or_default();
+            environment = environment.with("PATH", sorted);
         }
         let command = find_program(command, &cwd, environment.get("PATH"))?;
-        let command_line = std::iter::once(command.into_os_string())
-            .chain(arguments.iter().map(OsString::from))
-            .collect();
+        let words = arguments.iter().map(OsString::from);
+        let command_line = std::iter::once(command.into_os_string()).chain(words).collect();
         let program = PipedProgram { command_line, workdir: cwd, environment, sandbox };
         Ok((program, temp_folder))
     }
@@ -86,8 +95,7 @@ impl ProgramRequest {
         if sandbox.network {
             profile.network = Network::On;
         }
-        let writable = sandbox.write.iter().filter_map(|path| real_path(path).ok());
-        profile.writable.extend(writable);
+        profile.writable.extend(sandbox.write.iter().filter_map(|path| real_path(path).ok()));
         let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
         let new = cache.filter(|layer| {
             self.can_layer_caches() && !profile.caches.iter().any(|known| known.path == layer.path)
@@ -135,24 +143,10 @@ impl ProgramRequest {
     /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
         let plain = sanitized(&self.spec.name);
-        let is_name = plain == self.spec.name;
-        let folder = if is_name { plain } else { with_digest(&self.spec.name, "", 0) };
+        let folder =
+            if plain == self.spec.name { plain } else { with_digest(&self.spec.name, "", 0) };
         self.env.private_caches.join(folder)
     }
-}
-
-/// Moves the project's folders to the end of `PATH`, because a command may have written programs there, but not those of
-/// an environment that the user has activated. Blocks.
-fn with_project_last(environment: Environment, roots: &[PathBuf]) -> Environment {
-    let Some(path) = environment.get("PATH") else { return environment };
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| environment.get(name).map(Path::new));
-    let mut folders: Vec<_> = std::env::split_paths(path).collect();
-    folders.sort_by_cached_key(|folder| {
-        let is_active = folder.ancestors().take(2).any(|place| active.contains(&Some(place)));
-        !is_active && (folder.is_relative() || environment.is_in_project(folder, roots))
-    });
-    let sorted = std::env::join_paths(folders).unwrap_or_default();
-    environment.with("PATH", sorted)
 }
 
 /// Finds a program as a shell does, but a bare name must not mean a file of the project.

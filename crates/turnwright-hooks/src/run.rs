@@ -346,7 +346,10 @@ mod tests {
         let environment = Environment::default().with("PATH", folder.path());
         for (name, expected) in [("guard", Some(file)), ("none", None)] {
             let action = HookAction::Program(vec![name.to_owned()]);
-            assert_eq!(find_program(&action, &site(Path::new("C:\\p"), environment.clone())), expected);
+            assert_eq!(
+                find_program(&action, &site(Path::new("C:\\p"), environment.clone())),
+                expected
+            );
         }
     }
 

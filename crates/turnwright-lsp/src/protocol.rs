@@ -417,12 +417,15 @@ mod tests {
     #[test]
     fn an_edit_of_a_rename_takes_away_little_more_than_the_name() {
         // As of `old`, of `old: old` and of longer passages.
-        for (line, character, expected) in [(0, 3, true), (0, 8, true), (0, 99, false), (1, 0, false)] {
+        for (line, character, expected) in
+            [(0, 3, true), (0, 8, true), (0, 99, false), (1, 0, false)]
+        {
             let range = json!({
                 "start": { "line": 0, "character": 0 },
                 "end": { "line": line, "character": character }
             });
-            let edits = json!({ "changes": { "file:///w/a": [{ "range": range, "newText": "new" }] } });
+            let edits =
+                json!({ "changes": { "file:///w/a": [{ "range": range, "newText": "new" }] } });
             let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
             assert_eq!(files[0].only_names("new"), expected, "{line} {character}");
         }

@@ -70,10 +70,12 @@ impl ProgramRequest {
             environment = environment.with(name, value.expose());
         }
         // The project's own programs come last, but those of an environment that the user has activated.
-        if self.spec.source != ServerSource::Project && let Some(path) = environment.get("PATH") {
+        if self.spec.source != ServerSource::Project
+            && let Some(path) = environment.get("PATH")
+        {
             let roots = &self.env.roots;
-            let active = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-                .map(|name| environment.get(name).map(Path::new));
+            let active =
+                ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| environment.get(name).map(Path::new));
             let mut folders: Vec<_> = std::env::split_paths(path).collect();
             folders.sort_by_cached_key(|folder| {
                 !folder.ancestors().take(2).any(|place| active.contains(&Some(place)))
@@ -336,7 +338,10 @@ mod tests {
             assert_eq!(found, base.join(expected), "{name} {source:?} {variable} {place}");
             // A script finds its interpreter in the same order.
             let order = prepared.environment.get("PATH");
-            assert_eq!(find_in_path(Path::new("both"), order).as_ref() == Some(&found), name == "both");
+            assert_eq!(
+                find_in_path(Path::new("both"), order).as_ref() == Some(&found),
+                name == "both"
+            );
         }
     }
 

@@ -15,18 +15,20 @@ use turnwright_types::message::{Arguments, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
-/// Words at the beginning of a command that tests, builds or checks a project.
-const CHECKS: &str = "--build bats build cc check clang clippy compile ctest eslint flake8 g++ gcc \
-                      golangci-lint javac jest lint make mypy ninja nox phpunit pylint pyright \
-                      pytest rspec rubocop ruff rustc shellcheck test tests tox tsc typecheck verify \
-                      vet vitest";
-/// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
-const FIRST_WORDS: usize = 4;
+/// Words at the beginning of a command that builds or checks a project.
+const CHECKS: &str = "--build analyze build cc check clang clippy compile eslint flake8 g++ gcc golangci-lint javac lint \
+                      mypy phpstan pylint pyright rubocop ruff rustc shellcheck svelte-check tsc typecheck vet vue-tsc";
+/// The same of one that tests it, or may do so.
+const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nextest ninja nox phpunit pytest rspec test \
+                     tests tox unittest verify vitest";
+/// The number of words at the beginning of a command that are examined, without its options, as in
+/// `docker compose exec -T web npm test`.
+const FIRST_WORDS: usize = 6;
 /// Words after which another one is the name of a package or a folder.
 const SET_UP: &str = "add ci create get i init install new remove uninstall update upgrade";
 /// Programs for which such words may be names of files, branches or packages.
 const TAKE_NAMES: &str =
-    "cd chmod cp git kill killall ln mkdir mv pip pip3 pkill rm rmdir sed tar tee touch";
+    "cd chmod chown cp gh git kill killall ln mkdir mv pip pip3 pkill rm rmdir rsync scp sed tar tee touch unzip zip";
 /// Programs that succeed whatever the project does.
 const THIN: &str = ": [ cat command echo file find grep head ls printf pwd rg stat tail test tree \
                     true type wc which";
@@ -292,12 +294,14 @@ fn running_job(result: &str) -> Option<&str> {
     words.find(|word| word.strip_prefix('p').is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// Returns true if a command tests, builds or checks the project.
-fn checks(command: &SimpleCommand) -> bool {
-    let words = command.argv().take(FIRST_WORDS);
-    words.take_while(|word| !is_in(SET_UP, word)).any(|word| is_in(CHECKS, word))
-        && !is_in(TAKE_NAMES, program_name(command))
-        && !shell::classify(command).is_read_only
+/// The word that tells that a command tests, builds or checks the project, as in `npm run test:unit`.
+fn checking_word(command: &SimpleCommand) -> Option<&str> {
+    let words = command.argv().filter(|word| !word.starts_with('-') || is_in(CHECKS, word));
+    let first = words.take(FIRST_WORDS).take_while(|word| !is_in(SET_UP, word));
+    let mut parts = first.flat_map(|word| word.split(':'));
+    let found = parts.find(|part| is_in(TESTS, part) || is_in(CHECKS, part))?;
+    let takes_names = is_in(TAKE_NAMES, program_name(command));
+    (!takes_names && !shell::classify(command).is_read_only).then_some(found)
 }
 
 /// Returns true if a line hides the failure of a check, as `cargo test | tail` does. A line that shows or handles the
@@ -313,8 +317,9 @@ pub(super) fn hides_failure(line: &str) -> bool {
     {
         return false;
     }
-    let mut commands = shell::parse(line, dialect()).commands.into_iter();
-    commands.any(|command| checks(&command) && proof_of_command(&command) == Proof::Real)
+    let mut commands = shell::parse(line, dialect()).commands;
+    commands.retain(|command| checking_word(command).is_some());
+    best_proof(&commands) == Proof::Real
 }
 
 fn only_reads(line: &str) -> bool {
@@ -338,8 +343,9 @@ pub(super) fn proof_of(line: &str) -> Proof {
         return best;
     }
     let deciding = deciding_commands(line, &commands);
-    let [all, some] =
-        [&commands, &deciding].map(|list| list.iter().filter(|command| compares(command)).count());
+    let [all, some] = [&commands, &deciding].map(|list| {
+        list.iter().filter(|command| is_in("cmp diff", program_name(command))).count()
+    });
     // Of several comparisons only the last one decides, which is not meant.
     let worth = match deciding.first() {
         _ if (1..all).contains(&some) => Proof::Thin,
@@ -423,10 +429,6 @@ fn end_of_document(row: &str) -> Option<&str> {
     words.find(|word| !word.is_empty())
 }
 
-fn compares(command: &SimpleCommand) -> bool {
-    is_in("cmp diff", program_name(command))
-}
-
 /// The name of the program without its folder.
 fn program_name(command: &SimpleCommand) -> &str {
     let program = command.program();
@@ -450,8 +452,8 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
         return proof_of_interpreter(is_shell, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
-    if checks(command) || is_in(SHOWING, name) || runs_project || is_own_program(command.program())
-    {
+    let is_check = checking_word(command).is_some();
+    if is_check || is_in(SHOWING, name) || runs_project || is_own_program(command.program()) {
         return Proof::Real;
     }
     Proof::None
@@ -480,7 +482,7 @@ fn proof_of_interpreter(is_shell: bool, command: &SimpleCommand) -> Proof {
             return Proof::Thin;
         }
         // A file, or as in `node --test`.
-        if !word.starts_with('-') || is_in(CHECKS, word.trim_start_matches('-')) {
+        if !word.starts_with('-') || is_in(TESTS, word.trim_start_matches('-')) {
             return Proof::Real;
         }
     }
@@ -596,6 +598,28 @@ mod tests {
             for line in *lines {
                 assert_eq!(proof_of(line), *expected, "{line}");
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+    fn a_check_is_known_behind_options_in_containers_and_by_a_part_of_its_name() {
+        for line in [
+            "cargo nextest run",
+            "mvn -q -B -pl core -am -Dtest=ATest test",
+            "mvn clean install",
+            "docker compose exec -T web npm test",
+            "npm --prefix web run test",
+            "conda run -n env --no-capture-output pytest -q",
+            "yarn test:unit",
+            "gradle -q :core:test",
+            "npx vue-tsc --noEmit",
+        ] {
+            assert_eq!(proof_of(line), Proof::Real, "{line}");
+            assert!(hides_failure(&format!("{line} 2>&1 | tail -20")), "{line}");
+        }
+        for line in ["rsync -a dist build", "gh pr create --title test", "npm install -D mocha"] {
+            assert_eq!(proof_of(line), Proof::None, "{line}");
         }
     }
 

@@ -217,12 +217,19 @@ impl Ledger {
     /// Takes note of a command that has ended. A thin proof takes nothing back.
     fn note_run(&mut self, line: String, proof: Proof, ok: bool) {
         let word = match (proof, ok) {
+            (Proof::Real, true) if self.keeps_failure(&line) => return,
             (Proof::Real, true) => ProofWord::Green,
             (Proof::Real, false) => ProofWord::Red,
             (Proof::Thin, true) if self.last_run.is_none() => ProofWord::Thin,
             _ => return,
         };
         self.last_run = Some(ProvingRun { line, word });
+    }
+
+    /// Returns true if a test has failed and a line only builds or lints: its success does not make up for that.
+    fn keeps_failure(&self, line: &str) -> bool {
+        let mut failed = self.last_run.iter().filter(|run| run.word == ProofWord::Red);
+        failed.any(|run| is_test_run(&run.line) == Some(true)) && is_test_run(line) == Some(false)
     }
 
     /// Takes note of a check of ours that has ended.
@@ -302,6 +309,12 @@ fn checking_word(command: &SimpleCommand) -> Option<&str> {
     let found = parts.find(|part| is_in(TESTS, part) || is_in(CHECKS, part))?;
     let takes_names = is_in(TAKE_NAMES, program_name(command));
     (!takes_names && !shell::classify(command).is_read_only).then_some(found)
+}
+
+/// Returns true if a line may test the project, and false if it only builds or checks it; `None` if it does neither.
+fn is_test_run(line: &str) -> Option<bool> {
+    let commands = shell::parse(line, dialect()).commands;
+    commands.iter().filter_map(checking_word).map(|word| is_in(TESTS, word)).max()
 }
 
 /// Returns true if a line hides the failure of a check, as `cargo test | tail` does. A line that shows or handles the
@@ -736,6 +749,27 @@ mod tests {
             ("cargo test > log && tail -4 log", false),
         ] {
             assert_eq!(ran_nothing(line, "running 0 tests"), is_nothing, "{line}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+    fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
+        for (failed, line, expected) in [
+            ("cargo test", "cargo build", ProofWord::Red),
+            ("npm run test:unit", "npx tsc --noEmit", ProofWord::Red),
+            ("cd web && npm test", "cd web && npm run lint", ProofWord::Red),
+            ("pytest -q", "ruff check tests", ProofWord::Red),
+            ("cargo test", "cargo build && cargo test -q", ProofWord::Green),
+            ("npm test", "npx jest a.test.js", ProofWord::Green),
+            ("pytest", "./check.sh", ProofWord::Green),
+            ("mypy .", "ruff check .", ProofWord::Green),
+            ("make test", "make", ProofWord::Green),
+        ] {
+            let mut ledger = Ledger::default();
+            note(&mut ledger, "exec", failed, "[exit 1", false);
+            note(&mut ledger, "exec", line, "[exit 0", false);
+            assert_eq!(ledger.proof(), expected, "{failed}, then {line}");
         }
     }
 

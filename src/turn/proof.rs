@@ -58,7 +58,7 @@ const FORGETS_NOTHING: [&str; 8] =
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 /// Words of test runners that have found no test.
 const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0\n|\
-                        0 passing|0 examples,|0 runs,|no test files|no tests found|\
+                        0 passing|0 examples,|0 runs,|no test files|no test matches the|no tests found|\
                         no tests to run|no tests were found|no tests executed";
 /// Words of test runners beside the number of the tests that they have run.
 const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
@@ -273,15 +273,20 @@ fn names_folder(arguments: &Arguments) -> bool {
     !["", "."].contains(&arguments["workdir"].as_str().unwrap_or_default().trim())
 }
 
-/// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that
-/// there was one.
+/// Returns true if a command line has succeeded because it found no test to run, or skipped all: its output says so,
+/// and nowhere that one has run.
 pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
-    let text = output.to_ascii_lowercase();
-    if !NO_TESTS.split('|').any(|part| text.contains(part)) {
+    // The number of tests that were skipped is none of tests that have run.
+    let text = output.to_ascii_lowercase().replace(" skipped", "-skipped");
+    // A number belongs to a word of its own line.
+    let rows = text.replace('\n', " | ");
+    let parts = rows.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let mut skipped = words.iter().filter_map(|word| word.strip_suffix("-skipped"));
+    let has_skipped = skipped.any(|number| number.parse::<u32>().is_ok());
+    if !has_skipped && !NO_TESTS.split('|').any(|part| text.contains(part)) {
         return false;
     }
-    let parts = text.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
-    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
     let is_counted = words.windows(2).any(|pair| {
         pair.iter().any(|word| is_in(COUNTED, word))
             && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))

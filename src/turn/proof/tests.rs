@@ -217,6 +217,12 @@ fn a_run_of_no_test_proves_little() {
         ("Passed!  - Failed: 0, Passed: 3, Skipped: 0", false),
         ("[3 lines omitted]\nrunning 0 tests", false),
         ("Finished in 0.5s", false),
+        ("Test Suites: 1 skipped, 0 of 1 total\nTests:       5 skipped, 5 total\n", true),
+        (" Test Files  1 skipped (1)\n      Tests  3 skipped (3)\n", true),
+        ("collected 5 items\n\na.py sssss [100%]\n\n==== 5 skipped in 0.02s ====\n", true),
+        ("==== 1 passed, 5 skipped in 0.02s ====\n", false),
+        ("Build done. Fonts were skipped.\n", false),
+        ("No test matches the given testcase filter `A` in a.dll\n", true),
         ("", false),
     ] {
         assert_eq!(ran_nothing("npm test", output), is_nothing, "{output}");

@@ -103,8 +103,8 @@ const RUNNERS: &str = "${MAKE} MAKE bun make npm npm-run-all pnpm run-p run-s ya
 
 const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
-/// The folder of the programs of a project's own virtual environment.
-const OWN_PYTHON: &str = if cfg!(windows) { ".venv\\Scripts\\" } else { ".venv/bin/" };
+/// The folder of the programs in a virtual environment.
+const PROGRAMS: &str = if cfg!(windows) { "\\Scripts\\" } else { "/bin/" };
 const TYPESCRIPT: &str = "tsconfig.json";
 
 /// Lock files and the package managers that write them.
@@ -340,8 +340,9 @@ impl Project<'_> {
     /// A program of the project's own virtual environment, or else of the user. What `uv` manages needs that for its
     /// tests, which import the project.
     fn python_tool(&self, name: &str) -> String {
-        let own = format!("{OWN_PYTHON}{name}{}", std::env::consts::EXE_SUFFIX);
-        if self.has(&own) {
+        let places = [".venv", "venv"]
+            .map(|place| format!("{place}{PROGRAMS}{name}{}", std::env::consts::EXE_SUFFIX));
+        if let Some(own) = places.into_iter().find(|place| self.has(place)) {
             return own;
         }
         let is_managed = name == "pytest"
@@ -410,6 +411,9 @@ mod tests {
         let expected =
             [format!("{own} check (pyproject.toml)"), "pytest (pyproject.toml)".to_owned()];
         assert_eq!(commands_in(&files, &["pytest", "ruff"]), expected);
+        let own = if cfg!(windows) { "venv\\Scripts\\pytest.exe" } else { "venv/bin/pytest" };
+        let files = [("pyproject.toml", ""), ("tests/test_a.py", ""), (own, "")];
+        assert_eq!(commands_in(&files, &["pytest"]), [format!("{own} (pyproject.toml)")]);
         let files = [("pyproject.toml", ""), ("uv.lock", ""), ("tests/test_a.py", "")];
         assert_eq!(commands_in(&files, &["pytest", "uv"]), ["uv run pytest (pyproject.toml)"]);
         assert!(commands_in(&[("requirements.txt", "flask")], &["pytest"]).is_empty());

@@ -50,6 +50,10 @@ const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version"
 const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
+/// Formatters: they succeed almost always, and take no proof back.
+const FORMATTERS: &str = "autopep8|black|cargo fmt|clang-format|dart format|deno fmt|dotnet format|go fmt|gofmt|goimports|\
+                          isort|make fmt|make format|mix format|npm run fmt|npm run format|pnpm fmt|pnpm format|prettier|\
+                          ruff format|rustfmt|terraform fmt|yarn format|yapf|zig fmt";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
 const FORGETS_NOTHING: [&str; 8] =
     [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
@@ -193,7 +197,7 @@ impl Ledger {
         }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
-        if ran_changes && proof != Proof::Real && !only_reads(&line) {
+        if ran_changes && proof != Proof::Real && !only_formats(&line) {
             self.note_change();
         }
         if let Some(id) = running_job(&result.text) {
@@ -343,9 +347,18 @@ pub(super) fn hides_failure(line: &str) -> bool {
     best_proof(&commands) == Proof::Real
 }
 
-fn only_reads(line: &str) -> bool {
+/// Returns true if a line that has changed files leaves a proof as it is: what it does not only read, it formats.
+fn only_formats(line: &str) -> bool {
     let mut commands = shell::parse(line, dialect()).commands.into_iter();
-    commands.all(|command| shell::classify(&command).is_read_only && !command.writes_file())
+    commands.all(|command| {
+        (formats(&command) || shell::classify(&command).is_read_only) && !command.writes_file()
+    })
+}
+
+fn formats(command: &SimpleCommand) -> bool {
+    let words: Vec<_> = command.argv().take(FIRST_WORDS).collect();
+    let start = format!(" {} ", words.join(" "));
+    FORMATTERS.split('|').any(|known| start.contains(&format!(" {known} ")))
 }
 
 /// Returns true if a list of words has this one.
@@ -465,7 +478,7 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
     let only_says = words.iter().any(|word| is_in(ONLY_SAYS, word))
         || matches!(words.as_slice(), [_, "-h" | "-V" | "-v"])
         || is_in(DRY_WITH_N, name) && words.contains(&"-n");
-    if only_says || is_in(THIN, name) {
+    if only_says || formats(command) || is_in(THIN, name) {
         return Proof::Thin;
     }
     let is_shell = is_in(SHELLS, name);

@@ -274,6 +274,28 @@ fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
+fn a_formatter_proves_nothing_and_takes_no_proof_back() {
+    for line in ["ruff format .", "cd web && npm run format", "uv run black src", "cargo fmt"] {
+        assert_eq!(proof_of(line), Proof::Thin, "{line}");
+        let mut ledger = Ledger::default();
+        note(&mut ledger, "exec", "pytest", "[exit 0", false);
+        note(&mut ledger, "exec", line, "[exit 0", true);
+        assert_eq!(ledger.proof(), ProofWord::Green, "{line}");
+        note(&mut ledger, "exec", "pytest", "[exit 1", false);
+        note(&mut ledger, "exec", line, "[exit 0", true);
+        assert_eq!(ledger.proof(), ProofWord::Red, "{line}");
+    }
+    for line in ["cargo fmt && touch a", "cargo fmt > a"] {
+        let mut ledger = Ledger::default();
+        note(&mut ledger, "exec", "cargo test", "[exit 0", false);
+        note(&mut ledger, "exec", line, "[exit 0", true);
+        assert_eq!(ledger.proof(), ProofWord::Thin, "{line}");
+    }
+    assert_eq!(proof_of("cargo fmt && cargo test"), Proof::Real);
+}
+
+#[test]
 fn a_check_that_fails_is_not_made_up_for_by_the_next_one() {
     let mut ledger = Ledger::default();
     let steps = [

@@ -42,7 +42,8 @@ pub struct FoundCommand {
     pub marker: String,
 }
 
-/// The commands that a file stands for whatever is in it. A name that begins with a dot is the end of a name.
+/// The commands that the first of some files stands for, whatever is in it. A name that begins with a dot is the end of
+/// a name.
 const COMMANDS: &[(&str, Purpose, &str)] = &[
     ("Cargo.toml", Build, "cargo build"),
     ("Cargo.toml", Check, "cargo check --message-format short"),
@@ -55,12 +56,10 @@ const COMMANDS: &[(&str, Purpose, &str)] = &[
     ("CMakeLists.txt", Test, "ctest --test-dir build"),
     ("pom.xml", Build, "mvn compile"),
     ("pom.xml", Test, "mvn test"),
-    ("build.gradle", Build, "gradle assemble"),
-    ("build.gradle", Test, "gradle test"),
-    ("build.gradle.kts", Build, "gradle assemble"),
-    ("build.gradle.kts", Test, "gradle test"),
-    (".csproj", Build, "dotnet build"),
-    (".csproj", Test, "dotnet test"),
+    ("build.gradle build.gradle.kts", Build, "gradle assemble"),
+    ("build.gradle build.gradle.kts", Test, "gradle test"),
+    (".sln .slnx .csproj .fsproj .vbproj", Build, "dotnet build"),
+    (".sln .slnx .csproj .fsproj .vbproj", Test, "dotnet test"),
     ("mix.exs", Build, "mix compile"),
     ("mix.exs", Test, "mix test"),
     ("Rakefile", Test, "bundle exec rake test"),
@@ -140,8 +139,8 @@ pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static
 pub fn find_commands(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
     let project = Project { folder, has_program };
     let mut all = Vec::new();
-    for (name, purpose, command) in COMMANDS {
-        let marker = project.file_named(name);
+    for (names, purpose, command) in COMMANDS {
+        let marker = names.split(' ').find_map(|name| project.file_named(name));
         all.extend(marker.and_then(|marker| project.runnable(*purpose, command, &marker)));
     }
     all.extend(project.of_package_json());
@@ -388,6 +387,15 @@ mod tests {
         assert!(gradle[1].ends_with("gradlew test (build.gradle.kts)"), "{gradle:?}");
         let dotnet = commands_in(&[("App.csproj", "")], &["dotnet"]);
         assert_eq!(dotnet[0], "dotnet build (App.csproj)");
+    }
+
+    #[test]
+    fn a_solution_of_dotnet_names_its_commands_where_its_projects_are_in_folders() {
+        for name in ["App.sln", "App.slnx"] {
+            let found = commands_in(&[(name, ""), ("src/App/App.csproj", "")], &["dotnet"]);
+            let expected = ["build", "test"].map(|word| format!("dotnet {word} ({name})"));
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

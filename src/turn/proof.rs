@@ -46,8 +46,6 @@ const INLINE: &str = "--check --eval -c -e -l -p -r";
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Arguments with which a program only says something, of itself or of what it would do.
 const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version";
-/// Programs that only say with `-n` what they would do.
-const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.
@@ -55,8 +53,7 @@ const FORMATTERS: &str = "autopep8|black|cargo fmt|clang-format|dart format|deno
                           isort|make fmt|make format|mix format|npm run fmt|npm run format|pnpm fmt|pnpm format|prettier|\
                           ruff format|rustfmt|terraform fmt|yarn format|yapf|zig fmt";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
-const FORGETS_NOTHING: [&str; 8] =
-    [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
+const FORGETS_NOTHING: &str = ">&,<&,&>,>|,&&,|| exit,|| false,|| return";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
@@ -182,12 +179,11 @@ impl Ledger {
         ran_changes: bool,
     ) {
         let ok = result.ok;
-        let is_edit = edits_files(kind);
         // A helper, or a tool of an MCP server.
         let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
         self.has_called = true;
         self.has_planned |= ok && name == PLAN_TOOL;
-        if ok && is_edit || ran_changes && may_edit {
+        if ok && edits_files(kind) || ran_changes && may_edit {
             self.note_change();
         }
         if name == COMMAND_TOOL {
@@ -402,7 +398,7 @@ fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleComman
     let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
     let pipes_decide = options.contains(&"pipefail");
     let mut bare = bare_line(line).replace("|| exit 0", " & exit 0").replace("|&", "| ");
-    for word in FORGETS_NOTHING {
+    for word in FORGETS_NOTHING.split(',') {
         bare = bare.replace(word, &"_".repeat(word.len()));
     }
     // Like a command in the background, one before `||` may fail whatever is set.
@@ -477,7 +473,7 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
     let words: Vec<_> = command.argv().collect();
     let only_says = words.iter().any(|word| is_in(ONLY_SAYS, word))
         || matches!(words.as_slice(), [_, "-h" | "-V" | "-v"])
-        || is_in(DRY_WITH_N, name) && words.contains(&"-n");
+        || is_in("gmake make ninja", name) && words.contains(&"-n");
     if only_says || formats(command) || is_in(THIN, name) {
         return Proof::Thin;
     }

@@ -121,6 +121,7 @@ fn a_check_is_known_behind_options_in_containers_and_by_a_part_of_its_name() {
         "yarn test:unit",
         "gradle -q :core:test",
         "npx vue-tsc --noEmit",
+        "python3 -m unittest -v",
     ] {
         assert_eq!(proof_of(line), Proof::Real, "{line}");
         assert!(hides_failure(&format!("{line} 2>&1 | tail -20")), "{line}");

@@ -45,7 +45,7 @@ const INLINE: &str = "--check --eval -c -e -l -p -r";
 /// Modules of Python that do not run the project.
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Arguments with which a program only says something, of itself or of what it would do.
-const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version";
+const ONLY_SAYS: &str = "--co --collect-only --dry-run --help --just-print --list-tests --version";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.

@@ -194,6 +194,9 @@ fn the_last_check_of_a_turn_counts() {
 
 #[test]
 fn a_run_of_no_test_proves_little() {
+    for line in ["pytest --co -q", "dotnet test --list-tests"] {
+        assert_eq!(proof_of(line), Proof::Thin, "{line}");
+    }
     for (output, is_nothing) in [
         ("running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 9 filtered out", true),
         ("running 2 tests\ntest result: ok. 2 passed; 0 failed\nrunning 0 tests", false),

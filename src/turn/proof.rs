@@ -49,9 +49,8 @@ const ONLY_SAYS: &str = "--co --collect-only --dry-run --help --just-print --lis
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.
-const FORMATTERS: &str = "autopep8|black|cargo fmt|clang-format|dart format|deno fmt|dotnet format|go fmt|gofmt|goimports|\
-                          isort|make fmt|make format|mix format|npm run fmt|npm run format|pnpm fmt|pnpm format|prettier|\
-                          ruff format|rustfmt|terraform fmt|yarn format|yapf|zig fmt";
+const FORMATTERS: &str = "black|cargo fmt|clang-format|dart format|deno fmt|dotnet format|go fmt|gofmt|goimports|isort|\
+                          make fmt|make format|npm run format|pnpm format|prettier|ruff format|rustfmt|yarn format|yapf";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
 const FORGETS_NOTHING: &str = ">&,<&,&>,>|,&&,|| exit,|| false,|| return";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
@@ -238,10 +237,9 @@ impl Ledger {
     /// Takes note of a check of ours that has ended.
     pub(super) fn note_check(&mut self, line: &str, ok: bool) {
         // A check that has failed is not made up for by the next one.
-        if ok && self.proof() == ProofWord::Red {
-            return;
+        if !ok || self.proof() != ProofWord::Red {
+            self.note_run(line.to_owned(), Proof::Real, ok);
         }
-        self.note_run(line.to_owned(), Proof::Real, ok);
     }
 
     pub(super) fn proof(&self) -> ProofWord {
@@ -345,9 +343,8 @@ pub(super) fn hides_failure(line: &str) -> bool {
 
 /// Returns true if a line that has changed files leaves a proof as it is: what it does not only read, it formats.
 fn only_formats(line: &str) -> bool {
-    let mut commands = shell::parse(line, dialect()).commands.into_iter();
-    commands.all(|command| {
-        (formats(&command) || shell::classify(&command).is_read_only) && !command.writes_file()
+    shell::parse(line, dialect()).commands.iter().all(|command| {
+        (formats(command) || shell::classify(command).is_read_only) && !command.writes_file()
     })
 }
 

@@ -1,3 +1,5 @@
+//! Tests of what proves the work of a turn.
+
 use serde_json::json;
 
 use super::*;

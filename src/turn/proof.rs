@@ -19,19 +19,19 @@ use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
 /// Words at the beginning of a command that builds or checks a project.
-const CHECKS: &str = "--build analyze build cc check clang clippy compile eslint flake8 g++ gcc golangci-lint javac lint \
-                      mypy phpstan pylint pyright rubocop ruff rustc shellcheck svelte-check tsc typecheck vet vue-tsc";
+const CHECKS: &str = "--build analyze build cc check clang clippy compile eslint flake8 g++ gcc golangci-lint javac \
+    lint mypy phpstan pylint pyright rubocop ruff rustc shellcheck svelte-check tsc typecheck vet vue-tsc";
 /// The same of one that tests it, or may do so.
-const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nextest ninja nox phpunit pytest rspec test \
-                     tests tox unittest verify vitest";
+const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nextest ninja nox phpunit pytest rspec \
+                     test tests tox unittest verify vitest";
 /// The number of words at the beginning of a command that are examined, without its options, as in
 /// `docker compose exec -T web npm test`.
 const FIRST_WORDS: usize = 6;
-/// Words after which another one is the name of a package or a folder.
-const SET_UP: &str = "add ci create get i init install new remove uninstall update upgrade";
-/// Programs for which such words may be names of files, branches or packages.
-const TAKE_NAMES: &str =
-    "cd chmod chown cp gh git kill killall ln mkdir mv pip pip3 pkill rm rmdir rsync scp sed tar tee touch unzip zip";
+/// Words after which another one is the name of a package, a folder or an image with its tag.
+const SET_UP: &str = "add ci create get i init install new pull push remove rm rmi tag uninstall update upgrade";
+/// Programs for which such words may be names of files, branches, packages or places.
+const TAKE_NAMES: &str = "aws cd chmod chown cp createdb dropdb gcloud gh git kill killall kubectl ln mkdir mv pip \
+                          pip3 pkill rm rmdir rsync scp sed tar tee touch unzip zip";
 /// Programs that succeed whatever the project does.
 const THIN: &str = ": [ cat command echo file find grep head ls printf pwd rg stat tail test tree \
                     true type wc which";
@@ -49,17 +49,20 @@ const ONLY_SAYS: &str = "--co --collect-only --dry-run --help --just-print --lis
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.
-const FORMATTERS: &str = "black|cargo fmt|clang-format|dart format|deno fmt|dotnet format|go fmt|gofmt|goimports|isort|\
-                          make fmt|make format|npm run format|pnpm format|prettier|ruff format|rustfmt|yarn format|yapf";
+const FORMATTERS: &str = "black clang-format fmt format gofmt goimports isort prettier rustfmt yapf";
+/// Words before the name of one. `make` is none, because checks may follow its first target.
+const LEADING: &str = "-m cargo dart deno dotnet exec go mix npm npx pnpm poetry python python3 ruff run uv uvx yarn";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
 const FORGETS_NOTHING: &str = ">&,<&,&>,>|,&&,|| exit,|| false,|| return";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 /// Words of test runners that have found no test.
-const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0\n|\
+const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0 \n|\
                         0 passing|0 examples,|0 runs,|no test files|no test matches the|no tests found|\
                         no tests to run|no tests were found|no tests executed";
+/// Words of commands that fail because there is no such test, or nothing to run it.
+const NOT_THERE: &str = "issing script: |no test specified|No module named pytest|no tests ran in";
 /// Words of test runners beside the number of the tests that they have run.
 const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
 /// The tool that shows the output of a command in the background.
@@ -186,8 +189,7 @@ impl Ledger {
             self.note_change();
         }
         if name == COMMAND_TOOL {
-            let mut words = result.text.clone();
-            words.retain(|char| !char.is_ascii_digit());
+            let words = result.text.replace(|char: char| char.is_ascii_digit(), "");
             self.has_news |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
@@ -203,7 +205,10 @@ impl Ledger {
             let is_empty = ok && name == COMMAND_TOOL && ran_nothing(&line, &result.text);
             let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
-            self.note_run(line, proof, ok);
+            // A test that is not there has not failed.
+            if ok || !NOT_THERE.split('|').any(|part| result.text.contains(part)) {
+                self.note_run(line, proof, ok);
+            }
         }
     }
 
@@ -218,20 +223,17 @@ impl Ledger {
 
     /// Takes note of a command that has ended. A thin proof takes nothing back.
     fn note_run(&mut self, line: String, proof: Proof, ok: bool) {
+        // A build or a linter does not make up for a test that has failed.
+        let failed = self.last_run.as_ref().filter(|run| run.word == ProofWord::Red);
+        let has_failed_test = failed.and_then(|run| is_test_run(&run.line)) == Some(true);
         let word = match (proof, ok) {
-            (Proof::Real, true) if self.keeps_failure(&line) => return,
+            (Proof::Real, true) if has_failed_test && is_test_run(&line) == Some(false) => return,
             (Proof::Real, true) => ProofWord::Green,
             (Proof::Real, false) => ProofWord::Red,
             (Proof::Thin, true) if self.last_run.is_none() => ProofWord::Thin,
             _ => return,
         };
         self.last_run = Some(ProvingRun { line, word });
-    }
-
-    /// Returns true if a test has failed and a line only builds or lints: its success does not make up for that.
-    fn keeps_failure(&self, line: &str) -> bool {
-        let mut failed = self.last_run.iter().filter(|run| run.word == ProofWord::Red);
-        failed.any(|run| is_test_run(&run.line) == Some(true)) && is_test_run(line) == Some(false)
     }
 
     /// Takes note of a check of ours that has ended.
@@ -274,14 +276,12 @@ fn names_folder(arguments: &Arguments) -> bool {
 /// Returns true if a command line has succeeded because it found no test to run, or skipped all: its output says so,
 /// and nowhere that one has run.
 pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
-    // The number of tests that were skipped is none of tests that have run.
-    let text = output.to_ascii_lowercase().replace(" skipped", "-skipped");
-    // A number belongs to a word of its own line.
-    let rows = text.replace('\n', " | ");
-    let parts = rows.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
+    // The number of tests that were skipped is none of tests that have run, and any belongs to a word of its own line.
+    let text = output.to_ascii_lowercase().replace(" skipped", "-skipped").replace('\n', " \n ");
+    let parts = text.split([' ', '\t', '\r', '(', ')', ',', ':', ';', '=']);
     let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
     let mut skipped = words.iter().filter_map(|word| word.strip_suffix("-skipped"));
-    let has_skipped = skipped.any(|number| number.parse::<u32>().is_ok());
+    let has_skipped = skipped.any(|number| number.parse::<u32>().is_ok_and(|count| count > 0));
     if !has_skipped && !NO_TESTS.split('|').any(|part| text.contains(part)) {
         return false;
     }
@@ -336,9 +336,8 @@ pub(super) fn hides_failure(line: &str) -> bool {
     {
         return false;
     }
-    let mut commands = shell::parse(line, dialect()).commands;
-    commands.retain(|command| checking_word(command).is_some());
-    best_proof(&commands) == Proof::Real
+    let commands = shell::parse(line, dialect()).commands;
+    is_test_run(line).is_some() && best_proof(&commands) == Proof::Real
 }
 
 /// Returns true if a line that has changed files leaves a proof as it is: what it does not only read, it formats.
@@ -348,10 +347,11 @@ fn only_formats(line: &str) -> bool {
     })
 }
 
+/// Returns true if a command formats files, and does not only look at them.
 fn formats(command: &SimpleCommand) -> bool {
-    let words: Vec<_> = command.argv().take(FIRST_WORDS).collect();
-    let start = format!(" {} ", words.join(" "));
-    FORMATTERS.split('|').any(|known| start.contains(&format!(" {known} ")))
+    let mut words = command.argv();
+    let first = words.find(|word| !word.starts_with('+') && !is_in(LEADING, word));
+    first.is_some_and(|word| is_in(FORMATTERS, word)) && words.all(|word| word != "--check")
 }
 
 /// Returns true if a list of words has this one.
@@ -422,9 +422,7 @@ fn bare_line(line: &str) -> String {
         let is_comment = row.trim_start().starts_with('#');
         if document_end.is_some() || quote.is_none() && is_comment {
             document_end = document_end.filter(|end| row.trim() != *end);
-            let text = row.trim_end_matches('\n');
-            bare.push_str(&" ".repeat(text.len()));
-            bare.push_str(&row[text.len()..]);
+            bare.extend(row.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
             continue;
         }
         document_end = end_of_document(row);
@@ -435,14 +433,12 @@ fn bare_line(line: &str) -> String {
             } else {
                 bare.push(letter);
             }
-            if is_escaped {
-                is_escaped = false;
-            } else if letter == '\\' && quote != Some('\'') {
-                is_escaped = true;
-            } else if is_mark && quote.is_none() {
-                quote = Some(letter);
+            if is_escaped || letter == '\\' && quote != Some('\'') {
+                is_escaped = !is_escaped;
             } else if quote == Some(letter) {
                 quote = None;
+            } else if is_mark {
+                quote = quote.or(Some(letter));
             }
         }
     }
@@ -479,11 +475,8 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
         return proof_of_interpreter(is_shell, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
-    let is_check = checking_word(command).is_some();
-    if is_check || is_in(SHOWING, name) || runs_project || is_own_program(command.program()) {
-        return Proof::Real;
-    }
-    Proof::None
+    let is_check = checking_word(command).is_some() || is_in(SHOWING, name) || runs_project;
+    if is_check || is_own_program(command.program()) { Proof::Real } else { Proof::None }
 }
 
 /// Returns true if a program is named by its path, and not in a folder of the system.

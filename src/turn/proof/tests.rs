@@ -25,6 +25,7 @@ fn the_worth_of_a_command_line_is_what_decides_about_its_success() {
                 "sh check.sh",
                 "bash -e check.sh",
                 "cargo run -- --list",
+                "cargo run -- fmt a.txt",
                 "curl -sf localhost:8000/health",
                 "sqlite3 a.db 'select 1'",
                 "diff a b",
@@ -124,11 +125,24 @@ fn a_check_is_known_behind_options_in_containers_and_by_a_part_of_its_name() {
         "gradle -q :core:test",
         "npx vue-tsc --noEmit",
         "python3 -m unittest -v",
+        "npm test -- prettier",
+        "uv run pytest -k black",
+        "make fmt lint test",
+        "ruff format --check .",
     ] {
         assert_eq!(proof_of(line), Proof::Real, "{line}");
         assert!(hides_failure(&format!("{line} 2>&1 | tail -20")), "{line}");
     }
-    for line in ["rsync -a dist build", "gh pr create --title test", "npm install -D mocha"] {
+    for line in [
+        "rsync -a dist build",
+        "gh pr create --title test",
+        "git commit -m 'run black on the build'",
+        "npm install -D mocha",
+        "kubectl apply -f app.yaml -n test",
+        "aws s3 sync dist s3://app --profile test",
+        "docker push app:test",
+        "terraform plan",
+    ] {
         assert_eq!(proof_of(line), Proof::None, "{line}");
     }
 }
@@ -228,6 +242,7 @@ fn a_run_of_no_test_proves_little() {
         ("collected 5 items\n\na.py sssss [100%]\n\n==== 5 skipped in 0.02s ====\n", true),
         ("==== 1 passed, 5 skipped in 0.02s ====\n", false),
         ("Build done. Fonts were skipped.\n", false),
+        ("12 files checked, 0 skipped\n", false),
         ("No test matches the given testcase filter `A` in a.dll\n", true),
         ("", false),
     ] {
@@ -277,6 +292,11 @@ fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
         note(&mut ledger, "exec", line, "[exit 0", false);
         assert_eq!(ledger.proof(), expected, "{failed}, then {line}");
     }
+    // There was no such test.
+    let mut ledger = Ledger::default();
+    note(&mut ledger, "exec", "npm test", "[exit 1 · 0.1 s]\nMissing script: \"test\"", false);
+    note(&mut ledger, "exec", "npm run build", "[exit 0", false);
+    assert_eq!(ledger.proof(), ProofWord::Green);
 }
 
 #[test]
@@ -297,6 +317,12 @@ fn a_formatter_proves_nothing_and_takes_no_proof_back() {
         note(&mut ledger, "exec", "cargo test", "[exit 0", false);
         note(&mut ledger, "exec", line, "[exit 0", true);
         assert_eq!(ledger.proof(), ProofWord::Thin, "{line}");
+    }
+    for line in ["sed -i 's/ black / white /' a", "npm install prettier", "touch fmt"] {
+        let mut ledger = Ledger::default();
+        note(&mut ledger, "exec", "cargo test", "[exit 0", false);
+        note(&mut ledger, "exec", line, "[exit 0", true);
+        assert_eq!(ledger.proof(), ProofWord::None, "{line}");
     }
     assert_eq!(proof_of("cargo fmt && cargo test"), Proof::Real);
 }

@@ -31,6 +31,9 @@ fn file_error_text(error: &FileError) -> String {
     }
 }
 
+/// Explains to the user why a folder was not removed.
+pub(crate) const NOT_EMPTY: &str = "something else lies in the folder";
+
 /// The result of restoring one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestoreResult {
@@ -125,9 +128,7 @@ impl UndoContext {
             match now {
                 FileState::Folder { .. } => {
                     fs::remove_dir(path).map_err(|error| match error.kind() {
-                        io::ErrorKind::DirectoryNotEmpty => {
-                            io::Error::other("something else lies in the folder")
-                        }
+                        io::ErrorKind::DirectoryNotEmpty => io::Error::other(NOT_EMPTY),
                         _ => error,
                     })
                 }

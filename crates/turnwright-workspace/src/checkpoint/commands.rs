@@ -231,6 +231,7 @@ impl super::ChangeTracker {
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
+        changed.retain(|change| !now.is_version_control(&change.path));
         changed.sort_by(|one, other| one.path.cmp(&other.path));
         let has_room = self.kept_bytes.load(Ordering::Relaxed) < MAX_SESSION_BYTES;
         let (mut changes, unchanged) =

@@ -146,6 +146,24 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     );
 }
 
+/// Restored one by one, they would no longer fit together.
+#[test]
+fn the_own_files_of_other_version_control_are_none_of_the_project() {
+    let own = [".hg/store/00changelog.i", "sub/.svn/wc.db", ".jj/tree/.sl/f"];
+    let fixture = TrackerFixture::new(&own.map(|name| (name, "1")));
+    for (root, expected) in [("", &["f", "f.hg"][..]), (".jj/tree", &["f"][..])] {
+        let tracker = ChangeTracker::default();
+        let roots = Roots::new(&fixture.path(root)).unwrap();
+        let git = super::GitSettings::default();
+        tracker.watch(&roots, super::ObeyedFiles::default(), git, Vec::new());
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        for name in own.into_iter().chain([".hg/dirstate", ".jj/tree/f", "f", "f.hg"]) {
+            fs::write(fixture.path(name), format!("changed below {root}")).unwrap();
+        }
+        assert_eq!(names(&tracker.changes_since(&before, false)), expected);
+    }
+}
+
 #[test]
 fn a_renamed_file_needs_no_copy() {
     let fixture =

@@ -47,6 +47,8 @@ const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
+/// The same if they have no fraction of a second, as on FAT, HFS+, ext3 and shares of such disks.
+const COARSE_CLOCK_LAG: Duration = Duration::from_secs(2);
 
 /// The state of the folders before a command.
 #[derive(Clone, Debug)]
@@ -421,7 +423,7 @@ impl<'a> ChangeComparison<'a> {
     fn is_only_visibility_change(&self, change: &StatChange) -> bool {
         match (change.before, change.after) {
             (None, Some(after)) if stat_kind(&after) != StatKind::Folder => {
-                system_time(after.ctime) + CLOCK_LAG < self.before.snapshot.at
+                is_before(system_time(after.ctime), self.before.snapshot.at)
                     && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
@@ -529,5 +531,12 @@ fn is_spelled_so(path: &Path) -> bool {
 /// Returns true if a file was created before a point in time, as far as the file system knows.
 fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
     let made = std::fs::symlink_metadata(path).and_then(|metadata| metadata.created());
-    made.is_ok_and(|time| time + CLOCK_LAG < then)
+    made.is_ok_and(|time| is_before(time, then))
+}
+
+/// Returns true if a file's timestamp is certainly from before a point in time.
+pub(super) fn is_before(stamp: SystemTime, then: SystemTime) -> bool {
+    let since = stamp.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let lag = if since.subsec_nanos() == 0 { COARSE_CLOCK_LAG } else { CLOCK_LAG };
+    stamp + lag < then
 }

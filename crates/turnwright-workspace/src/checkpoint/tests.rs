@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::commands::COMMANDS_WITHOUT_SNAPSHOTS;
+use super::commands::{COMMANDS_WITHOUT_SNAPSHOTS, is_before};
 use super::git::FileStat;
 use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
 use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
@@ -203,6 +203,22 @@ fn a_file_that_was_ignored_is_not_new() {
     // Wine says of a file that was changed that it was made then.
     let old = if created() == before_change { "old!" } else { "old" };
     assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", old]);
+}
+
+#[test]
+fn a_file_whose_time_is_rounded_down_counts_as_new() {
+    let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+    let exact = whole + Duration::from_millis(10);
+    for (stamp, later, expected) in [
+        (whole, 1_990, false),
+        (whole, 2_010, true),
+        (exact, 0, false),
+        (exact, 15, false),
+        (exact, 500, true),
+    ] {
+        let then = stamp + Duration::from_millis(later);
+        assert_eq!(is_before(stamp, then), expected, "{later}");
+    }
 }
 
 /// As a working tree of git that is kept in the project, if both are opened.

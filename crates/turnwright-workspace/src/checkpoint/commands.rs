@@ -43,7 +43,9 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Once the commands of a session have stored this many bytes, only the contents of small files are: a database that
 /// each run of the tests changes would fill the store, and old sessions would be deleted for it.
 const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
-/// How long their contents are read.
+/// The most repositories from which old contents are read.
+const MAX_REPOSITORIES: usize = 64;
+/// How long the contents of files are read.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
@@ -139,39 +141,30 @@ impl super::ChangeTracker {
             inner.last_baseline.take()
         };
         let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
-        let folders = watched.folders.iter();
-        let repositories: Arc<[_]> =
-            folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect();
-        let is_index_unchanged = repositories.len() == known.len()
-            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)));
-        let known_converted = last.as_ref().map(|last| Arc::clone(&last.converted));
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
             self.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
+            let repositories = open_repositories(watched, &last.snapshot, known);
             return Some(CommandBaseline { repositories, ..last.clone() });
         }
-        let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
-        let refreshed = previous
-            .as_ref()
-            .and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
+        let previous = last.as_ref().map(|last| &*last.snapshot);
+        let refreshed =
+            previous.and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
         };
+        let repositories = open_repositories(watched, &snapshot, known);
+        let known_converted = last.as_ref().map(|last| &last.converted);
+        let converted = ConvertedFiles::load(watched, &snapshot, &repositories, known_converted);
         // Git may store other content by now.
-        let converted =
-            ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
-        let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
-        let cached = cached.filter(|_| is_index_unchanged && is_same);
-        self.contents.lock().preload(
-            COPY_LIMIT,
-            cached.as_deref(),
-            &snapshot,
-            &repositories,
-            &converted,
-        );
-        self.note_found(previous.as_deref(), &snapshot, watched);
+        let is_unchanged = repositories.len() == known.len()
+            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)))
+            && known_converted.is_some_and(|known| Arc::ptr_eq(known, &converted));
+        let cached = last.as_ref().map(|last| &*last.cached).filter(|_| is_unchanged);
+        self.contents.lock().preload(COPY_LIMIT, cached, &snapshot, &repositories, &converted);
+        self.note_found(previous, &snapshot, watched);
         let snapshot = Arc::new(snapshot);
         self.inner.lock().running_snapshot = Arc::downgrade(&snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
@@ -308,6 +301,20 @@ impl super::ChangeTracker {
             }
         }
     }
+}
+
+/// Opens the repositories around the session's folders, and those that a snapshot lists below. Blocks.
+fn open_repositories(
+    watched: &WatchedFolders,
+    snapshot: &StatSnapshot,
+    known: &[Arc<Repository>],
+) -> Arc<[Arc<Repository>]> {
+    let found = snapshot.repositories();
+    let tops = found.iter().filter(|path| path.ends_with(".git")).filter_map(|git| git.parent());
+    let own = &watched.folders;
+    let below = tops.filter(|top| snapshot.lists(top) && own.iter().all(|folder| folder != top));
+    let folders = own.iter().map(PathBuf::as_path).chain(below).take(MAX_REPOSITORIES);
+    folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect()
 }
 
 /// Returns true if the user hardly had time to change anything since the snapshot, and a new one is

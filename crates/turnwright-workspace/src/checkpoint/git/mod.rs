@@ -87,10 +87,9 @@ impl Repository {
 
     /// Returns true if the index is still the one that was read.
     fn is_current(&self) -> bool {
-        let now = fs::metadata(&self.index_file)
-            .ok()
-            .and_then(|metadata| Some((mtime(&metadata)?, metadata.len())));
-        now == Some((self.index_mtime, self.index_size))
+        fs::metadata(&self.index_file).is_ok_and(|now| {
+            mtime(&now) == Some(self.index_mtime) && now.len() == self.index_size
+        })
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
@@ -112,18 +111,14 @@ impl Repository {
         let index_file = git.join("index");
         let opened = open_regular(&index_file)?;
         let metadata = opened.metadata().ok()?;
-        let index_mtime = mtime(&metadata)?;
-        let index_size = metadata.len();
-        let index = index::parse(&read_at_most(opened, index::MAX_INDEX_BYTES).ok()??)?;
-        let objects = with_alternates(&common.join("objects"));
         Some(Repository {
             root: root.to_path_buf(),
             top,
-            index,
+            index: index::parse(&read_at_most(opened, index::MAX_INDEX_BYTES).ok()??)?,
             index_file,
-            index_mtime,
-            index_size,
-            objects,
+            index_mtime: mtime(&metadata)?,
+            index_size: metadata.len(),
+            objects: with_alternates(&common.join("objects")),
         })
     }
 

@@ -15,9 +15,8 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_workspace::files::FileError;
-#[cfg(unix)]
-use turnwright_workspace::nofollow::permission_bits as mode_of;
-use turnwright_workspace::{has_other_letters, nofollow};
+use turnwright_workspace::has_other_letters;
+use turnwright_workspace::nofollow::{self, permission_bits};
 
 /// Explains to the user why a file was not restored. The texts of [`FileError`] itself are for the model, and mention
 /// permissions.
@@ -251,7 +250,7 @@ fn state_of(path: &Path) -> io::Result<FileState> {
         return Ok(FileState::Link { target: fs::read_link(path)? });
     }
     if kind.is_dir() {
-        return Ok(FileState::Folder { mode: mode_of(&metadata) });
+        return Ok(FileState::Folder { mode: permission_bits(&metadata) });
     }
     if !kind.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
@@ -263,10 +262,5 @@ fn state_of(path: &Path) -> io::Result<FileState> {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
     let (hash, size) = sha256_of_reader(file)?;
-    Ok(FileState::File { hash: hex(&hash), size, mode: mode_of(&metadata), is_kept: false })
-}
-
-#[cfg(not(unix))]
-fn mode_of(metadata: &fs::Metadata) -> u32 {
-    if metadata.permissions().readonly() { 0o444 } else { 0o644 }
+    Ok(FileState::File { hash: hex(&hash), size, mode: permission_bits(&metadata), is_kept: false })
 }

@@ -347,11 +347,10 @@ impl FileStat {
     /// is moved, and hardly any other file has the same one.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
-        let is_read_only = metadata.permissions().readonly();
+        // The bits of files and folders are those of `permission_bits`.
         let mode = match metadata.file_type() {
             kind if kind.is_symlink() => 0o120_777,
-            kind if kind.is_dir() => 0o040_755,
-            _ if is_read_only => 0o100_444,
+            kind if kind.is_dir() => 0o040_644,
             _ => 0o100_644,
         };
         let mtime = since_1970(metadata.last_write_time());

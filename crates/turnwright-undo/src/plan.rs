@@ -2,7 +2,7 @@
 //! current state of the files → what to do about each path. Pure.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use turnwright_store::TurnKind;
 use turnwright_store::file_versions::UndoableTurn;
@@ -183,7 +183,7 @@ pub(crate) fn net_changes(changes: Vec<FileChange>) -> Vec<NetChange> {
 /// The error of `is_kept`.
 pub(crate) fn plan_undo<E>(
     folded: Vec<NetChange>,
-    mut now: impl FnMut(&std::path::Path) -> FileState,
+    mut now: impl FnMut(&Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<Vec<UndoStep>, E> {
     let all: Vec<_> = folded.into_iter().map(|change| (now(&change.path), change)).collect();
@@ -197,7 +197,37 @@ pub(crate) fn plan_undo<E>(
         let action = action::<E>(change, &now, &mut is_available)?;
         steps.push(UndoStep { path, now, action });
     }
-    Ok(block_below_conflicts(steps))
+    let mut steps = block_below_conflicts(steps);
+    keep_databases_whole(&mut steps, now);
+    Ok(steps)
+}
+
+/// The database beside which SQLite keeps a file, by its name.
+fn database_of(path: &Path) -> Option<&Path> {
+    let ends = ["-journal", "-shm", "-wal"];
+    ends.iter().find_map(|end| path.to_str()?.strip_suffix(*end)).map(Path::new)
+}
+
+/// Leaves databases alone of which only some files could be restored: a log or a journal of another time damages a
+/// database, and without its log, what was written last is lost.
+fn keep_databases_whole(steps: &mut [UndoStep], mut now: impl FnMut(&Path) -> FileState) {
+    let beside = steps.iter().filter_map(|step| database_of(&step.path));
+    let databases: HashSet<_> = beside.map(Path::to_path_buf).collect();
+    for database in databases {
+        let parts = steps.iter_mut().filter(|step| {
+            step.path == database || database_of(&step.path) == Some(database.as_path())
+        });
+        let (restored, others): (Vec<_>, Vec<_>) =
+            parts.partition(|part| matches!(part.action, UndoAction::Restore(_)));
+        // One that is ignored has no step.
+        let has_step = restored.iter().chain(&others).any(|part| part.path == database);
+        let is_torn = others.iter().any(|part| part.action != UndoAction::AlreadyRestored)
+            || !has_step && matches!(now(&database), FileState::File { .. });
+        for part in restored.into_iter().filter(|_| is_torn) {
+            let why = "it would not match the rest of its database";
+            part.action = UndoAction::Conflict(why.to_owned());
+        }
+    }
 }
 
 /// Turns a restore below a path that is left alone into a conflict: restoring a file there would
@@ -330,6 +360,46 @@ mod tests {
         turns.push(turn(7, Prompt, &[]));
         let history = UndoHistory::from_turns(&turns);
         assert_eq!((history.undoable, history.undone.len()), (vec![1, 7], 0));
+    }
+
+    #[test]
+    fn a_database_and_the_files_beside_it_are_restored_only_together() {
+        let file = |hash: &str| FileState::File {
+            hash: hash.to_owned(),
+            size: 1,
+            mode: 0o644,
+            is_kept: true,
+        };
+        let change = |path: &str, before: FileState| NetChange {
+            path: path.into(),
+            before,
+            after: Some(file("after")),
+            is_interleaved: false,
+        };
+        let database = change("/p/app.db", file("before"));
+        let log = change("/p/app.db-wal", FileState::Absent);
+        // The changes, the file that somebody has changed since, and the files that are left alone.
+        for (changes, changed, expected) in [
+            (vec![database.clone(), log.clone()], "", vec![]),
+            (vec![log.clone()], "", vec!["/p/app.db-wal"]),
+            (vec![database.clone(), log.clone()], "/p/app.db", vec!["/p/app.db", "/p/app.db-wal"]),
+            (vec![database, log], "/p/app.db-wal", vec!["/p/app.db", "/p/app.db-wal"]),
+            (vec![change("/p/lab-journal", FileState::Absent)], "", vec![]),
+        ] {
+            let planned = plan_undo(
+                changes,
+                |path| match path.to_str().unwrap() {
+                    "/p/lab" => FileState::Absent,
+                    name if name == changed => file("since"),
+                    _ => file("after"),
+                },
+                |_| Ok::<_, ()>(true),
+            );
+            let steps = planned.unwrap();
+            let left = steps.iter().filter(|step| matches!(step.action, UndoAction::Conflict(_)));
+            let names: Vec<_> = left.map(|step| step.path.to_str().unwrap()).collect();
+            assert_eq!(names, expected);
+        }
     }
 
     #[test]

@@ -253,8 +253,7 @@ impl super::ChangeTracker {
         drop(contents);
         self.inner.lock().ignored = Arc::new(now.ignored());
         let last = CommandBaseline { snapshot: Arc::new(now), ..before.clone() };
-        let outdated = self.inner.lock().last_baseline.replace(last);
-        drop(outdated);
+        let _outdated = self.inner.lock().last_baseline.replace(last);
         changes
     }
 

@@ -124,15 +124,13 @@ impl UndoContext {
             if !is_same_state(&now, &was) {
                 return Err(io::Error::other("it was changed at the last moment"));
             }
-            match now {
-                FileState::Folder { .. } => {
-                    fs::remove_dir(path).map_err(|error| match error.kind() {
-                        io::ErrorKind::DirectoryNotEmpty => io::Error::other(NOT_EMPTY),
-                        _ => error,
-                    })
-                }
-                _ => fs::remove_file(path),
+            if !matches!(now, FileState::Folder { .. }) {
+                return fs::remove_file(path);
             }
+            fs::remove_dir(path).map_err(|error| match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty => io::Error::other(NOT_EMPTY),
+                _ => error,
+            })
         })
         .await
     }
@@ -153,8 +151,7 @@ impl UndoContext {
                     FileState::File { hash, .. } => Some(parse_sha256(hash)?),
                     _ => None,
                 };
-                let bytes = self.bytes(hash.clone()).await?;
-                let what = (bytes, *mode);
+                let what = (self.bytes(hash.clone()).await?, *mode);
                 let written = self.files.restore(&restore.path, there, what, &self.cancel).await;
                 written.map_err(|error| file_error_text(&error))
             }

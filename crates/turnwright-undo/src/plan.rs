@@ -197,37 +197,29 @@ pub(crate) fn plan_undo<E>(
         let action = action::<E>(change, &now, &mut is_available)?;
         steps.push(UndoStep { path, now, action });
     }
-    let mut steps = block_below_conflicts(steps);
-    keep_databases_whole(&mut steps, now);
-    Ok(steps)
-}
-
-/// The database beside which SQLite keeps a file, by its name.
-fn database_of(path: &Path) -> Option<&Path> {
-    let ends = ["-journal", "-shm", "-wal"];
-    ends.iter().find_map(|end| path.to_str()?.strip_suffix(*end)).map(Path::new)
-}
-
-/// Leaves databases alone of which only some files could be restored: a log or a journal of another time damages a
-/// database, and without its log, what was written last is lost.
-fn keep_databases_whole(steps: &mut [UndoStep], mut now: impl FnMut(&Path) -> FileState) {
-    let beside = steps.iter().filter_map(|step| database_of(&step.path));
-    let databases: HashSet<_> = beside.map(Path::to_path_buf).collect();
-    for database in databases {
-        let parts = steps.iter_mut().filter(|step| {
-            step.path == database || database_of(&step.path) == Some(database.as_path())
-        });
-        let (restored, others): (Vec<_>, Vec<_>) =
-            parts.partition(|part| matches!(part.action, UndoAction::Restore(_)));
-        // One that is ignored has no step.
-        let has_step = restored.iter().chain(&others).any(|part| part.path == database);
-        let is_torn = others.iter().any(|part| part.action != UndoAction::AlreadyRestored)
-            || !has_step && matches!(now(&database), FileState::File { .. });
-        for part in restored.into_iter().filter(|_| is_torn) {
-            let why = "it would not match the rest of its database";
-            part.action = UndoAction::Conflict(why.to_owned());
-        }
+    let torn: Vec<_> = (0..steps.len()).filter(|at| is_torn(&steps, *at, &mut now)).collect();
+    for at in torn {
+        steps[at].action = UndoAction::Conflict("it would not fit the rest of its database".into());
     }
+    Ok(block_below_conflicts(steps))
+}
+
+/// Returns true for a restore in a database of SQLite, as the names tell, of which not all files could be restored: a
+/// log or a journal of another time damages a database, and without its log, what was written last is lost.
+fn is_torn(steps: &[UndoStep], at: usize, now: &mut impl FnMut(&Path) -> FileState) -> bool {
+    let path = steps[at].path.to_string_lossy();
+    let ends = ["-journal", "-shm", "-wal", ""];
+    let database = ends.iter().find_map(|end| path.strip_suffix(*end)).unwrap_or_default();
+    matches!(steps[at].action, UndoAction::Restore(_))
+        && ends.iter().any(|end| {
+            let part = PathBuf::from(format!("{database}{end}"));
+            match steps.binary_search_by(|step| step.path.cmp(&part)).map(|at| &steps[at].action) {
+                Ok(UndoAction::Restore(_) | UndoAction::AlreadyRestored) => false,
+                Ok(_) => true,
+                // One that is ignored has no step. The index of a log is made anew.
+                Err(_) => *end != "-shm" && matches!(now(&part), FileState::File { .. }),
+            }
+        })
 }
 
 /// Turns a restore below a path that is left alone into a conflict: restoring a file there would
@@ -237,8 +229,7 @@ fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
     for step in &mut steps {
         let is_below = step.path.ancestors().skip(1).any(|folder| kept.contains(folder));
         if is_below && matches!(step.action, UndoAction::Restore(_)) {
-            let why = "something else is in the place of its folder";
-            step.action = UndoAction::Conflict(why.to_owned());
+            step.action = UndoAction::Conflict("something else is in its folder's place".into());
         }
         let is_left = matches!(step.action, UndoAction::Conflict(_) | UndoAction::Impossible(_));
         if is_left && !matches!(step.now, FileState::Folder { .. }) {
@@ -269,8 +260,7 @@ fn action<E>(
 ) -> Result<UndoAction, E> {
     let NetChange { before: to, after, is_interleaved, .. } = folded;
     if is_interleaved {
-        let why = "something else changed it between these changes";
-        return Ok(UndoAction::Conflict(why.to_owned()));
+        return Ok(UndoAction::Conflict("something else changed it between these changes".into()));
     }
     if is_same_state(&to, now) {
         return Ok(UndoAction::AlreadyRestored);
@@ -378,27 +368,38 @@ mod tests {
         };
         let database = change("/p/app.db", file("before"));
         let log = change("/p/app.db-wal", FileState::Absent);
-        // The changes, the file that somebody has changed since, and the files that are left alone.
-        for (changes, changed, expected) in [
-            (vec![database.clone(), log.clone()], "", vec![]),
-            (vec![log.clone()], "", vec!["/p/app.db-wal"]),
-            (vec![database.clone(), log.clone()], "/p/app.db", vec!["/p/app.db", "/p/app.db-wal"]),
-            (vec![database, log], "/p/app.db-wal", vec!["/p/app.db", "/p/app.db-wal"]),
-            (vec![change("/p/lab-journal", FileState::Absent)], "", vec![]),
+        let both = &["/p/app.db", "/p/app.db-wal"][..];
+        let none = &both[..0];
+        // The changes, a file that is ignored or that somebody has changed since, and the files that are left alone.
+        for (changes, other, expected) in [
+            (vec![database.clone(), log.clone()], "", none),
+            (vec![database.clone(), log.clone()], "/p/app.db", both),
+            (vec![database.clone(), log.clone()], "/p/app.db-wal", both),
+            (vec![database.clone(), log.clone()], "/p/app.db-shm", none),
+            (vec![log], "/p/app.db", &both[1..]),
+            (vec![database.clone()], "/p/app.db-wal", &both[..1]),
+            (vec![database.clone()], "/p/app.db-journal", &both[..1]),
+            (vec![database], "", none),
+            (vec![change("/p/lab-journal", FileState::Absent)], "", none),
         ] {
+            let changed: Vec<_> = changes.iter().map(|change| change.path.clone()).collect();
             let planned = plan_undo(
                 changes,
-                |path| match path.to_str().unwrap() {
-                    "/p/lab" => FileState::Absent,
-                    name if name == changed => file("since"),
-                    _ => file("after"),
+                |path| {
+                    if path == Path::new(other) {
+                        file("since")
+                    } else if changed.iter().any(|name| name == path) {
+                        file("after")
+                    } else {
+                        FileState::Absent
+                    }
                 },
                 |_| Ok::<_, ()>(true),
             );
             let steps = planned.unwrap();
             let left = steps.iter().filter(|step| matches!(step.action, UndoAction::Conflict(_)));
             let names: Vec<_> = left.map(|step| step.path.to_str().unwrap()).collect();
-            assert_eq!(names, expected);
+            assert_eq!(names, expected, "{other}");
         }
     }
 

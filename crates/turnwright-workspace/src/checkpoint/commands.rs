@@ -45,12 +45,14 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
 /// The most repositories from which old contents are read.
 const MAX_REPOSITORIES: usize = 64;
+/// About the most bytes of memory that their indexes take.
+const MAX_INDEX_MEMORY: usize = 256 * 1024 * 1024;
 /// How long the contents of files are read.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
-/// The same if they have no fraction of a second, as on FAT, HFS+, ext3 and shares of such disks.
-const COARSE_CLOCK_LAG: Duration = Duration::from_secs(2);
+/// The same if they have no fraction of a second, as on FAT, whose seconds are even, on HFS+, ext3 and shares of those.
+const COARSE_CLOCK_LAG: Duration = Duration::from_millis(2_020);
 
 /// The state of the folders before a command.
 #[derive(Clone, Debug)]
@@ -151,10 +153,8 @@ impl super::ChangeTracker {
         let previous = last.as_ref().map(|last| &*last.snapshot);
         let refreshed =
             previous.and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
-        let snapshot = match refreshed {
-            Some(snapshot) => snapshot,
-            None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
-        };
+        let snapshot =
+            refreshed.or_else(|| self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled))?;
         let repositories = open_repositories(watched, &snapshot, known);
         let known_converted = last.as_ref().map(|last| &last.converted);
         let converted = ConvertedFiles::load(watched, &snapshot, &repositories, known_converted);
@@ -226,7 +226,9 @@ impl super::ChangeTracker {
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
-        changed.retain(|change| !now.is_version_control(&change.path));
+        changed.retain(|StatChange { path, .. }| {
+            !before.snapshot.is_version_control(path) && !now.is_version_control(path)
+        });
         changed.sort_by(|one, other| one.path.cmp(&other.path));
         let has_room = self.kept_bytes.load(Ordering::Relaxed) < MAX_SESSION_BYTES;
         let (mut changes, unchanged) =
@@ -287,18 +289,15 @@ impl super::ChangeTracker {
         let snapshot = StatSnapshot::take(watched, limit, cancelled);
         let mut inner = self.inner.lock();
         match snapshot {
-            Ok(snapshot) => Some(snapshot),
-            Err(SnapshotError::TooMany) => {
-                inner.slow_snapshots = MAX_SLOW_SNAPSHOTS;
-                None
+            Err(SnapshotError::TooMany) => inner.slow_snapshots = MAX_SLOW_SNAPSHOTS,
+            Err(SnapshotError::TooLong)
+                if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) =>
+            {
+                inner.slow_snapshots = inner.slow_snapshots.saturating_add(1);
             }
-            Err(SnapshotError::TooLong) => {
-                if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) {
-                    inner.slow_snapshots = inner.slow_snapshots.saturating_add(1);
-                }
-                None
-            }
+            _ => {}
         }
+        snapshot.ok()
     }
 }
 
@@ -313,7 +312,14 @@ fn open_repositories(
     let own = &watched.folders;
     let below = tops.filter(|top| snapshot.lists(top) && own.iter().all(|folder| folder != top));
     let folders = own.iter().map(PathBuf::as_path).chain(below).take(MAX_REPOSITORIES);
-    folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect()
+    let mut memory = 0;
+    folders
+        .filter_map(|folder| Repository::open_or_reuse(folder, known))
+        .take_while(|repository| {
+            memory += repository.index.memory();
+            memory <= MAX_INDEX_MEMORY
+        })
+        .collect()
 }
 
 /// Returns true if the user hardly had time to change anything since the snapshot, and a new one is
@@ -327,11 +333,7 @@ fn is_fresh(snapshot: &StatSnapshot) -> bool {
 
 /// Returns true if undo can restore this state.
 pub(super) fn is_restorable(state: &FileState) -> bool {
-    match state {
-        FileState::Absent | FileState::Link { .. } | FileState::Folder { .. } => true,
-        FileState::File { is_kept, .. } => *is_kept,
-        FileState::Unknown { .. } => false,
-    }
+    !matches!(state, FileState::File { is_kept: false, .. } | FileState::Unknown { .. })
 }
 
 /// Identifies a content by metadata that a rename does not change: inode, size and modification time.

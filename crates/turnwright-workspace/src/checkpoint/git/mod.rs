@@ -66,7 +66,7 @@ pub(super) struct Repository {
     root: PathBuf,
     /// The root of the working tree.
     top: PathBuf,
-    index: index::Index,
+    pub(super) index: index::Index,
     index_file: PathBuf,
     /// The modification time of the index when it was read.
     index_mtime: (u64, u32),
@@ -122,11 +122,6 @@ impl Repository {
         })
     }
 
-    /// The blob of a file, if git would consider the file unmodified. `path` must not contain links.
-    fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<ObjectId> {
-        self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)
-    }
-
     /// The entries for everything below a folder, whose path must not contain links.
     pub(super) fn folder(&self, folder: &Path) -> Option<IndexedFolder<'_>> {
         let mut prefix = index_name(folder.strip_prefix(&self.top).ok()?)?;
@@ -146,7 +141,7 @@ impl Repository {
     /// Reads the content of a file if git would consider the file unmodified, and verifies the blob's hash. `path` must
     /// not contain links. Blocks.
     pub(super) fn read(&self, path: &Path, stat: &FileStat) -> Option<Vec<u8>> {
-        let blob = self.clean_blob(path, stat)?;
+        let blob = self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)?;
         let bytes = self.read_object(blob)?;
         let is_intact = blob_id(&bytes) == Some(blob);
         with_line_endings(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use http::uri::Authority;
 use http::{HeaderMap, StatusCode, Uri};
 use ring::digest::{Digest, SHA256, digest};
@@ -26,6 +26,9 @@ pub struct AccessRules {
 /// A refused request: the status and the text for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
+
+/// The beginning of a subprotocol that is the token. Clients in browsers offer it beside `acp.v1`.
+pub(crate) const TOKEN_SUBPROTOCOL: &str = "bearer.";
 
 const WRONG_TOKEN: HttpRefusal = HttpRefusal(
     StatusCode::UNAUTHORIZED,
@@ -79,14 +82,7 @@ impl AccessRules {
         if !self.allows_origin(headers) {
             return Err(FOREIGN_PAGE);
         }
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else {
-            return Err(WRONG_TOKEN);
-        };
-        let value = value.to_str().unwrap_or_default();
-        let scheme_and_token =
-            value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = scheme_and_token.map_or("", |(_, token)| token.trim());
+        let token = shown_token(headers).unwrap_or_default();
         let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
         if is_right { Ok(()) } else { Err(WRONG_TOKEN) }
     }
@@ -98,6 +94,25 @@ impl AccessRules {
             self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
         })
     }
+}
+
+/// Returns the token of a request. A web page cannot send the header with a WebSocket, only subprotocols.
+fn shown_token(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        }
+        (None, _) => subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)),
+        _ => None,
+    }
+}
+
+/// Returns the subprotocols that a client of a WebSocket offers.
+pub(crate) fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lists = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// Makes a token of 122 random bits.
@@ -144,6 +159,37 @@ mod tests {
             let denial = if expected { Ok(()) } else { Err(OTHER_MACHINE) };
             assert_eq!(listening.check_host(&uri, &headers), denial, "{uri} {hosts:?}");
             assert_eq!(encrypted.check_host(&uri, &headers), Ok(()), "the certificate decides");
+        }
+    }
+
+    #[test]
+    fn a_web_page_shows_the_token_as_a_subprotocol() {
+        type Row = (&'static [&'static str], Option<&'static str>, Result<(), HttpRefusal>);
+
+        let origins = vec!["https://a.example".to_owned()];
+        let rules = AccessRules::new("secret", origins, Vec::new());
+        let table: [Row; 8] = [
+            (&["acp.v1, bearer.secret"], None, Ok(())),
+            (&["bearer.secret,acp.v1"], None, Ok(())),
+            (&["acp.v1", "bearer.secret"], None, Ok(())),
+            (&["acp.v1, bearer.wrong"], None, Err(WRONG_TOKEN)),
+            (&["acp.v1, secret"], None, Err(WRONG_TOKEN)),
+            (&["bearer."], None, Err(WRONG_TOKEN)),
+            (&["acp.v1, bearer.secret"], Some("Bearer wrong"), Err(WRONG_TOKEN)),
+            (&["acp.v1, bearer.wrong"], Some("Bearer secret"), Ok(())),
+        ];
+        for (protocols, authorization, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(ORIGIN, HeaderValue::from_static("https://a.example"));
+            for list in protocols {
+                headers.append(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(list));
+            }
+            if let Some(value) = authorization {
+                headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            assert_eq!(rules.check(&headers), expected, "{protocols:?} {authorization:?}");
+            headers.insert(ORIGIN, HeaderValue::from_static("https://b.example"));
+            assert_eq!(rules.check(&headers), Err(FOREIGN_PAGE), "{protocols:?}");
         }
     }
 

@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use http::header::{
-    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
@@ -23,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::HttpRefusal;
+use crate::access::{HttpRefusal, TOKEN_SUBPROTOCOL, subprotocols};
 use crate::http_server::{HttpAnswer, HttpServer, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
@@ -66,6 +67,10 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
         .try_acquire_owned()
         .map_err(|_| TOO_MANY_CONNECTIONS)?;
     let accepted = accept_key(key.as_bytes());
+    // A browser gives up a WebSocket if none of the subprotocols that it has offered is chosen.
+    let chosen = subprotocols(headers)
+        .find(|name| !name.starts_with(TOKEN_SUBPROTOCOL))
+        .and_then(|name| HeaderValue::from_str(name).ok());
     let upgrade = hyper::upgrade::on(request);
     let task_server = Arc::clone(server);
     server.tasks.spawn(async move {
@@ -81,6 +86,9 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     if let Ok(accepted) = HeaderValue::from_str(&accepted) {
         headers.insert(SEC_WEBSOCKET_ACCEPT, accepted);
+    }
+    if let Some(chosen) = chosen {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, chosen);
     }
     Ok(response)
 }

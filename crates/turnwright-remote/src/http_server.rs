@@ -164,7 +164,8 @@ impl HttpServer {
             return Err(HttpRefusal(StatusCode::NOT_FOUND, "The agent is at /acp.\n"));
         }
         match *request.method() {
-            Method::GET if request.headers().contains_key(UPGRADE) => {
+            // Clients in Java offer HTTP/2 with the same header, and are served without it.
+            Method::GET if websocket::has_word(request.headers(), UPGRADE, "websocket") => {
                 websocket::accept(self, request)
             }
             Method::GET => self.open_stream(request.headers()),

@@ -51,13 +51,11 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text))
 }
 
-/// Accepts a WebSocket and serves it in a task of its own.
+/// Accepts a WebSocket, which the request asks for, and serves it in a task of its own.
 pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> HttpAnswer {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| {
-        has_word(headers, UPGRADE, "websocket")
-            && has_word(headers, CONNECTION, "upgrade")
-            && has_word(headers, SEC_WEBSOCKET_VERSION, "13")
+        has_word(headers, CONNECTION, "upgrade") && has_word(headers, SEC_WEBSOCKET_VERSION, "13")
     });
     let Some(key) = key else {
         let text = "Only WebSockets of version 13 are accepted.\n";
@@ -94,7 +92,7 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
 }
 
 /// Returns true if a header's list contains this word, in upper or lower case.
-fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+pub(crate) fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let list = headers.get(name).and_then(|value| value.to_str().ok());
     list.is_some_and(|list| list.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
 }

@@ -208,8 +208,8 @@ impl HttpServer {
         let mut response = Response::new(body.boxed_unsync());
         let headers_out = response.headers_mut();
         headers_out.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // nginx would hold the events back until its buffer is full.
+        // Proxies would hold the events back, to compress them or until a buffer is full (nginx).
+        headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
         headers_out.insert("x-accel-buffering", HeaderValue::from_static("no"));
         for name in [CONNECTION_ID, SESSION_ID] {
             if let Some(value) = headers.get(name) {

@@ -71,10 +71,12 @@ impl AccessRules {
 
     fn allows_host(&self, host: &str, address: IpAddr) -> bool {
         let name = host.trim_end_matches('.');
+        // A copied address may have a port.
+        let mut allowed = self.hosts.iter().filter_map(|host| host.parse::<Authority>().ok());
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         literal.is_ok_and(|ip| ip.is_loopback() || ip == address)
             || name.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+            || allowed.any(|allowed| allowed.host().eq_ignore_ascii_case(name))
     }
 
     /// Checks the headers of a request. The origin comes first, so that a web page learns nothing of tokens.
@@ -91,7 +93,9 @@ impl AccessRules {
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
-            self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+            // A copied address ends with a slash, which no browser sends.
+            let mut allowed = self.origins.iter().map(|allowed| allowed.trim_end_matches('/'));
+            allowed.any(|allowed| allowed.eq_ignore_ascii_case(origin))
         })
     }
 }
@@ -128,16 +132,19 @@ mod tests {
 
     #[test]
     fn only_requests_for_this_machine_are_served() {
-        let listening = AccessRules::new("secret", Vec::new(), vec!["agent.example".to_owned()])
+        let hosts = ["agent.example", "proxy.example:8443"].map(str::to_owned).to_vec();
+        let listening = AccessRules::new("secret", Vec::new(), hosts)
             .listening_unencrypted("127.0.0.2".parse().unwrap());
         let encrypted = AccessRules::new("secret", Vec::new(), Vec::new());
-        let table: [(&str, &[&str], bool); 17] = [
+        let table: [(&str, &[&str], bool); 19] = [
             ("/acp", &["127.0.0.1:4077"], true),
             ("/acp", &["127.0.0.2:4077"], true),
             ("/acp", &["[::1]:4077"], true),
             ("/acp", &["localhost"], true),
             ("/acp", &["LOCALHOST.:4077"], true),
             ("/acp", &["Agent.example:80"], true),
+            ("/acp", &["proxy.example:8443"], true),
+            ("/acp", &["proxy.example"], true),
             ("http://localhost:4077/acp", &["localhost:4077"], true),
             ("/acp", &["evil.example:4077"], false),
             ("/acp", &["localhost.evil.example"], false),
@@ -197,14 +204,15 @@ mod tests {
     fn only_the_token_and_allowed_pages_have_access() {
         type Row = (&'static [&'static str], &'static [&'static str], Result<(), HttpRefusal>);
 
-        let origins = vec!["https://a.example".to_owned()];
+        let origins = ["https://a.example", "https://c.example/"].map(str::to_owned).to_vec();
         let rules = AccessRules::new("secret", origins, Vec::new());
         let token = Err(WRONG_TOKEN);
         let origin = Err(FOREIGN_PAGE);
-        let table: [Row; 14] = [
+        let table: [Row; 15] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),
             (&["Bearer secret"], &["https://a.example"], Ok(())),
+            (&["Bearer secret"], &["https://c.example"], Ok(())),
             (&["Bearer secret"], &["https://b.example"], origin),
             (&["Bearer secret"], &["https://a.example", "https://b.example"], origin),
             (&["Bearer secret"], &["null"], origin),

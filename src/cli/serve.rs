@@ -138,8 +138,8 @@ fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>
     let text = std::fs::read_to_string(&file).map_err(|error| {
         CliError::Other(format!("{}: {}", file.display(), io_error_text(&error)))
     })?;
-    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
-        Some(token) => Ok(Some(Secret::from(token.to_owned()))),
+    match text.lines().next().and_then(Secret::from_copied) {
         None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
+        token => Ok(token),
     }
 }

@@ -143,7 +143,8 @@ fn r_rem_9_no_command_and_no_message_has_the_token() {
 fn r_rem_9_the_token_may_be_in_a_file() {
     let folder = turnwright_testing::temporary_folder();
     let file = folder.path().join("token");
-    std::fs::write(&file, format!("{TOKEN}\nnot this\n")).unwrap();
+    // With the mark of PowerShell.
+    std::fs::write(&file, format!("\u{feff}{TOKEN}\r\nnot this\r\n")).unwrap();
     let served = serve(&["--token-file", file.to_str().unwrap()], Some("another-token-of-these"));
     let mut editor = TestAgent::offline()
         .argument("connect")

@@ -249,3 +249,17 @@ fn r_rem_9_a_web_page_opens_a_websocket_with_the_token_as_a_subprotocol() {
     assert!(head[0].contains(" 101 "), "{head:?}");
     assert!(head.contains(&"sec-websocket-protocol: acp.v1".to_owned()), "{head:?}");
 }
+
+#[test]
+fn r_rem_7_a_web_page_may_send_the_headers_of_its_client() {
+    let served = serve(&json!([]));
+    let names = "authorization,acp-protocol-version,last-event-id";
+    let preflight = [
+        "OPTIONS /acp HTTP/1.1",
+        "origin: https://allowed.example",
+        &format!("access-control-request-headers: {names}"),
+    ];
+    let response = served.http.send(&preflight, "");
+    assert_eq!(response.status, 204, "{}", response.body);
+    assert_eq!(response.header("access-control-allow-headers"), Some(names));
+}

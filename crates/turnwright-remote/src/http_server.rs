@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE,
-    ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS,
+    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -145,11 +145,13 @@ impl HttpServer {
             return Err(HttpRefusal(StatusCode::FORBIDDEN, "This origin is not allowed.\n"));
         }
         let mut response = plain(StatusCode::NO_CONTENT, "");
-        let headers = response.headers_mut();
+        let headers_out = response.headers_mut();
         let methods = HeaderValue::from_static("GET, POST, DELETE");
-        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let names = "authorization, content-type, acp-connection-id, acp-session-id";
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
+        headers_out.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        // An allowed page may send any, such as `Acp-Protocol-Version`.
+        if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers_out.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
         Ok(response)
     }
 

@@ -89,13 +89,16 @@ impl AccessRules {
         if is_right { Ok(()) } else { Err(WRONG_TOKEN) }
     }
 
-    /// True if the request comes from no web page, or from one that is allowed.
+    /// True if the request comes from no web page, or from one that is allowed. Some clients that are no pages, such
+    /// as those in React Native, name the host to which they connect.
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
+        let own = headers.get(HOST).and_then(|host| host.to_str().ok());
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
+            let is_own = origin.split_once("://").is_some_and(|(_, host)| Some(host) == own);
             // A copied address ends with a slash, which no browser sends.
             let mut allowed = self.origins.iter().map(|allowed| allowed.trim_end_matches('/'));
-            allowed.any(|allowed| allowed.eq_ignore_ascii_case(origin))
+            is_own || allowed.any(|allowed| allowed.eq_ignore_ascii_case(origin))
         })
     }
 }
@@ -208,11 +211,14 @@ mod tests {
         let rules = AccessRules::new("secret", origins, Vec::new());
         let token = Err(WRONG_TOKEN);
         let origin = Err(FOREIGN_PAGE);
-        let table: [Row; 15] = [
+        let table: [Row; 18] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),
             (&["Bearer secret"], &["https://a.example"], Ok(())),
             (&["Bearer secret"], &["https://c.example"], Ok(())),
+            (&["Bearer secret"], &["http://agent.example:4077"], Ok(())),
+            (&["Bearer secret"], &["http://agent.example"], origin),
+            (&["Bearer secret"], &["http://agent.example:4077", "https://b.example"], origin),
             (&["Bearer secret"], &["https://b.example"], origin),
             (&["Bearer secret"], &["https://a.example", "https://b.example"], origin),
             (&["Bearer secret"], &["null"], origin),
@@ -227,6 +233,7 @@ mod tests {
         ];
         for (authorizations, origins, expected) in table {
             let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("agent.example:4077"));
             for value in authorizations {
                 headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
             }

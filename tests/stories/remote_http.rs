@@ -239,8 +239,8 @@ fn r_rem_9_a_web_page_opens_a_websocket_with_the_token_as_a_subprotocol() {
     let mut socket = served.http.socket();
     let handshake = format!(
         "GET /acp HTTP/1.1\r\nhost: localhost\r\norigin: https://allowed.example\r\n\
-         connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+         connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
          sec-websocket-protocol: acp.v1, bearer.{TOKEN}\r\n\r\n"
     );
     socket.write_all(handshake.as_bytes()).unwrap();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use http::uri::Authority;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use ring::digest::{Digest, SHA256, digest};
 use uuid::Uuid;
 
@@ -111,15 +111,16 @@ fn shown_token(headers: &HeaderMap) -> Option<&str> {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         }
-        (None, _) => subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)),
+        (None, _) => words(headers, SEC_WEBSOCKET_PROTOCOL)
+            .find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)),
         _ => None,
     }
 }
 
-/// Returns the subprotocols that a client of a WebSocket offers.
-pub(crate) fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lists = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
-    lists.flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty())
+/// Returns the words of a header that is a list. A list may have several lines.
+pub(crate) fn words(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
 /// Makes a token of 122 random bits.

@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{HttpRefusal, TOKEN_SUBPROTOCOL, subprotocols};
+use crate::access::{HttpRefusal, TOKEN_SUBPROTOCOL, words};
 use crate::http_server::{HttpAnswer, HttpServer, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
@@ -66,7 +66,7 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
         .map_err(|_| TOO_MANY_CONNECTIONS)?;
     let accepted = accept_key(key.as_bytes());
     // A browser gives up a WebSocket if none of the subprotocols that it has offered is chosen.
-    let chosen = subprotocols(headers)
+    let chosen = words(headers, SEC_WEBSOCKET_PROTOCOL)
         .find(|name| !name.starts_with(TOKEN_SUBPROTOCOL))
         .and_then(|name| HeaderValue::from_str(name).ok());
     let upgrade = hyper::upgrade::on(request);
@@ -93,8 +93,7 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
 
 /// Returns true if a header's list contains this word, in upper or lower case.
 pub(crate) fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
-    let list = headers.get(name).and_then(|value| value.to_str().ok());
-    list.is_some_and(|list| list.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
+    words(headers, name).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Runs a connection to its end.

@@ -189,22 +189,30 @@ impl RemoteSessions {
         self.open.get(id)
     }
 
-    /// Takes a session that is without a connection over to this one, if it works in these folders.
+    /// Takes a session that is without a connection over to this one. `None` if there is none.
+    ///
+    /// # Errors
+    /// If it works in other folders. To open it in these, its turn would have to be ended.
     pub(in crate::acp) fn take(
         &mut self,
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
-    ) -> Option<(SessionHandle, Arc<RemoteClient>)> {
+    ) -> Result<Option<(SessionHandle, Arc<RemoteClient>)>, Error> {
         let detached = &mut self.known.lock().detached;
-        let (_, kept) = detached.get(id).filter(|(handle, _)| handle.is_open())?;
-        let client = kept.upgrade()?;
+        let kept = detached.get(id).filter(|(handle, _)| handle.is_open());
+        let Some(client) = kept.and_then(|(_, client)| client.upgrade()) else { return Ok(None) };
         if client.cwd != cwd || client.folders != folders {
-            return None;
+            let text = format!(
+                "A turn of this session still runs in {}. Open it with that folder and the same \
+                 additional ones, or when the turn has ended",
+                client.cwd.display()
+            );
+            return Err(Error::InvalidState(text));
         }
-        let (handle, _) = detached.remove(id)?;
-        self.open.insert(id.clone(), Arc::clone(&client));
-        Some((handle, client))
+        let taken = detached.remove(id).map(|(handle, _)| (handle, Arc::clone(&client)));
+        self.open.insert(id.clone(), client);
+        Ok(taken)
     }
 
     /// Takes a session that is without a connection, to close it.

@@ -198,14 +198,13 @@ pub(super) fn open_session(
         if let Err(error) = remote.make_room(&connection.sessions) {
             return done.complete(Err(error));
         }
-        if let SessionOrigin::Stored { replay } = wanted.origin {
-            match remote.take(&wanted.id, &wanted.cwd, &wanted.folders) {
-                Ok(None) => {}
-                Ok(Some(detached)) => {
-                    return take_over(connection, wanted, detached, client, replay, done);
-                }
-                Err(error) => return done.complete(Err(error)),
-            }
+        if let SessionOrigin::Stored { replay } = wanted.origin
+            && let Some(taken) = remote.take(&wanted.id, &wanted.cwd, &wanted.folders)
+        {
+            return match taken {
+                Ok(detached) => take_over(connection, wanted, detached, client, replay, done),
+                Err(error) => done.complete(Err(error)),
+            };
         }
         client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
     }

@@ -28,7 +28,7 @@ pub struct AccessRules {
 pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
 /// The beginning of a subprotocol that is the token. Clients in browsers offer it beside `acp.v1`.
-pub(crate) const TOKEN_SUBPROTOCOL: &str = "bearer.";
+pub(crate) const BEARER: &str = "bearer.";
 
 const WRONG_TOKEN: HttpRefusal = HttpRefusal(
     StatusCode::UNAUTHORIZED,
@@ -59,9 +59,7 @@ impl AccessRules {
     pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let Some(address) = self.unencrypted else { return Ok(()) };
         let mut named = headers.get_all(HOST).iter();
-        let (Some(host), None) = (named.next(), named.next()) else {
-            return Err(OTHER_MACHINE);
-        };
+        let (Some(host), None) = (named.next(), named.next()) else { return Err(OTHER_MACHINE) };
         let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
         let all_allowed = uri.authority().into_iter().chain(&host).all(|authority| {
             !authority.as_str().contains('@') && self.allows_host(authority.host(), address)
@@ -106,15 +104,11 @@ impl AccessRules {
 /// Returns the token of a request. A web page cannot send the header with a WebSocket, only subprotocols.
 fn shown_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => {
-            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        }
-        (None, _) => words(headers, SEC_WEBSOCKET_PROTOCOL)
-            .find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)),
-        _ => None,
-    }
+    let Some(value) = values.next() else {
+        return words(headers, SEC_WEBSOCKET_PROTOCOL).find_map(|name| name.strip_prefix(BEARER));
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    (values.next().is_none() && scheme.eq_ignore_ascii_case("bearer")).then(|| token.trim())
 }
 
 /// Returns the words of a header that is a list. A list may have several lines.

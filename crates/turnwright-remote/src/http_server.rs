@@ -149,9 +149,8 @@ impl HttpServer {
         let methods = HeaderValue::from_static("GET, POST, DELETE");
         headers_out.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
         // An allowed page may send any, such as `Acp-Protocol-Version`.
-        if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-            headers_out.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
-        }
+        let names = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        headers_out.extend(names.map(|names| (ACCESS_CONTROL_ALLOW_HEADERS, names)));
         Ok(response)
     }
 
@@ -268,6 +267,7 @@ impl HttpServer {
             HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "The message is longer than 64 MiB.\n");
         const BUSY: HttpRefusal =
             HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "Too many messages are being read.\n");
+        const INCOMPLETE: &str = "The message is incomplete.\n";
         if body.size_hint().lower() > MAX_LINE_BYTES as u64 {
             return Err(TOO_LARGE);
         }
@@ -275,13 +275,10 @@ impl HttpServer {
         let mut permits = None::<OwnedSemaphorePermit>;
         loop {
             let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
-                return Err(HttpRefusal(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "The message is incomplete.\n",
-                ));
+                return Err(HttpRefusal(StatusCode::REQUEST_TIMEOUT, INCOMPLETE));
             };
             let Some(frame) = frame else { return Ok((message.into(), permits)) };
-            let broken = HttpRefusal(StatusCode::BAD_REQUEST, "The message is incomplete.\n");
+            let broken = HttpRefusal(StatusCode::BAD_REQUEST, INCOMPLETE);
             let Ok(data) = frame.map_err(|_| broken)?.into_data() else { continue };
             if message.len() + data.len() > MAX_LINE_BYTES {
                 return Err(TOO_LARGE);

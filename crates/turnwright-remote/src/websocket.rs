@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{HttpRefusal, TOKEN_SUBPROTOCOL, words};
+use crate::access::{BEARER, HttpRefusal, words};
 use crate::http_server::{HttpAnswer, HttpServer, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
@@ -64,10 +64,10 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
     let permit = Arc::clone(&server.connection_permits)
         .try_acquire_owned()
         .map_err(|_| TOO_MANY_CONNECTIONS)?;
-    let accepted = accept_key(key.as_bytes());
+    let accepted = HeaderValue::from_str(&accept_key(key.as_bytes())).ok();
     // A browser gives up a WebSocket if none of the subprotocols that it has offered is chosen.
     let chosen = words(headers, SEC_WEBSOCKET_PROTOCOL)
-        .find(|name| !name.starts_with(TOKEN_SUBPROTOCOL))
+        .find(|name| !name.starts_with(BEARER))
         .and_then(|name| HeaderValue::from_str(name).ok());
     let upgrade = hyper::upgrade::on(request);
     let task_server = Arc::clone(server);
@@ -82,12 +82,8 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
     let headers = response.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    if let Ok(accepted) = HeaderValue::from_str(&accepted) {
-        headers.insert(SEC_WEBSOCKET_ACCEPT, accepted);
-    }
-    if let Some(chosen) = chosen {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, chosen);
-    }
+    headers.extend(accepted.map(|accepted| (SEC_WEBSOCKET_ACCEPT, accepted)));
+    headers.extend(chosen.map(|chosen| (SEC_WEBSOCKET_PROTOCOL, chosen)));
     Ok(response)
 }
 

@@ -33,8 +33,6 @@ pub(super) fn list_sessions(
     let open = handles.map(|(id, _)| id.clone()).collect();
     let is_remote = connection.remote.is_some();
     let cwd = cwd.map(|path| from_wire::working_folder(path, is_remote));
-    // Some clients write an empty text for none.
-    let cursor = cursor.filter(|cursor| !cursor.is_empty());
     let request = ListRequest { cwd, archived, cursor, open };
     let done = reply.done(move |(sessions, next): SessionPage| {
         drop(in_flight);

@@ -198,21 +198,18 @@ impl RemoteSessions {
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
-    ) -> Result<Option<(SessionHandle, Arc<RemoteClient>)>, Error> {
+    ) -> Option<Result<(SessionHandle, Arc<RemoteClient>), Error>> {
         let detached = &mut self.known.lock().detached;
-        let kept = detached.get(id).filter(|(handle, _)| handle.is_open());
-        let Some(client) = kept.and_then(|(_, client)| client.upgrade()) else { return Ok(None) };
+        let (_, kept) = detached.get(id).filter(|(handle, _)| handle.is_open())?;
+        let client = kept.upgrade()?;
         if client.cwd != cwd || client.folders != folders {
-            let text = format!(
-                "A turn of this session still runs in {}. Open it with that folder and the same \
-                 additional ones, or when the turn has ended",
-                client.cwd.display()
-            );
-            return Err(Error::InvalidState(text));
+            let place = client.cwd.display();
+            let text = format!("A turn still runs in {place}. Open it with the same folders");
+            return Some(Err(Error::InvalidState(text)));
         }
-        let taken = detached.remove(id).map(|(handle, _)| (handle, Arc::clone(&client)));
-        self.open.insert(id.clone(), client);
-        Ok(taken)
+        let (handle, _) = detached.remove(id)?;
+        self.open.insert(id.clone(), Arc::clone(&client));
+        Some(Ok((handle, client)))
     }
 
     /// Takes a session that is without a connection, to close it.
@@ -224,9 +221,7 @@ impl RemoteSessions {
     /// The connection is lost: its sessions go on without it.
     pub(in crate::acp) fn detach(mut self, sessions: HashMap<SessionId, SessionHandle>) {
         for (id, handle) in sessions {
-            let Some(client) = self.open.remove(&id).filter(|_| handle.is_open()) else {
-                continue;
-            };
+            let Some(client) = self.open.remove(&id).filter(|_| handle.is_open()) else { continue };
             client.detach();
             if !handle.detach(self.keep) {
                 continue;

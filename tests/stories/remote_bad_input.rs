@@ -41,7 +41,12 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         (204, vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example"], ""),
         (403, vec![post, json_type, &bearer, "host: evil.example:4077"], &ping),
         (403, vec![get, events, &bearer, &of_connection, "host: evil.example"], ""),
-        (403, [&upgrade(&bearer)[..], &["host: evil.example"]].concat(), ""),
+        // A page whose name leads here (DNS rebinding) is no page of the agent's own address.
+        (
+            403,
+            [&upgrade(&bearer)[..], &["host: evil.example", "origin: http://evil.example"]].concat(),
+            "",
+        ),
         (
             403,
             vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example", "host: evil.example"],

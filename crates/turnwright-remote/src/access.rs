@@ -1,5 +1,5 @@
-//! Who may use the agent: a request must have the token, must not come from a web page that was not
-//! allowed by name, and must be for this machine. A web page whose name suddenly leads to this machine (DNS
+//! Who may use the agent: a request must have the token, must not come from a web page of another address that
+//! was not allowed by name, and must be for this machine. A web page whose name suddenly leads to this machine (DNS
 //! rebinding) would otherwise be taken for one of the agent's own.
 
 use std::net::IpAddr;
@@ -82,13 +82,13 @@ impl AccessRules {
         if !self.allows_origin(headers) {
             return Err(FOREIGN_PAGE);
         }
-        let token = shown_token(headers).unwrap_or_default();
-        let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
-        if is_right { Ok(()) } else { Err(WRONG_TOKEN) }
+        let shown = digest(&SHA256, shown_token(headers).unwrap_or_default().as_bytes());
+        if shown.as_ref() == self.token.as_ref() { Ok(()) } else { Err(WRONG_TOKEN) }
     }
 
     /// True if the request comes from no web page, or from one that is allowed. Some clients that are no pages, such
-    /// as those in React Native, name the host to which they connect.
+    /// as those in React Native, name the host to which they connect. It is one of the agent's own: without TLS,
+    /// `check_host` has made sure of that, with it the certificate does.
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
         let own = headers.get(HOST).and_then(|host| host.to_str().ok());
         headers.get_all(ORIGIN).iter().all(|origin| {

@@ -13,7 +13,7 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS,
     CACHE_CONTROL, CONTENT_TYPE, ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -212,10 +212,8 @@ impl HttpServer {
         // Proxies would hold the events back, to compress them or until a buffer is full (nginx).
         headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
         headers_out.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        for name in [CONNECTION_ID, SESSION_ID] {
-            if let Some(value) = headers.get(name) {
-                headers_out.insert(name, value.clone());
-            }
+        for name in [CONNECTION_ID, SESSION_ID].map(HeaderName::from_static) {
+            headers_out.extend(headers.get(&name).map(|value| (name, value.clone())));
         }
         Ok(response)
     }

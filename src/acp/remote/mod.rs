@@ -204,7 +204,7 @@ impl RemoteSessions {
         let client = kept.upgrade()?;
         if client.cwd != cwd || client.folders != folders {
             let place = client.cwd.display();
-            let text = format!("A turn still runs in {place}. Use the same folders or close it first");
+            let text = format!("A turn still runs in {place}. Use the same folders, or close it");
             return Some(Err(Error::InvalidState(text)));
         }
         let (handle, _) = detached.remove(id)?;

@@ -28,7 +28,8 @@ const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nex
 /// `docker compose exec -T web npm test`.
 const FIRST_WORDS: usize = 6;
 /// Words after which another one is the name of a package, a folder or an image with its tag.
-const SET_UP: &str = "add ci create get i init install new pull push remove rm rmi tag uninstall update upgrade";
+const SET_UP: &str =
+    "add ci create get i init install new pull push remove rm rmi tag uninstall update upgrade";
 /// Programs for which such words may be names of files, branches, packages or places.
 const TAKE_NAMES: &str = "aws cd chmod chown cp createdb dropdb gcloud gh git kill killall kubectl ln mkdir mv pip \
                           pip3 pkill rm rmdir rsync scp sed tar tee touch unzip zip";
@@ -49,9 +50,11 @@ const ONLY_SAYS: &str = "--co --collect-only --dry-run --help --just-print --lis
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.
-const FORMATTERS: &str = "black clang-format fmt format gofmt goimports isort prettier rustfmt yapf";
+const FORMATTERS: &str =
+    "black clang-format fmt format gofmt goimports isort prettier rustfmt yapf";
 /// Words before the name of one. `make` is none, because checks may follow its first target.
-const LEADING: &str = "-m cargo dart deno dotnet exec go mix npm npx pnpm poetry python python3 ruff run uv uvx yarn";
+const LEADING: &str =
+    "-m cargo dart deno dotnet exec go mix npm npx pnpm poetry python python3 ruff run uv uvx yarn";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
 const FORGETS_NOTHING: &str = ">&,<&,&>,>|,&&,|| exit,|| false,|| return";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
@@ -370,9 +373,8 @@ pub(super) fn proof_of(line: &str) -> Proof {
         return best;
     }
     let deciding = deciding_commands(line, &commands);
-    let [all, some] = [&commands, &deciding].map(|list| {
-        list.iter().filter(|command| is_in("cmp diff", program_name(command))).count()
-    });
+    let [all, some] = [&commands, &deciding]
+        .map(|list| list.iter().filter(|command| is_in("cmp diff", program_name(command))).count());
     // Of several comparisons only the last one decides, which is not meant.
     let worth = match deciding.first() {
         _ if (1..all).contains(&some) => Proof::Thin,

@@ -44,7 +44,8 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         // A page whose name leads here (DNS rebinding) is no page of the agent's own address.
         (
             403,
-            [&upgrade(&bearer)[..], &["host: evil.example", "origin: http://evil.example"]].concat(),
+            [&upgrade(&bearer)[..], &["host: evil.example", "origin: http://evil.example"]]
+                .concat(),
             "",
         ),
         (

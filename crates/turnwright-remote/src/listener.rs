@@ -323,7 +323,11 @@ mod tests {
             ("GET /acp HT", "", HEAD_TIMEOUT),
             (head, "", HEAD_TIMEOUT),
             // Proxies send the next request on the same socket: cloudflared for 90 seconds, Caddy for 120.
-            ("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "HTTP/1.1 401 ", Duration::from_secs(150)),
+            (
+                "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+                "HTTP/1.1 401 ",
+                Duration::from_secs(150),
+            ),
             (&format!("{head}\r\n{{"), "HTTP/1.1 408 ", READ_TIMEOUT),
         ];
         for (bytes, expected, after) in table {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::UndoContext;
 use crate::apply::{RestoreResult, file_state};
 use crate::plan::{
-    MAX_KEPT_BYTES, NetChange, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash, is_same_state,
-    net_changes, plan_undo,
+    MAX_KEPT_BYTES, NetChange, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash,
+    is_same_state, net_changes, plan_undo,
 };
 use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;

@@ -151,8 +151,7 @@ fn a_check_is_known_behind_options_in_containers_and_by_a_part_of_its_name() {
 fn note(ledger: &mut Ledger, name: &str, line: &str, result: &str, ran_changes: bool) {
     let arguments = json!({ "command": line, "id": line });
     let call = ToolCall::new("call", "p", name, arguments);
-    let ok =
-        result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
+    let ok = result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
     let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
     let kind = (name == "edit_file").then_some(ToolKind::Edit);
     ledger.note(name, kind, &call.arguments, &result, ran_changes);
@@ -330,11 +329,8 @@ fn a_formatter_proves_nothing_and_takes_no_proof_back() {
 #[test]
 fn a_check_that_fails_is_not_made_up_for_by_the_next_one() {
     let mut ledger = Ledger::default();
-    let steps = [
-        ("a", true, ProofWord::Green),
-        ("b", false, ProofWord::Red),
-        ("c", true, ProofWord::Red),
-    ];
+    let steps =
+        [("a", true, ProofWord::Green), ("b", false, ProofWord::Red), ("c", true, ProofWord::Red)];
     for (line, ok, expected) in steps {
         ledger.note_check(line, ok);
         assert_eq!(ledger.proof(), expected, "{line}");

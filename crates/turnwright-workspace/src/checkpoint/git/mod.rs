@@ -87,9 +87,8 @@ impl Repository {
 
     /// Returns true if the index is still the one that was read.
     fn is_current(&self) -> bool {
-        fs::metadata(&self.index_file).is_ok_and(|now| {
-            mtime(&now) == Some(self.index_mtime) && now.len() == self.index_size
-        })
+        fs::metadata(&self.index_file)
+            .is_ok_and(|now| mtime(&now) == Some(self.index_mtime) && now.len() == self.index_size)
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.

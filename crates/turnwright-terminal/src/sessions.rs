@@ -26,8 +26,6 @@ use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
-/// Entries per query.
-const PAGE_SIZE: usize = 100;
 /// Free pages of the database that are given back in one transaction: about 4 MiB.
 const PAGES_PER_WRITE: u32 = 1024;
 /// The most characters of the last column of a table.
@@ -163,7 +161,7 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
-        Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
+        Ok(read::each_entry(connection, key, &rewound, |stored| {
             print_safe(format_entry(&stored))
         }))
     })?

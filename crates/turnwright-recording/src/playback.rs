@@ -238,6 +238,7 @@ pub(crate) enum PlaybackEvent {
 }
 
 /// The outside world as a recording has it.
+#[derive(Debug)]
 pub(crate) struct Playback {
     /// The answers of the model, in the order of the requests.
     replies: Vec<RecordedReply>,
@@ -256,17 +257,12 @@ pub(crate) struct Playback {
     project: Value,
 }
 
+#[derive(Debug)]
 struct PlayedCall {
     number: u64,
     kind: AnswerKind,
     call: RecordedAnswer,
     is_taken: AtomicBool,
-}
-
-impl std::fmt::Debug for Playback {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Playback").finish_non_exhaustive()
-    }
 }
 
 impl Playback {

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use crate::redact;
 
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
@@ -211,6 +213,18 @@ pub fn longest_backtick_run(text: &str) -> usize {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+
+/// The approximate length of a value as JSON, in bytes.
+pub fn json_len(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| json_len(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() + json_len(field) + 4).sum::<usize>() + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+    }
+}
 
 /// Formats a number of bytes in a readable unit, rounded to a tenth: `12 bytes`, `1.5 KiB`, `3 GiB`.
 pub fn format_bytes(bytes: u64) -> String {

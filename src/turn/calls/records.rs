@@ -23,6 +23,7 @@ use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text::json_len;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most bytes of arguments that a card shows in full.
@@ -205,25 +206,13 @@ pub(crate) fn not_run(tool: &str, view: Option<&CallView>, why: ToolRefusal) -> 
 /// The arguments as a card shows them. Long strings of very long arguments are replaced by their
 /// length; the diff shows them.
 pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
-    if bytes(arguments) <= MAX_INPUT_BYTES {
+    if json_len(arguments) <= MAX_INPUT_BYTES {
         return arguments.clone();
     }
     let abridged = without_contents(arguments);
-    match bytes(&abridged) {
+    match json_len(&abridged) {
         ..=MAX_INPUT_BYTES => abridged,
         left => json!({ "omitted": format!("{left} bytes") }),
-    }
-}
-
-/// The approximate length of the value as JSON text.
-fn bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => {
-            fields.iter().map(|(key, field)| key.len() + bytes(field) + 4).sum::<usize>() + 2
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
     }
 }
 

@@ -206,10 +206,8 @@ fn format_call(row: &CallRow) -> String {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { text, .. } => text.clone(),
     };
-    let length = match row.outcome.duration {
-        Some(duration) => format!(", {}", format_duration(duration.as_secs_f64() * 1_000.0)),
-        None => String::new(),
-    };
+    let took = row.outcome.duration.map(|took| format_duration(took.as_secs_f64() * 1_000.0));
+    let length = took.map(|took| format!(", {took}")).unwrap_or_default();
     let tool = escape_hidden_line(&row.tool);
     let status = row.status.as_str();
     let text = row.outcome.text.as_str();

@@ -136,10 +136,8 @@ impl DocumentWriter<'_> {
 
     fn end_turn(&mut self) -> io::Result<()> {
         let clock = std::mem::take(&mut self.clock);
-        match self.current.take().and_then(|index| self.turns.get(index)) {
-            Some(turn) => self.document.end_turn(turn, clock.time_spent(turn)),
-            None => Ok(()),
-        }
+        let ended = self.current.take().and_then(|index| self.turns.get(index));
+        ended.map_or(Ok(()), |turn| self.document.end_turn(turn, clock.time_spent(turn)))
     }
 }
 

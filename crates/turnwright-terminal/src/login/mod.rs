@@ -220,9 +220,9 @@ impl Login<'_> {
         let found = self.look_for(&local)?;
         let (running, others): (Vec<_>, Vec<_>) =
             local.into_iter().zip(found).partition(|(_, count)| count.is_some());
-        let running = running
-            .into_iter()
-            .map(|(provider, count)| (provider, models_note(count.unwrap_or(0))));
+        let running = running.into_iter().map(|(provider, count)| {
+            (provider, format!("on this machine, {}", counted(count.unwrap_or(0), "model")))
+        });
         let hosted = hosted.into_iter().map(|provider| (provider, self.key_note(provider)));
         let shown: Vec<(&'static ProviderPreset, String)> = running.chain(hosted).collect();
         let mut names: Vec<&str> = shown.iter().map(|(provider, _)| provider.name).collect();
@@ -320,10 +320,6 @@ impl Login<'_> {
 /// Asks for the base URL of a server of the user's own.
 fn ask_server() -> CliResult<LoginTarget> {
     ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
-}
-
-fn models_note(count: usize) -> String {
-    format!("on this machine, {}", counted(count, "model"))
 }
 
 /// The list of providers with a note on each, and the entry for another server.

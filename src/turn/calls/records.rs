@@ -16,7 +16,7 @@ use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Confinement, Decision, Denial, Mode, Pass,
     Verdict, decide,
 };
-use turnwright_recording::outside::{AnswerKind, AnswerSource, Outside};
+use turnwright_recording::outside::{AnswerKind, Outside};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
 use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind};
@@ -337,19 +337,13 @@ pub(super) struct RecordedCall<'a> {
 }
 
 impl<'a> RecordedCall<'a> {
-    /// The call, if it has arguments to find it by.
-    pub(super) fn of(
-        ctx: &'a ToolCtx,
-        tool: &'a str,
-        arguments: Option<&'a Value>,
-    ) -> Option<RecordedCall<'a>> {
-        let answers = ctx.env.shared.process.outside.as_ref();
-        arguments.map(|arguments| RecordedCall { answers, tool, arguments })
+    pub(super) fn of(ctx: &'a ToolCtx, tool: &'a str, arguments: &'a Value) -> RecordedCall<'a> {
+        RecordedCall { answers: ctx.env.shared.process.outside.as_ref(), tool, arguments }
     }
 
     /// Returns true if a recording answers in place of the tool.
     pub(super) fn is_played(&self) -> bool {
-        self.answers.answer_source(self.tool) == AnswerSource::Recording
+        self.answers.is_played(self.tool)
     }
 
     /// The view of the call: the recorded one in a replay, else `now`, which is recorded if answers are.

@@ -240,7 +240,9 @@ impl CallRunner {
     /// Records a call that is about to run. Of a conversation's calls only commands and remote tools are
     /// recorded; the store has the others.
     pub(super) fn audit_run(&self, pass: &Pass) {
-        let sandbox = sandboxed_command(pass);
+        let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
+        let is_sandboxed = matches!(pass.confinement(), Confinement::Sandboxed { .. });
+        let sandbox = is_command.then_some(is_sandboxed);
         let is_remote = pass.effects().iter().any(|effect| matches!(effect, Effect::Remote(_)));
         if self.is_for_mcp_client || sandbox.is_some() || is_remote {
             self.record(AuditEvent::Ran, pass.effects(), pass.decision(), |entry| {
@@ -304,12 +306,6 @@ impl CallRunner {
             (None, None) => " No mode and no rule allows it unasked.".to_owned(),
         }
     }
-}
-
-/// True if a command of this pass runs in the sandbox; `None` if it runs no command.
-fn sandboxed_command(pass: &Pass) -> Option<bool> {
-    let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
-    is_command.then(|| matches!(pass.confinement(), Confinement::Sandboxed { .. }))
 }
 
 fn answer_word(answer: &PermissionAnswer) -> &'static str {

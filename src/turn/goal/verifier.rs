@@ -207,12 +207,9 @@ fn lines_of(list: &Value) -> Vec<String> {
 
 /// The points that are not blank, each in one line of bounded length.
 fn points(lines: &[String]) -> Vec<String> {
-    let mut short = Vec::new();
-    for line in lines.iter().map(|line| text::one_line(line)).filter(|line| !line.is_empty()) {
-        short.push(text::clip(escape_hidden_line(&line), MAX_POINT_CHARS));
-    }
-    short.truncate(MAX_POINTS);
-    short
+    let texts = lines.iter().map(|line| text::one_line(line)).filter(|line| !line.is_empty());
+    let short = texts.map(|line| text::clip(escape_hidden_line(&line), MAX_POINT_CHARS));
+    short.take(MAX_POINTS).collect()
 }
 
 #[cfg(test)]

@@ -110,9 +110,8 @@ impl Turn {
     /// The task of the judge: the goal, and the facts that it could not find out itself.
     async fn verdict_prompt(&self, state: &GoalState) -> String {
         let mut prompt = format!("{JUDGE}\n{}Requirements:\n", goal_as_data(&state.text));
-        for (number, requirement) in (1..).zip(&state.requirements) {
-            prompt.push_str(&format!("{number}. {}\n", requirement.text));
-        }
+        let numbered = (1..).zip(&state.requirements);
+        prompt.extend(numbered.map(|(number, one)| format!("{number}. {}\n", one.text)));
         let (_, changed, _) = stored_facts(&self.conversation).await;
         if !changed.is_empty() {
             let files = changed.join(", ");

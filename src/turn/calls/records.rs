@@ -353,19 +353,14 @@ impl<'a> RecordedCall<'a> {
 
     /// The recorded preview of the call; `None` if the tool itself makes the preview.
     pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
-        if !self.is_played() {
-            return None;
-        }
-        let recorded = self.recorded_answer(AnswerKind::Preview);
+        let recorded = self.is_played().then(|| self.recorded_answer(AnswerKind::Preview))?;
         Some(recorded.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
     }
 
     /// The recorded outcome of the call.
     pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
-        match self.answers.recorded_result(self.tool, self.arguments).await {
-            Ok(outcome) => read_outcome(&outcome),
-            Err(why) => ToolOutcome::failed(why),
-        }
+        let recorded = self.answers.recorded_result(self.tool, self.arguments).await;
+        recorded.map_or_else(ToolOutcome::failed, |outcome| read_outcome(&outcome))
     }
 
     pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {

@@ -522,8 +522,8 @@ impl PendingCall {
         }
         // 9. Run.
         let PendingCall { name, arguments, mut prepared, ctx, view, hooked, .. } = self;
-        let recorded = RecordedCall::of(&ctx, &name, &arguments);
-        let is_played = recorded.is_played();
+        let call = RecordedCall::of(&ctx, &name, &arguments);
+        let is_played = call.is_played();
         let effects = pass.effects().to_vec();
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
@@ -539,7 +539,7 @@ impl PendingCall {
         let runs_calls = prepared.runs_calls();
         let started = Instant::now();
         let running = catch_panic(async {
-            if is_played { recorded.recorded_outcome().await } else { prepared.run(pass, &ctx).await }
+            if is_played { call.recorded_outcome().await } else { prepared.run(pass, &ctx).await }
         });
         let mut outcome = wait_for_outcome(running, &ctx, reads_only, runs_calls).await;
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
@@ -553,7 +553,7 @@ impl PendingCall {
         let changes = recorder.end(&ctx, &mut outcome).await;
         edited.report_errors(&ctx, &mut outcome, &changes).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
-        recorded.record_outcome(&outcome);
+        call.record_outcome(&outcome);
         hidden_secrets::hide(&mut outcome);
         Ok((outcome, changes))
     }

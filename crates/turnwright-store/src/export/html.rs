@@ -33,15 +33,15 @@ impl HtmlDocument<'_> {
 
     /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
-        text.chars().try_for_each(|character| match character {
+        text.chars().try_for_each(|letter| match letter {
             '&' => self.raw("&amp;"),
             '<' => self.raw("&lt;"),
             '>' => self.raw("&gt;"),
             '"' => self.raw("&quot;"),
             '\'' => self.raw("&#39;"),
             '\r' => Ok(()),
-            _ if character.is_control() && !matches!(character, '\n' | '\t') => self.raw("\u{fffd}"),
-            _ => write!(self.out, "{character}"),
+            _ if letter.is_control() && !matches!(letter, '\n' | '\t') => self.raw("\u{fffd}"),
+            _ => write!(self.out, "{letter}"),
         })
     }
 

@@ -70,10 +70,11 @@ const OTHER_OWNER: &str = "[Commands get no settings of git from GIT_CONFIG_COUN
                            they can run git config --global --add safe.directory outside of the sandbox.]";
 
 /// Words of a line and of the output with which it failed, and what the model is told then.
-const ADVICE: [(&str, &str, &str); 3] = [
+const ADVICE: [(&str, &str, &str); 4] = [
     ("$(cat <<", "looking for matching", PAIRED_QUOTES),
     ("", "oo many open files", FEW_FILES),
     ("", "detected dubious ownership", OTHER_OWNER),
+    ("timeout ", "timeout: command not found", "[Give this tool a timeout instead, in seconds.]"),
 ];
 
 /// Stands for the output of a command that has printed nothing.

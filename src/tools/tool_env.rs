@@ -108,7 +108,7 @@ pub struct ToolEnv {
 
 impl Debug for ToolEnv {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ToolEnv").field("files", &self.files).finish_non_exhaustive()
+        formatter.debug_struct("ToolEnv").finish_non_exhaustive()
     }
 }
 

@@ -47,6 +47,9 @@ pub(super) struct WriteFile {
     /// There is no such file yet; set by [`Tool::plan`].
     #[serde(skip)]
     is_new: bool,
+    /// The content came with the numbers of its lines, which are not written; set by [`Tool::plan`].
+    #[serde(skip)]
+    was_numbered: bool,
 }
 
 impl WriteFile {
@@ -96,8 +99,9 @@ impl Tool for WriteFile {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
-        let plain = unescaped_lines(&self.content).or_else(|| unnumbered_lines(&self.content));
-        if let Some(lines) = plain {
+        let unnumbered = unnumbered_lines(&self.content);
+        self.was_numbered |= unnumbered.is_some();
+        if let Some(lines) = unnumbered.or_else(|| unescaped_lines(&self.content)) {
             self.content = lines;
         }
         CallPlan::writing(view(self.verb(), &target, site.roots()), target)
@@ -131,8 +135,7 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();
         let mode = self.mode;
-        let last = ctx.env.traces.last_write.load(Ordering::Relaxed);
-        let is_repeated = last == self.fingerprint();
+        let is_repeated = ctx.env.traces.last_write.load(Ordering::Relaxed) == self.fingerprint();
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode, is_repeated));
         let (planned, diff) = work.await.map_err(|error| error.to_string())??;
@@ -184,24 +187,20 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let work = spawn_blocking(move || {
             let PlannedWrite { before, after, .. } = planned;
-            let diff = edit_common::whole_file_diff(
-                path,
-                before.as_ref().map(|before| before.text.as_str()),
-                &now.text,
-            );
+            let old = before.as_ref().map(|before| before.text.as_str());
+            let diff = edit_common::whole_file_diff(path, old, &now.text);
             (now.text.lines().count(), now.text != after, diff)
         });
         let Ok((lines, is_changed, diff)) = work.await else {
             return Err(format!("{done} {}; what is there is not known.", self.path).into());
         };
-        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", self.path);
-        if !is_confirmed {
-            text.push_str(" The editor took the text but does not show it yet.");
-        } else if is_changed {
-            text.push_str(
-                " The editor changed the text when it saved it: read it before you edit.",
-            );
-        }
+        let note = match (is_confirmed, is_changed) {
+            (false, _) => " The editor took the text but does not show it yet.",
+            (_, true) => " The editor changed the text when it saved it: read it before you edit.",
+            _ if self.was_numbered => " The line numbers in `content` were left out.",
+            _ => "",
+        };
+        let text = format!("{done} {}: {lines} lines, {bytes} bytes.{note}", self.path);
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
         let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })

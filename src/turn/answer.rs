@@ -243,6 +243,9 @@ impl Turn {
             self.report_refusal(why);
         }
         let fills_window = reply.end == EndReason::Length && fills_window(model, reply.usage);
+        if reply.end == EndReason::Length && !fills_window {
+            self.outgrow_limit(model, reply.usage);
+        }
         let has_leaked_call = calls.is_empty()
             && (announces_call(text)
                 || model.nudges_leaked_calls()

@@ -18,8 +18,8 @@ const MAX_RETRIES: u32 = 4;
 const MAX_FRAGILE_RETRIES: u32 = 2;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// The longest wait for a server that restarts, loads its model or limits requests. Gateways restart in 9 to 18
-/// seconds.
+/// The longest wait for a server that restarts, loads its model, is overloaded or limits requests. Gateways restart in
+/// 9 to 18 seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
@@ -274,18 +274,20 @@ pub(super) fn after_failure(
 /// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
 /// often enough.
 fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
-    // Most limits of which a server says no more are those of a minute. Each request may count.
-    let is_limited = error.kind() == ErrorKind::RateLimit && error.retry_after().is_none();
-    if error.is_outage() || is_limited && shown == ShownSoFar::Nothing {
+    // First, because such an error may quote the model, in words that sound like another.
+    if error.is_reply_specific() {
+        return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
+    }
+    // Most limits are those of a minute, even where a server names a second. Each request may count.
+    let is_short = error.retry_after().is_none_or(|wait| wait < MAX_OUTAGE / MAX_RETRIES);
+    let is_limited = error.kind() == ErrorKind::RateLimit && is_short;
+    if shown == ShownSoFar::Nothing && (error.is_outage() || is_limited) {
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
         let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
         let next = (budget.outage + Duration::from_millis(500)).min(longest);
-        let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
-        budget.outage += wait;
+        let wait = next.min(left);
+        budget.outage += wait.max(error.retry_after().unwrap_or_default());
         return (!wait.is_zero()).then_some(wait);
-    }
-    if error.is_reply_specific() {
-        return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
     }
     let is_broken = matches!(error, LlmError::Truncated { .. });
     let (left, most) = match shown {
@@ -628,22 +630,51 @@ mod tests {
 
     #[test]
     fn a_server_that_loads_its_model_is_waited_for_up_to_a_minute() {
-        for (said, expected) in [
-            ("Loading model", 60_000),
-            ("Model m is currently loading", 60_000),
-            ("The server is overloaded", 7_500),
+        for (status, said, expected) in [
+            (503, "Loading model", 60_000),
+            (503, "Model m is currently loading", 60_000),
+            (503, "The upstream does not answer", 7_500),
+            (500, "Error loading plugin", 7_500),
         ] {
-            let waited = waits(503, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
+            let waited = waits(status, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
             assert_eq!(waited, expected, "{said}");
         }
         let named = waits(503, ErrorKind::Unavailable, "Loading model", Some(20));
         assert_eq!(named, [20_000, 20_000, 20_000]);
     }
 
+    /// Anthropic, Gemini, OpenAI and Groq.
+    #[test]
+    fn an_overloaded_server_is_waited_for_up_to_a_minute() {
+        for (status, said) in [
+            (529, "Please wait"),
+            (500, "Overloaded"),
+            (503, "The model is overloaded. Please try again later."),
+            (503, "This model is currently experiencing high demand."),
+            (503, "m is currently over capacity. Please try again and back off exponentially."),
+        ] {
+            let waited = waits(status, ErrorKind::Unavailable, said, None).iter().sum::<u128>();
+            assert_eq!(waited, 60_000, "{said}");
+        }
+        let waited = waits(429, ErrorKind::Quota, "overloaded", None);
+        assert_eq!(waited, [0; 0]);
+        let quoted = "error parsing tool call: raw='fn overload('";
+        assert_eq!(waits(500, ErrorKind::Unavailable, quoted, None), [0]);
+    }
+
     #[test]
     fn the_end_of_a_minute_is_waited_for_if_a_server_does_not_say_when_its_limit_ends() {
         let found = waits(429, ErrorKind::RateLimit, "Too Many Requests", None);
         assert_eq!(found, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 28_500]);
+    }
+
+    /// Moonshot names a second, whatever its limit.
+    #[test]
+    fn the_end_of_a_minute_is_waited_for_if_a_server_names_a_short_time_again_and_again() {
+        let waited = |seconds| waits(429, ErrorKind::RateLimit, "RPM: 3", Some(seconds));
+        assert_eq!(waited(1), [1_000, 1_500, 3_000, 6_000, 12_000, 24_000, 12_500]);
+        assert_eq!(waited(15), [15_000; 4]);
+        assert_eq!(waited(60), [60_000; 4]);
     }
 
     #[test]

@@ -239,12 +239,17 @@ fn what_a_helper_has_edited_is_checked_by_the_turn_that_has_started_it() {
     assert_eq!(checks(&agent).len(), 0);
 }
 
-/// A project whose makefile names a check, in this mode. `None` where `make` or the sandbox is missing.
+/// A project whose makefile names a check, in this mode. `None` where `make` or the sandbox is missing, or `auto` asks
+/// about each command.
 fn with_makefile(mode: &str) -> Option<TestAgentBuilder> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_make = std::env::split_paths(&path).any(|folder| folder.join("make").is_file());
     if !has_make || !turnwright_sandbox::can_confine() {
         eprintln!("skipped: no make, or no sandbox");
+        return None;
+    }
+    if mode == "auto" && !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: without mount namespaces `auto` asks about checks");
         return None;
     }
     let builder = TestAgent::builder()

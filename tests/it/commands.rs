@@ -238,6 +238,15 @@ fn the_model_is_told_what_only_the_user_can_change() {
     }
 }
 
+/// As on macOS.
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn where_there_is_no_timeout_the_model_is_pointed_to_that_of_the_tool() {
+    let line = "echo 'bash: line 1: timeout: command not found'; : timeout 9 make; exit 1";
+    let (_, result) = run(TestAgent::builder(), line);
+    assert!(result.ends_with("[Give this tool a timeout instead, in seconds.]"), "{result}");
+}
+
 #[test]
 fn a_command_does_not_inherit_secrets() {
     let secrets = [

@@ -209,8 +209,11 @@ fn echo_client_takes_each_line_of_its_input_as_a_prompt() {
     let folder = workspace(&[]);
     let ended = client(&folder, &[], Some(&model)).input("one\n\n  two  \n").end();
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let lines = ended.stdout.lines().filter(|it| !it.starts_with("context: "));
-    assert_eq!(lines.collect::<Vec<_>>(), ["First.", "Second."]);
+    // Without mount namespaces the user is told once of the gaps of the sandbox.
+    let others = ["context: ", "The sandbox has gaps here. "];
+    let lines = ended.stdout.lines().filter(|line| !line.is_empty());
+    let answers = lines.filter(|line| !others.iter().any(|start| line.starts_with(start)));
+    assert_eq!(answers.collect::<Vec<_>>(), ["First.", "Second."]);
     let messages = model.requests()[1].body["messages"].clone();
     assert_eq!(messages.as_array().unwrap().len(), 4, "{messages}");
     assert!(messages[3]["content"].as_str().unwrap().starts_with("two"), "{messages}");

@@ -250,8 +250,10 @@ fn jobs_that_have_ended_leave_no_zombies() {
     let children = format!("/proc/{0}/task/{0}/children", agent.pid());
     assert_ne!(std::fs::read_to_string(&children).unwrap(), "");
     std::fs::write(agent.path("go"), "").unwrap();
+    // Without PID namespaces a watchdog has been started with the first command.
+    let kept = usize::from(!turnwright_sandbox::namespace_support().processes);
     eventually("the end of all children", || {
-        std::fs::read_to_string(&children).unwrap().is_empty()
+        std::fs::read_to_string(&children).unwrap().split_whitespace().count() <= kept
     });
 }
 

@@ -579,6 +579,24 @@ fn a_session_goes_on_here_when_the_link_by_which_it_was_opened_leads_elsewhere()
 }
 
 #[test]
+fn the_log_says_which_session_was_deleted_and_why() {
+    let desk = Desk::new(&json!([says("One."), says("Two.")]));
+    desk.run(&["my first words"]);
+    let store = rusqlite::Connection::open(desk.home.path().join("state/sessions.db")).unwrap();
+    store
+        .execute_batch(
+            "UPDATE meta SET value = 100 * 86400000 WHERE name = 'swept_at'; \
+             UPDATE sessions SET updated_at = 1",
+        )
+        .unwrap();
+    desk.run(&["my second words"]);
+    let count = "SELECT count(*) FROM sessions";
+    assert_eq!(store.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    let log = std::fs::read_to_string(desk.home.path().join("state/turnwright.log")).unwrap();
+    assert!(log.contains("is deleted because of `sessions.keep_days`"), "{log}");
+}
+
+#[test]
 fn a_run_of_nothing_but_a_command_is_not_the_last_session() {
     // Nobody watches, so a proof is asked for.
     let replies = json!([write_file(Path::new("made")), says("Made."), says("Made.")]);

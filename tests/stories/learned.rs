@@ -288,6 +288,57 @@ fn a_refusal_that_cannot_be_avoided_is_reported_once_and_not_remembered() {
     }
 }
 
+/// An answer that the server has cut off after this many tokens.
+fn cut_off(tokens: u64) -> Answer {
+    let usage = json!({ "prompt_tokens": 100, "completion_tokens": tokens });
+    let delta = json!({ "content": "Half." });
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": "length" });
+    Answer::Events(vec![json!({ "choices": [choice], "usage": usage })])
+}
+
+/// NVIDIA NIM, MLX, SiliconFlow, and LiteLLM for Claude have such limits.
+#[test]
+fn a_long_answer_is_asked_for_once_one_was_cut_off_at_a_limit_that_nobody_has_set() {
+    let too_long =
+        "This model's maximum context length is 9000 tokens. You requested 16484 tokens.";
+    for refusal in
+        [None, Some("max_tokens must be at most 8192"), Some("Integer too large"), Some(too_long)]
+    {
+        let provider = Provider::answering(move |body| {
+            if body["max_tokens"].is_null() {
+                return cut_off(512);
+            }
+            refusal.map_or_else(|| says("All."), refuses)
+        });
+        let plain = format!("model = 'p/m'\n{}", provider.section("p", ""));
+        let mut agent = configured(&plain).start();
+        assert_eq!(agent.turn("one"), "max_tokens");
+        assert!(notices(&agent).contains("after 512 tokens"), "{}", notices(&agent));
+        let (stop, text, requests) = match refusal {
+            None => ("end_turn", "Half.All.All.", 3),
+            Some(_) => ("max_tokens", "Half.Half.Half.", 4),
+        };
+        assert_eq!((agent.turn("two").as_str(), agent.turn("three").as_str()), (stop, stop));
+        assert_eq!(agent.text(), text, "{refusal:?}");
+        assert_eq!(provider.chat_requests().len(), requests, "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_shorter_answer_than_the_server_gives_unasked_is_never_asked_for() {
+    for tokens in [16_384, 32_768] {
+        let provider = Provider::answering(move |_| cut_off(tokens));
+        let settings = format!("model = 'p/m'\n{}", provider.section("p", ""));
+        let mut agent = configured(&settings).start();
+        for prompt in ["one", "two"] {
+            assert_eq!(agent.turn(prompt), "max_tokens");
+        }
+        let requests = provider.chat_requests();
+        assert!(requests.iter().all(|body| body["max_tokens"].is_null()), "{requests:?}");
+        assert!(!notices(&agent).contains("ends answers"), "{}", notices(&agent));
+    }
+}
+
 #[test]
 fn two_sessions_with_the_same_refusal_both_get_their_answer() {
     let provider = strict(&["stream_options"]);

@@ -185,7 +185,8 @@ fn lines_that_are_copied_with_their_numbers_are_written_without_them() {
     let numbered = write("a.py", "    1| import os\n    2| x = 2\n");
     let (agent, result) = cards::run(builder, "write_file", &numbered);
     assert_eq!(agent.read("a.py"), "import os\nx = 2\n");
-    assert_eq!(result, "Replaced a.py: 2 lines, 16 bytes.");
+    let told = "Replaced a.py: 2 lines, 16 bytes. The line numbers in `content` were left out.";
+    assert_eq!(result, told);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use crate::obeyed_files::TOOLCHAINS;
 use crate::repository;
 use crate::restricted_files::restricted_effects_of_command;
 use turnwright_policy::permission::{
@@ -453,7 +454,6 @@ fn replaced_paths(command: &SimpleCommand) -> Vec<PathBuf> {
     sources.filter_map(|path| Some(into.join(path.file_name()?))).chain([into.clone()]).collect()
 }
 
-const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
 /// Files that name the versions of several programs or of Python.
 const VERSION_FILES: [&str; 3] = [".tool-versions", ".python-version", ".python-versions"];
 /// Files of mise that can name anything to run.
@@ -464,8 +464,7 @@ const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
 fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
-    let mut files =
-        folder.ancestors().flat_map(|folder| TOOLCHAIN_FILES.map(|name| folder.join(name)));
+    let mut files = folder.ancestors().flat_map(|folder| TOOLCHAINS.map(|name| folder.join(name)));
     files.any(|file| may_run_something(&file)).then(|| {
         "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
     })

@@ -7,7 +7,6 @@ mod proxied;
 pub(crate) mod sandbox_profile;
 pub(crate) mod silent_reads;
 
-use std::fmt::{self, Debug};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,21 +100,12 @@ pub struct CommandSite {
     pub client: Arc<dyn Client>,
 }
 
-impl Debug for CommandSite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CommandSite").field("roots", &self.roots).finish_non_exhaustive()
-    }
-}
-
 impl CommandSite {
     /// Tracks the effects of commands on the session's folders from now on.
     pub fn watch_files(&self) {
         let home = self.environment.get("HOME").map(PathBuf::from);
-        let config = self
-            .environment
-            .get("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(home.as_ref()?.join(".config")));
+        let named = self.environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = named.or_else(|| Some(home.as_ref()?.join(".config")));
         let git = GitSettings { home, config, attribute_files: repository::attribute_files };
         let ConfinementSettings { writable, private_caches, protected, .. } = &*self.settings;
         let places = writable.iter().chain([private_caches]).chain(protected.roots());
@@ -433,7 +423,7 @@ impl ConfinementBuilder<'_> {
         // snapshot is checked after the command has ended.
         let configs = repository::tracking_configs(self.command);
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
-        let mut deleted = linked_files::deleted_first(self.command);
+        let mut deleted = linked_files::deleted_first(self.command).unwrap_or_default();
         deleted.retain(|folder| environments.contains(folder));
         let may_write_protected = |path: &Path| {
             configs.contains(path)
@@ -532,15 +522,13 @@ impl ConfinementBuilder<'_> {
         let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
             restricted_files::hidden_below(&folders, &self.denied_paths, &named, known)
         });
-        if !is_complete {
-            return Err(
-                "Nothing was run: the project has too many files to hide those with secrets \
-                        from a command that runs without a question. Use the file tools, or call \
-                        again with \"escalate\", so that the user is asked."
-                    .into(),
-            );
+        if is_complete {
+            return Ok(paths);
         }
-        Ok(paths)
+        Err("Nothing was run: the project has too many files to hide those with secrets from a \
+             command that runs without a question. Use the file tools, or call again with \
+             \"escalate\", so that the user is asked."
+            .into())
     }
 
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A
@@ -580,9 +568,8 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (_held, folder) = nofollow::open_folder(folder)?;
-    match File::create_new(folder.join(path.file_name().unwrap_or_default())) {
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
+    match File::create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map(drop),
     }

@@ -19,9 +19,9 @@ use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::visit_unignored;
 
 /// The search visits at most this many files and folders.
-const MAX_VISITED: usize = 500_000;
+const MAX_VISITED: usize = if cfg!(test) { 1_000 } else { 500_000 };
 /// At most this many paths are hidden.
-const MAX_HIDDEN: usize = 4_096;
+const MAX_HIDDEN: usize = if cfg!(test) { 100 } else { 4_096 };
 /// The names in the longest place of credentials below a home folder.
 const LONGEST_PLACE: usize = 5;
 /// Programs that, without further options, read only the content of files they name.
@@ -68,7 +68,27 @@ pub(crate) fn hidden_below(
     named: &[PathBuf],
     known: &mut KnownFolders,
 ) -> (Vec<PathBuf>, bool) {
-    search(roots, denied, named, known, (MAX_VISITED, MAX_HIDDEN))
+    let (mut paths, mut is_complete) = find_secrets(roots, known, TIMESTAMP_AGE);
+    is_complete &= add_unreadable(roots, denied, &mut paths);
+    paths.retain(|path| !named.contains(path));
+    outermost(&mut paths);
+    let mut linked = linked_secret_files();
+    let mut note = |path: &Path| {
+        linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
+    };
+    is_complete &= walk(&paths, |path, kind| {
+        if kind.is_file() {
+            note(path);
+        }
+        !is_git(path)
+    });
+    for path in &paths {
+        note(path);
+    }
+    is_complete &= add_other_names(roots, &linked, &mut paths);
+    is_complete &= paths.len() <= MAX_HIDDEN;
+    paths.truncate(MAX_HIDDEN);
+    (paths, is_complete)
 }
 
 /// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
@@ -87,8 +107,8 @@ pub(crate) struct DeniedFiles {
 pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
     let (reads, edits) = denied.denied_patterns();
     let mut found = DeniedFiles::default();
-    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable)
-        && add_other_names(roots, &linked_secret_files(), MAX_VISITED, &mut found.unreadable);
+    found.is_complete = add_unreadable(roots, &reads, &mut found.unreadable)
+        && add_other_names(roots, &linked_secret_files(), &mut found.unreadable);
     for root in roots.iter().filter(|_| !edits.is_empty()) {
         found.is_complete &= visit_unignored(root, MAX_VISITED, |path| {
             let is_denied = edits.restriction(path, true).is_some() && !path.is_symlink();
@@ -101,62 +121,21 @@ pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFil
 }
 
 /// Adds the unreadable paths below these folders. Returns true if everything was visited.
-fn add_unreadable(
-    roots: &[PathBuf],
-    denied: &DeniedPaths,
-    limit: usize,
-    paths: &mut Vec<PathBuf>,
-) -> bool {
+fn add_unreadable(roots: &[PathBuf], denied: &DeniedPaths, paths: &mut Vec<PathBuf>) -> bool {
     denied.is_empty()
-        || walk(roots, limit, |path, kind| {
+        || walk(roots, |path, kind| {
             let is_denied = denied.contains(path);
             paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
             !is_denied && !is_git(path)
         })
 }
 
-/// At most `max_visited` entries are visited, and `max_hidden` paths found.
-fn search(
-    roots: &[PathBuf],
-    denied: &DeniedPaths,
-    named: &[PathBuf],
-    known: &mut KnownFolders,
-    (max_visited, max_hidden): (usize, usize),
-) -> (Vec<PathBuf>, bool) {
-    let (mut paths, mut is_complete) = find_secrets(roots, max_visited, known, TIMESTAMP_AGE);
-    is_complete &= add_unreadable(roots, denied, max_visited, &mut paths);
-    paths.retain(|path| !named.contains(path));
-    outermost(&mut paths);
-    let mut linked = linked_secret_files();
-    let mut note = |path: &Path| {
-        linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
-    };
-    is_complete &= walk(&paths, max_visited, |path, kind| {
-        if kind.is_file() {
-            note(path);
-        }
-        !is_git(path)
-    });
-    for path in &paths {
-        note(path);
-    }
-    is_complete &= add_other_names(roots, &linked, max_visited, &mut paths);
-    is_complete &= paths.len() <= max_hidden;
-    paths.truncate(max_hidden);
-    (paths, is_complete)
-}
-
 /// Adds all names below these folders of the files that have more than one. Returns true if everything was visited.
-fn add_other_names(
-    roots: &[PathBuf],
-    linked: &[FileId],
-    limit: usize,
-    paths: &mut Vec<PathBuf>,
-) -> bool {
+fn add_other_names(roots: &[PathBuf], linked: &[FileId], paths: &mut Vec<PathBuf>) -> bool {
     if linked.is_empty() {
         return true;
     }
-    let is_complete = walk(roots, limit, |path, kind| {
+    let is_complete = walk(roots, |path, kind| {
         if kind.is_file() && file_id(path).is_some_and(|(id, _)| linked.contains(&id)) {
             paths.push(path.to_path_buf());
         }
@@ -213,15 +192,15 @@ pub(crate) fn folder_stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
     None
 }
 
-/// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a
+/// Visits at most [`MAX_VISITED`] entries below these folders. `visit` returns true to visit what is below a
 /// folder. Returns true if everything was visited.
-fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
+fn walk(roots: &[PathBuf], mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
     let mut folders = roots.to_vec();
     let mut count = 0;
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             count += 1;
-            if count > limit {
+            if count > MAX_VISITED {
                 return false;
             }
             let Ok(kind) = entry.file_type() else { continue };
@@ -250,11 +229,10 @@ pub(crate) struct KnownFolder {
     secrets: Vec<PathBuf>,
 }
 
-/// The secrets below these folders, and true if these are all. At most `limit` entries are visited. Folders that changed
-/// less than `least_age` ago are not remembered.
+/// The secrets below these folders, and true if these are all. At most [`MAX_VISITED`] entries are visited. Folders
+/// that changed less than `least_age` ago are not remembered.
 fn find_secrets(
     roots: &[PathBuf],
-    limit: usize,
     known: &mut KnownFolders,
     least_age: Duration,
 ) -> (Vec<PathBuf>, bool) {
@@ -267,7 +245,7 @@ fn find_secrets(
         let same = before.remove(&path).filter(|known| stamp.is_some() && stamp == known.stamp);
         let found = same.unwrap_or_else(|| list(&path, stamp));
         count += found.entry_count;
-        if count > limit {
+        if count > MAX_VISITED {
             return (secrets, false);
         }
         pending.extend(found.folders.iter().cloned());
@@ -415,7 +393,7 @@ impl RestrictedSearch<'_> {
             return;
         }
         let bases = PathBases::default();
-        let is_complete = walk(&[from.to_path_buf()], MAX_VISITED, |path, _| {
+        let is_complete = walk(&[from.to_path_buf()], |path, _| {
             let to = to.map(|to| to.join(path.strip_prefix(from).unwrap_or(path)));
             pattern.is_some_and(|pattern| !pattern.matches(path, &bases))
                 || !self.add(path, to.as_deref(), is_change)
@@ -530,18 +508,21 @@ mod tests {
 
     #[test]
     fn a_search_that_ends_early_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = turnwright_workspace::real_path(folder.path()).unwrap();
-        for name in ["a.pem", "b.pem", "c", "d"] {
-            fs::write(base.join(name), "x").unwrap();
-        }
-        for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
-            let limits = (visited, hidden);
+        for (others, secrets, expected) in [
+            (MAX_VISITED - MAX_HIDDEN, MAX_HIDDEN, true),
+            (MAX_VISITED - MAX_HIDDEN + 1, MAX_HIDDEN, false),
+            (0, MAX_HIDDEN + 1, false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let base = turnwright_workspace::real_path(folder.path()).unwrap();
+            let names = (0..others).map(|number| number.to_string());
+            for name in names.chain((0..secrets).map(|number| format!("{number}.pem"))) {
+                fs::write(base.join(name), "x").unwrap();
+            }
             let roots = std::slice::from_ref(&base);
-            let denied = DeniedPaths::default();
             let mut known = KnownFolders::default();
-            let (_, is_complete) = search(roots, &denied, &[], &mut known, limits);
-            assert_eq!(is_complete, expected, "{limits:?}");
+            let (_, is_complete) = hidden_below(roots, &DeniedPaths::default(), &[], &mut known);
+            assert_eq!(is_complete, expected, "{others} and {secrets}");
         }
     }
 
@@ -590,7 +571,7 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         fs::write(inner.join(".env"), "x").unwrap();
         let search = |known: &mut KnownFolders| {
-            let (mut found, is_complete) = find_secrets(&roots, 100, known, Duration::ZERO);
+            let (mut found, is_complete) = find_secrets(&roots, known, Duration::ZERO);
             assert!(is_complete);
             found.sort();
             found
@@ -613,21 +594,7 @@ mod tests {
         assert_eq!(known.len(), 2);
 
         let mut recent = KnownFolders::default();
-        find_secrets(&roots, 100, &mut recent, TIMESTAMP_AGE);
+        find_secrets(&roots, &mut recent, TIMESTAMP_AGE);
         assert!(recent.is_empty(), "the folders have just changed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_search_beyond_its_limit_is_not_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c.pem"] {
-            fs::write(folder.path().join(name), "x").unwrap();
-        }
-        let roots = [folder.path().to_path_buf()];
-        let is_complete = |limit: usize| {
-            find_secrets(&roots, limit, &mut KnownFolders::default(), TIMESTAMP_AGE).1
-        };
-        assert!(is_complete(3) && !is_complete(2));
     }
 }

@@ -92,23 +92,16 @@ impl Handler {
     }
 
     /// Runs the handler, unless it runs once and has run. Concurrent calls wait for that run, since it may not count.
+    /// A failure refuses only if the handler says so; but a project cannot switch off a guard of the user by a file
+    /// that its command then names.
     async fn run(&self, input: &str, site: &HookSite, cancel: &CancellationToken) -> HookVerdict {
-        if !self.runs_once {
-            return self.run_now(input, site, cancel).await;
-        }
-        let waiting = cancel.run_until_cancelled(self.only_run.acquire());
-        let Some(Ok(_permit)) = waiting.await else { return HookVerdict::default() };
-        self.run_now(input, site, cancel).await
-    }
-
-    /// Runs the handler. A failure refuses only if the handler says so; but a project cannot switch off a guard of the
-    /// user by a file that its command then names.
-    async fn run_now(
-        &self,
-        input: &str,
-        site: &HookSite,
-        cancel: &CancellationToken,
-    ) -> HookVerdict {
+        let _permit = if self.runs_once {
+            let waiting = cancel.run_until_cancelled(self.only_run.acquire());
+            let Some(Ok(permit)) = waiting.await else { return HookVerdict::default() };
+            Some(permit)
+        } else {
+            None
+        };
         let mut blocks = self.blocks_on_failure;
         let mut is_withheld = false;
         let (mut verdict, failure) = match run_handler(self, input, site, cancel).await {
@@ -205,6 +198,7 @@ mod tests {
     fn site() -> HookSite {
         HookSite {
             project: "/nowhere".into(),
+            workdir: "/nowhere".into(),
             environment: Arc::default(),
             fields: json!({}),
             sandbox: None,
@@ -232,7 +226,8 @@ mod tests {
         ] {
             let variables = Environment::default().with("IN_TURNWRIGHT_HOOKS", &within);
             let environment = Arc::new(variables);
-            let site = HookSite { project: base.path().into(), environment, ..site() };
+            let workdir = base.path().to_path_buf();
+            let site = HookSite { project: workdir.clone(), workdir, environment, ..site() };
             for (event, is_run) in events.into_iter().zip(expected) {
                 let occasion = Occasion::new(event, "", json!({}));
                 let handlers = set.choose(&occasion);
@@ -268,7 +263,8 @@ mod tests {
         let set = set(&json!({ "PreToolUse": [{ "hooks": [
             { "command": "/bin/sh", "args": ["-c", "echo ran >> runs"], "once": true },
         ] }] }));
-        let site = HookSite { project: base.path().into(), ..site() };
+        let workdir = base.path().to_path_buf();
+        let site = HookSite { project: workdir.clone(), workdir, ..site() };
         let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
         let cancel = CancellationToken::new();
         // Each call chooses its handlers before any of them has run.

@@ -148,11 +148,12 @@ pub struct Price {
 }
 
 impl Price {
+    /// Anthropic, OpenAI and Alibaba charge a quarter more for what they store in the cache.
     #[expect(clippy::cast_precision_loss, reason = "no count of tokens needs 52 bits")]
     pub fn cost(&self, usage: &TokenUsage) -> f64 {
-        let fresh = usage.input.saturating_sub(usage.cached) as f64;
+        let fresh = usage.input.saturating_sub(usage.cached);
         let parts = [
-            fresh * self.input,
+            (fresh as f64 + usage.written.min(fresh) as f64 / 4.0) * self.input,
             usage.cached.min(usage.input) as f64 * self.cached,
             usage.output as f64 * self.output,
         ];

@@ -28,6 +28,8 @@ const MAX_ADAPTATIONS: usize = 4;
 
 /// How long an error message waits for the list of similar model names.
 const HINT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The tokens of a long answer.
+const LONG_ANSWER: u64 = 16_384;
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]
@@ -116,6 +118,12 @@ impl RemoteModel {
         })
     }
 
+    /// The limit of an answer in tokens. A long one leaves room in the window: some servers add it to the request.
+    fn output_limit(&self, quirks: &Quirks) -> Option<u64> {
+        let window = self.window().unwrap_or_else(|| self.assumed_window());
+        self.settings.max_output.or(quirks.long.then_some(LONG_ANSWER.min(window / 4)))
+    }
+
     /// The body that would be sent now.
     pub(super) fn render_body(&self, request: &Request) -> Vec<u8> {
         self.render(&self.learned_quirks.quirks(), request).to_vec()
@@ -129,7 +137,7 @@ impl RemoteModel {
             quirks,
             aliases: &tools.aliases,
             tools: &tools.json,
-            max_output: self.settings.max_output,
+            max_output: self.output_limit(quirks),
             extra_body: &self.settings.extra_body,
         };
         let prefix_cache = self.prefix_cache(quirks);
@@ -146,7 +154,7 @@ impl RemoteModel {
             secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
-            max_output: self.settings.max_output,
+            max_output: self.max_output(),
             window: self.window(),
             tools: (!tools.specs.is_empty()).then_some(tools),
             sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
@@ -207,8 +215,9 @@ impl RemoteModel {
         if !is_passing && self.protocol(refused) != self.protocol && lacks_protocol(error) {
             candidates.push(QuirkPatch::NONE.responses(false));
         }
-        if candidates.is_empty() {
-            return None;
+        // A limit that nobody has set must cost no answer: the request may fit without it.
+        if refused.long && matches!(error.status(), Some(400 | 413 | 422)) {
+            candidates.push(QuirkPatch::NONE.long(false));
         }
         let before = self.render(refused, request).to_vec();
         candidates.into_iter().find(|patch| {
@@ -482,7 +491,7 @@ impl Model for RemoteModel {
     }
 
     fn max_output(&self) -> Option<u64> {
-        self.settings.max_output
+        self.output_limit(&self.learned_quirks.quirks())
     }
 
     fn record_window(&self, tokens: u64) {

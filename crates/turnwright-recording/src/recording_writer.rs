@@ -241,8 +241,7 @@ impl RecordingWriter {
         if is_changed {
             // The lengths are those of other bytes. All comes with the first piece, or what the agent
             // has said of it would come too early.
-            let first =
-                reply.pieces.get(1).map_or((number, milliseconds), |piece| (piece.0, piece.1));
+            let first = reply.pieces.get(1).copied().unwrap_or((number, milliseconds, 0));
             reply.pieces.truncate(1);
             reply.pieces.push((first.0, first.1, body.len()));
         }
@@ -291,6 +290,8 @@ fn recorded_answer(id: &str, result: &Value) -> Value {
 /// gaps.
 fn sandbox_facts(are_gaps_reported: bool) -> Value {
     let confines = turnwright_sandbox::can_confine();
+    // Otherwise a part that is not known yet would be told later in the session.
+    turnwright_sandbox::namespace_support();
     let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
     let limitation = turnwright_sandbox::known_limitation().filter(|_| !are_gaps_reported);
     json!({ "confines": confines, "missing": missing, "limitation": limitation })

@@ -111,7 +111,9 @@ impl NotedRefusals {
 #[cfg(target_os = "linux")]
 fn encode(refusal: Refusal) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    let place = match refusal {
+    bytes[0] = u8::MAX;
+    match refusal {
+        Refusal::Call(call) => bytes[0] = call as u8,
         Refusal::Connection(address) => {
             let host = match address.ip() {
                 IpAddr::V4(host) => host.to_ipv6_mapped(),
@@ -119,11 +121,8 @@ fn encode(refusal: Refusal) -> [u8; LENGTH] {
             };
             bytes[1..17].copy_from_slice(&host.octets());
             bytes[17..].copy_from_slice(&address.port().to_be_bytes());
-            None
         }
-        Refusal::Call(call) => RefusedCall::ALL.iter().position(|listed| *listed == call),
-    };
-    bytes[0] = place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX);
+    }
     bytes
 }
 

@@ -344,7 +344,7 @@ pub fn session_spending(connection: &Connection, session: i64) -> Result<(Spendi
     )?;
     let (requests, input, output, cached, cost, millis) = row;
     let time = Duration::from_millis(millis.max(0).cast_unsigned());
-    let usage = TokenUsage { input, output, cached, thought: 0 };
+    let usage = TokenUsage { input, output, cached, ..TokenUsage::default() };
     Ok((Spending { requests, usage, time }, cost))
 }
 

@@ -277,6 +277,8 @@ pub struct TokenUsage {
     pub output: u64,
     /// The part of `input` that the provider read from its cache.
     pub cached: u64,
+    /// The part of `input` that the provider stored in its cache and charges more for.
+    pub written: u64,
     /// The part of `output` that is reasoning, if the provider says so.
     pub thought: u64,
 }
@@ -294,6 +296,7 @@ impl TokenUsage {
             input: self.input.saturating_sub(earlier.input),
             output: self.output.saturating_sub(earlier.output),
             cached: self.cached.saturating_sub(earlier.cached),
+            written: self.written.saturating_sub(earlier.written),
             thought: self.thought.saturating_sub(earlier.thought),
         }
     }
@@ -304,6 +307,7 @@ impl AddAssign for TokenUsage {
         self.input += more.input;
         self.output += more.output;
         self.cached += more.cached;
+        self.written += more.written;
         self.thought += more.thought;
     }
 }

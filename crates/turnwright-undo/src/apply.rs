@@ -196,21 +196,16 @@ fn parse_sha256(hash: &str) -> Result<[u8; 32], String> {
     bytes.try_into().map_err(|_| "its hash is malformed".into())
 }
 
-type PinnedParent = io::Result<(Option<fs::File>, PathBuf)>;
-
 /// Runs `work` on a path through its parent folder, which `hold` pins or creates.
 async fn in_folder(
     path: &Path,
-    hold: fn(&Path) -> PinnedParent,
+    hold: fn(&Path) -> io::Result<nofollow::HeldPath>,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
     let path = path.to_path_buf();
     let done = spawn_blocking(move || {
-        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let (_held, folder) = hold(folder)?;
-        work(&folder.join(name))
+        let (_held, path) = nofollow::hold_entry(&path, hold)?;
+        work(&path)
     });
     match done.await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -233,15 +228,12 @@ fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
 
 /// The state at a path. Links in its parent folders are not followed.
 pub(crate) fn file_state(path: &Path) -> FileState {
-    let Some((folder, name)) = path.parent().zip(path.file_name()) else {
-        return FileState::Unknown { why: "it is not a file".to_owned() };
-    };
     // A name that a command has changed only in its letters finds the file, too.
     if has_other_letters(path) {
         return FileState::Absent;
     }
-    let found =
-        nofollow::open_folder(folder).and_then(|(_held, folder)| state_of(&folder.join(name)));
+    let held = nofollow::hold_entry(path, nofollow::open_folder);
+    let found = held.and_then(|(_held, path)| state_of(&path));
     found.unwrap_or_else(|error| match error.kind() {
         // A path through a link is a different file.
         _ if nofollow::is_link_error(&error) => FileState::Absent,

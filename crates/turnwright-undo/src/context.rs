@@ -29,6 +29,7 @@ use turnwright_types::effect::{
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
+use turnwright_types::text::join_first;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::Roots;
 
@@ -377,14 +378,11 @@ fn turn_line(
         .filter(|other| turn.target_turns.contains(&other.number))
         .map(|other| format!("{} ({})", other.number, one_line_excerpt(&other.prompt_excerpt)))
         .collect();
-    let mut files: Vec<_> =
-        names.iter().take(MAX_NAMED_FILES).map(|name| escape_hidden_line(name)).collect();
-    if names.len() > MAX_NAMED_FILES {
-        files.push(format!("{} more", names.len() - MAX_NAMED_FILES));
-    }
     let verb = if turn.kind == TurnKind::Redo { "has redone" } else { "undid" };
     let plural = if words.len() == 1 { "" } else { "s" };
-    let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
+    let names: Vec<_> = names.iter().map(|name| escape_hidden_line(name)).collect();
+    let files =
+        if names.is_empty() { "none".to_owned() } else { join_first(&names, MAX_NAMED_FILES) };
     let words = words.join(", ");
     format!("The user {verb} turn{plural} {words}: files changed: {files}\n")
 }

@@ -24,7 +24,7 @@ pub use report::{
 };
 
 /// Everything that an undo works with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct UndoContext {
     pub store: Store,
     /// The session's log, in which the turn has begun.

@@ -110,8 +110,21 @@ pub fn is_link_error(error: &io::Error) -> bool {
 /// # Errors
 /// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
-pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub fn open_folder(path: &Path) -> io::Result<HeldPath> {
     Ok(with_fd_path(unix::open(path, unix::FOLDER)?, path))
+}
+
+/// A path, and the folder that is held open so that it keeps its meaning.
+pub type HeldPath = (Option<File>, PathBuf);
+
+/// The path of an entry through its folder, which `hold` opens or creates.
+///
+/// # Errors
+/// The errors of `hold`, and one for a path that names no entry of a folder.
+pub fn hold_entry(path: &Path, hold: fn(&Path) -> io::Result<HeldPath>) -> io::Result<HeldPath> {
+    let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
+    let (held, folder) = hold(folder)?;
+    Ok((held, folder.join(name)))
 }
 
 /// Like [`open_folder`], but creates what is missing. Each folder is created in the open one above
@@ -120,7 +133,7 @@ pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// # Errors
 /// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
-pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub fn create_folder(path: &Path) -> io::Result<HeldPath> {
     let held = match unix::open(path, unix::FOLDER) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => unix::walk(path, true)?,
         result => result?,
@@ -134,14 +147,14 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// # Errors
 /// The errors of the system; `ELOOP` or `ENOTDIR` for a link.
 #[cfg(unix)]
-pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub(crate) fn open_child_folder(path: &Path) -> io::Result<HeldPath> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     let held = openat(CWD, path, unix::FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     Ok(with_fd_path(held.into(), path))
 }
 
 #[cfg(unix)]
-fn with_fd_path(held: File, path: &Path) -> (Option<File>, PathBuf) {
+fn with_fd_path(held: File, path: &Path) -> HeldPath {
     use std::os::fd::AsRawFd;
     if cfg!(target_os = "linux") {
         let through = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
@@ -157,14 +170,14 @@ fn with_fd_path(held: File, path: &Path) -> (Option<File>, PathBuf) {
 /// # Errors
 /// The errors of the system, or one that says that there is a link.
 #[cfg(not(unix))]
-pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub fn open_folder(path: &Path) -> io::Result<HeldPath> {
     windows::refuse_links(path)?;
     open_child_folder(path)
 }
 
 /// Opens a folder and creates what is missing.
 #[cfg(not(unix))]
-pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub fn create_folder(path: &Path) -> io::Result<HeldPath> {
     windows::refuse_links(path)?;
     std::fs::create_dir_all(path)?;
     open_folder(path)
@@ -172,7 +185,7 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 
 /// Opens a direct child of a folder that was opened before, so only the child is checked.
 #[cfg(not(unix))]
-pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub(crate) fn open_child_folder(path: &Path) -> io::Result<HeldPath> {
     windows::refuse_link(path)?;
     if !std::fs::metadata(path)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());

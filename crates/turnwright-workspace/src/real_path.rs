@@ -17,15 +17,33 @@ const MAX_PLAIN_LENGTH: usize = 259;
 const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
-/// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
+/// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing. On macOS,
+/// where no link leads from one to the other, what has two paths gets the usual one.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let real = fs::canonicalize(path)?;
-    if cfg!(windows)
-        && let Some(plain) = real.to_str().and_then(plain_windows_path)
-    {
-        return Ok(plain.into());
+    let real = or_as_written(fs::canonicalize(&path), path.as_ref())?;
+    let usual = match real.to_str() {
+        Some(text) if cfg!(windows) => plain_windows_path(text).map(PathBuf::from),
+        _ if cfg!(target_os = "macos") => usual_path(&real),
+        _ => None,
+    };
+    Ok(usual.unwrap_or(real))
+}
+
+/// The usual path of what macOS has by a second one, which are the folders of its users; `None` if it is no such path.
+fn usual_path(real: &Path) -> Option<PathBuf> {
+    let below = real.strip_prefix("/System/Volumes/Data").ok()?;
+    let first = below.iter().next()?.to_str()?;
+    ["Users", "Volumes", "opt", "private"].contains(&first).then(|| Path::new("/").join(below))
+}
+
+/// Returns the system's result, or the path as it is written if its disk cannot tell the names of open files, as those
+/// of ImDisk and OSFMount cannot. Links are not resolved there, but no file behind one is opened.
+fn or_as_written(real: io::Result<PathBuf>, path: &Path) -> io::Result<PathBuf> {
+    match real {
+        // `ERROR_INVALID_FUNCTION`.
+        Err(error) if cfg!(windows) && error.raw_os_error() == Some(1) => std::path::absolute(path),
+        real => real,
     }
-    Ok(real)
 }
 
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
@@ -81,7 +99,7 @@ impl RealPaths {
         let looked_up = folders.entry(folder.into()).or_default();
         looked_up.lookups += 1;
         if looked_up.lookups == LOOKUPS_BEFORE_LISTING {
-            looked_up.names = ComparableNames::list(folder);
+            looked_up.names = ComparableNames::of(&list(folder));
         }
         if !looked_up.names.may_contain(name) {
             return None;
@@ -112,15 +130,11 @@ fn plain_windows_path(path: &str) -> Option<&str> {
     let mut names = plain.split('\\');
     let drive = names.next()?.as_bytes();
     let is_drive = drive.len() == 2 && drive[0].is_ascii_alphabetic() && drive[1] == b':';
-    let fits = is_drive && plain.len() <= MAX_PLAIN_LENGTH && names.all(is_plain_name);
+    // Windows removes dots and blanks at the end of a name, and some names are devices.
+    let are_plain = names.all(|name| !name.ends_with(['.', ' ']) && !is_device_name(name));
+    let fits = is_drive && plain.len() <= MAX_PLAIN_LENGTH && are_plain;
     // `C:` alone is the current folder of the drive.
     (fits && plain.len() > 2).then_some(plain)
-}
-
-/// Returns true if Windows takes a name as it is: it removes dots and blanks at its end, and some names
-/// are devices.
-fn is_plain_name(name: &str) -> bool {
-    !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
 /// Returns true if a name may be a device in every folder of Windows.
@@ -146,10 +160,6 @@ pub struct FolderNames {
 }
 
 impl ComparableNames {
-    pub(crate) fn list(folder: &Path) -> ComparableNames {
-        ComparableNames::of(&list(folder))
-    }
-
     /// Names in lower case, because some file systems ignore the case of letters. They differ in how they compare
     /// letters outside of ASCII, so a folder with such names may hold anything. Systems other than Linux have further
     /// spellings of one name.
@@ -162,9 +172,8 @@ impl ComparableNames {
         let is_plain = cfg!(target_os = "linux")
             && names.len() <= MAX_NAMES
             && names.iter().all(|name| name.is_ascii());
-        ComparableNames(
-            is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
-        )
+        let lower = is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect());
+        ComparableNames(lower)
     }
 
     fn may_contain(&self, name: &OsStr) -> bool {
@@ -283,6 +292,33 @@ mod tests {
         for (name, expected) in [("Hello", false), ("hello", is_case_ignored), ("none", false)] {
             assert_eq!(has_other_letters(&base.join(name)), expected, "{name}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_second_path_of_macos_to_the_files_of_users_is_replaced_by_the_usual_one() {
+        for (path, expected) in [
+            ("/System/Volumes/Data/Users/me/a", Some("/Users/me/a")),
+            ("/System/Volumes/Data/private/etc", Some("/private/etc")),
+            ("/System/Volumes/Data/Volumes/Disk", Some("/Volumes/Disk")),
+            ("/System/Volumes/Data", None),
+            ("/System/Volumes/Data/usr/share", None),
+            ("/System/Volumes/Data/UsersOld/me", None),
+            ("/Users/me/System/Volumes/Data/Users", None),
+        ] {
+            assert_eq!(usual_path(Path::new(path)).as_deref(), expected.map(Path::new), "{path}");
+        }
+    }
+
+    #[test]
+    fn on_a_disk_of_windows_that_knows_no_names_a_path_is_the_one_that_is_written() {
+        let written = Path::new(if cfg!(windows) { "R:\\a\\..\\b" } else { "/r/b" });
+        for (code, expected) in [(1, cfg!(windows).then_some("R:\\b")), (2, None), (5, None)] {
+            let real = or_as_written(Err(io::Error::from_raw_os_error(code)), written).ok();
+            assert_eq!(real.as_deref(), expected.map(Path::new), "{code}");
+        }
+        let known = Path::new("/known");
+        assert_eq!(or_as_written(Ok(known.into()), written).unwrap(), known);
     }
 
     #[test]

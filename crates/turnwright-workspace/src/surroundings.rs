@@ -81,7 +81,9 @@ pub fn shell() -> String {
         ShellDialect::Posix => "sh",
         ShellDialect::Cmd => "cmd",
     };
-    let release = distribution().map(|name| format!(" ({name})")).unwrap_or_default();
+    // Models write options of GNU tools, some of which mean something else to those of BSD.
+    let tools = cfg!(target_os = "macos").then(|| "BSD tools, not GNU".to_owned());
+    let release = distribution().or(tools).map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{shell} on {} {}{release}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
@@ -142,15 +144,12 @@ fn count(path: &Path, kinds: &mut BTreeMap<String, usize>) {
 /// The entries of a folder, unless there are many. Those of folders end in a slash.
 fn entries(folder: &Path) -> Option<String> {
     let found: Vec<_> = fs::read_dir(folder).ok()?.flatten().take(MAX_LISTED + 1).collect();
-    let mut names: Vec<_> = found
-        .iter()
-        .filter(|entry| entry.file_name() != ".git")
-        .map(|entry| {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let end = if is_folder { "/" } else { "" };
-            shown(&entry.file_name().to_string_lossy()) + end
-        })
-        .collect();
+    let listed = found.iter().filter(|entry| entry.file_name() != ".git");
+    let named = listed.map(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        shown(&entry.file_name().to_string_lossy()) + if is_folder { "/" } else { "" }
+    });
+    let mut names: Vec<_> = named.collect();
     names.sort();
     (found.len() <= MAX_LISTED).then(|| names.join(", "))
 }
@@ -215,6 +214,11 @@ mod tests {
         let text = described(&folder, network);
         assert!(text.contains("files: 30 rs, 3 py, 1 mod\n"), "{text}");
         assert!(!text.contains("entries"), "{text}");
+    }
+
+    #[test]
+    fn the_tools_of_macos_are_said_to_be_those_of_bsd() {
+        assert_eq!(shell().ends_with(" (BSD tools, not GNU)"), cfg!(target_os = "macos"));
     }
 
     #[test]

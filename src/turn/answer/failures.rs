@@ -9,6 +9,7 @@ use crate::turn::conversation::OnceNotice;
 use crate::turn::proof::is_in;
 use crate::turn::room::compaction::window;
 use crate::turn::{Conversation, ModelSelection, Turn};
+use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, StopReason, TokenUsage, UserMessage,
@@ -174,6 +175,24 @@ impl Turn {
                 "{} does not have the reasoning effort `{}`; its default is used.",
                 model.name(),
                 effort.id()
+            ));
+        }
+    }
+
+    /// Asks for longer answers from now on if one was cut off at a limit that nobody has set: some servers have their
+    /// own, such as 512 or 4096 tokens.
+    pub(super) fn outgrow_limit(&self, model: &dyn Model, usage: Option<TokenUsage>) {
+        let output = usage.map_or(0, |usage| usage.output);
+        // Less than will be asked for.
+        if (256..window(model, &self.history).min(65_536) / 4).contains(&output)
+            && output.is_multiple_of(256)
+            && model.max_output().is_none()
+            && model.profile().quirks.long.is_none()
+            && model.record_quirks(QuirkPatch::NONE.long(true))
+        {
+            self.conversation.notify(format!(
+                "{} ends answers after {output} tokens. It is asked for more from now on.",
+                model.host()
             ));
         }
     }

@@ -2,8 +2,8 @@
 
 Each check must fail at the start, pass with solution.patch, and fail with near-miss.patch, which does what the prompt
 says on the face of it and overlooks the task's trap; twice each, in a new tree every time. It must also fail if nothing
-was done but to empty the files that `restore` puts back. A task whose program is missing (node, rustc) is left out,
-with a line on stderr. Exit status: 0 if all is well, 1 if not, 3 if this Python is too old.
+was done but to empty the files that `restore` puts back. A task whose program is missing or does not work (node,
+rustc) is left out, with a line on stderr. Exit status: 0 if all is well, 1 if not, 3 if this Python is too old.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Task:
         script = self.folder / "check/check.sh"
         text = self.check["command"] + (script.read_text(encoding="utf-8") if script.exists() else "")
         used = [program for program in PROGRAMS if re.search(rf"\b{program}\b", text)]
-        return [program for program in used if not shutil.which(program)]
+        return [program for program in used if not can_run(program)]
 
     def inspect(self):
         """Finds what is wrong with the files of the task itself."""
@@ -129,6 +129,12 @@ class Task:
         for name in self.restored(tree, "ls-files"):
             (tree / name).write_text("", encoding="utf-8")
         self.expect(tree, False, "with nothing but emptied tests")
+
+
+def can_run(program):
+    """Returns true if a program is there and works: the `rustc` of rustup may lack a toolchain."""
+    found = shutil.which(program)
+    return found is not None and subprocess.run([found, "--version"], capture_output=True).returncode == 0
 
 
 def glob(pattern):

@@ -278,7 +278,7 @@ impl SearchedFolder {
     }
 }
 
-fn modified(folder: &Path) -> Option<SystemTime> {
+pub(super) fn modified(folder: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(folder).and_then(|found| found.modified()).ok()
 }
 
@@ -304,7 +304,7 @@ impl ConfinementBuilder<'_> {
         let site = self.site;
         let mut places = site.guard.linked_files.lock().find(&site.tracker, &site.roots);
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
-        let deleted = deleted_first(self.command);
+        let deleted = deleted_first(self.command).unwrap_or_default();
         places.folders.retain(|path| {
             !is_allowed(path) && !deleted.iter().any(|folder| path.starts_with(folder))
         });
@@ -359,17 +359,13 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
-pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
+/// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else;
+/// `None` if there are none.
+pub(super) fn deleted_first(command: &ShellCommand) -> Option<Vec<PathBuf>> {
     let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
-    let first = command.script.commands.first().filter(|_| is_chain);
-    let Some(first) = first.filter(|first| first.program() == "rm" && first.wrappers.is_empty())
-    else {
-        return Vec::new();
-    };
-    let Some(folder) = first.folder.as_ref().filter(|_| command.script.ambiguity.is_none()) else {
-        return Vec::new();
-    };
+    let first = command.script.commands.first().filter(|_| is_chain)?;
+    let is_known = command.script.ambiguity.is_none() && first.wrappers.is_empty();
+    let folder = first.folder.as_ref().filter(|_| is_known && first.program() == "rm")?;
     let folder = command.workdir.join(folder);
     let (options, paths): (Vec<_>, Vec<_>) =
         first.argv().skip(1).partition(|word| word.starts_with('-'));
@@ -377,10 +373,8 @@ pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     let deletes = options.iter().all(|option| is_deleting_option(option));
     // Behind a link, `..` leads elsewhere than it seems to.
     let has_parent = paths.iter().any(|path| path.split('/').any(|part| part == ".."));
-    if !is_recursive || !deletes || has_parent {
-        return Vec::new();
-    }
-    paths.iter().map(|path| normalize_lexically(&folder.join(path))).collect()
+    let all = paths.iter().map(|path| normalize_lexically(&folder.join(path)));
+    (is_recursive && deletes && !has_parent).then(|| all.collect())
 }
 
 /// Returns true if `rm` certainly deletes with this option. With others, such as `--help` and `-i`, it may succeed and
@@ -499,11 +493,9 @@ pub(super) fn separate(path: &Path) -> io::Result<()> {
     if file_id(path).is_none_or(|(_, names)| names < 2) {
         return Ok(());
     }
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (_held, folder) = nofollow::open_folder(folder)?;
-    let path = folder.join(path.file_name().unwrap_or_default());
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
     let mut from = nofollow::open_pinned_file(&path, false)?;
-    let mut copy = tempfile::NamedTempFile::new_in(folder)?;
+    let mut copy = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
     io::copy(&mut from, &mut copy)?;
     fs::set_permissions(copy.path(), from.metadata()?.permissions())?;
     copy.persist(path).map(|_: File| ()).map_err(|failed| failed.error)
@@ -670,7 +662,7 @@ mod tests {
         ] {
             let script = Arc::new(shell::parse(line, ShellDialect::Bash));
             let command = ShellCommand::new(line, Path::new("/p"), script);
-            let expected: Vec<_> = expected.into_iter().map(PathBuf::from).collect();
+            let expected = expected.map(|path| vec![PathBuf::from(path)]);
             assert_eq!(deleted_first(&command), expected, "{line}");
         }
     }

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::ConfinementBuilder;
+use super::linked_files::modified;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ShellCommand, moved_places};
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::private_file;
@@ -70,7 +71,9 @@ impl ConfinementBuilder<'_> {
     /// Removes the private layers over folders with programs from a command that reaches other machines, unless it
     /// only runs package managers. An earlier command may have put its own `git` into such a layer.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
-        if runs_only_package_managers(self.command) {
+        let command = self.command;
+        let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
+        if is_certain && command.script.commands.iter().all(is_package_manager) {
             return;
         }
         let environment = &self.site.environment;
@@ -82,14 +85,13 @@ impl ConfinementBuilder<'_> {
         let folders: Vec<_> =
             listed.chain(searched).filter_map(|folder| self.real_paths.get(&folder)).collect();
         profile.caches.retain(|layer| {
-            !folders
-                .iter()
-                .any(|folder| *folder == layer.path || folder.parent() == Some(&layer.path))
+            !folders.iter().any(|place| *place == layer.path || place.parent() == Some(&layer.path))
         });
     }
 }
 
-/// The variables that disable retries if there is no network, except those that the user has set.
+/// The variables that disable retries if there is no network, except those that the user has set. The sandbox of macOS
+/// knows no `localhost` in the form in which Java connects to it, `::ffff:127.0.0.1`, unless Java has IPv4 alone.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -98,7 +100,11 @@ pub(super) fn offline_variables(
         return Vec::new();
     }
     let unset = NO_RETRIES.iter().filter(|(name, _)| environment.get(name).is_none());
-    unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
+    let quiet = unset.map(|(name, value)| (*name, (*value).to_owned()));
+    let has_host_loopback = cfg!(target_os = "macos") && profile.network == Network::Loopback;
+    let before = environment.get("JAVA_TOOL_OPTIONS").unwrap_or_default().to_string_lossy();
+    let ipv4 = ("JAVA_TOOL_OPTIONS", format!("{before} -Djava.net.preferIPv4Stack=true"));
+    quiet.chain(has_host_loopback.then_some(ipv4)).collect()
 }
 
 /// The variables with which programs have their caches in `folder` and find browsers and models in the user's own
@@ -119,12 +125,6 @@ pub(super) fn redirected_caches(
     unset.chain(redirected).map(|(name, path)| (name, path.display().to_string())).collect()
 }
 
-/// Returns true if a command line certainly runs nothing but package managers.
-fn runs_only_package_managers(command: &ShellCommand) -> bool {
-    let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
-    is_certain && command.script.commands.iter().all(is_package_manager)
-}
-
 fn is_package_manager(command: &SimpleCommand) -> bool {
     let name = Path::new(command.program()).file_name().unwrap_or_default();
     let program = name.to_str().unwrap_or_default();
@@ -134,7 +134,8 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
         "dart" => matches!(words[..], ["pub", "add" | "get" | "upgrade"]),
         "python" | "python3" => words == ["-m", "pip"],
         // The table of caches contains these for what they start.
-        "adb" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter" | "sh" => false,
+        "adb" | "ansible" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter"
+        | "mix" | "nvidia-smi" | "sh" | "soffice" => false,
         _ => DEFAULT_CACHES.iter().any(|cache| cache.made_by.contains(&program)),
     }
 }
@@ -190,9 +191,8 @@ fn touch(folder: &Path) -> io::Result<()> {
 }
 
 fn is_old(folder: &Path) -> bool {
-    let last_use =
-        fs::symlink_metadata(folder.join(LAST_USE_FILE)).and_then(|found| found.modified());
-    last_use.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
+    let last_use = modified(&folder.join(LAST_USE_FILE));
+    last_use.is_some_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
 }
 
 /// Removes a folder of caches with everything in it, including read-only folders, such as those of Go modules.
@@ -487,8 +487,6 @@ mod tests {
     #[cfg(unix)]
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use turnwright_sandbox::Network;
-
     use super::*;
 
     #[test]
@@ -525,6 +523,7 @@ mod tests {
             ("clojure -M x.clj", false),
             ("jupyter nbconvert --execute x.ipynb", false),
             ("julia x.jl", false),
+            ("mix run x.exs", false),
             ("dart x.dart", false),
             ("dart pub get", true),
             ("dart pub run x", false),
@@ -557,6 +556,19 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[test]
+    fn java_reaches_the_loopback_of_macos() {
+        let environment = Environment::default().with("JAVA_TOOL_OPTIONS", "-Xmx1g");
+        let is_macos = cfg!(target_os = "macos");
+        for (network, is_set) in [(Network::Loopback, is_macos), (Network::Off, false)] {
+            let profile = SandboxProfile { network, ..SandboxProfile::default() };
+            let all = offline_variables(&profile, &environment);
+            let java = all.iter().find(|(name, _)| *name == "JAVA_TOOL_OPTIONS");
+            let options = is_set.then_some("-Xmx1g -Djava.net.preferIPv4Stack=true");
+            assert_eq!(java.map(|(_, value)| value.as_str()), options);
+        }
     }
 
     /// They are in a folder for temporary files that no variable names.

@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn git_uses_the_proxy_whatever_proxy_its_settings_name() {
         let proxy = ("HTTPS_PROXY", "http://tw:x@127.0.0.1:1".to_owned());
-        for number in [3, 7] {
+        for number in [4, 8] {
             let mut variables = vec![proxy.clone()];
-            for _ in 3..number {
+            for _ in 4..number {
                 add_git_setting(&mut variables, "gpg.program", "x".to_owned());
             }
             set_git_proxy(&mut variables);

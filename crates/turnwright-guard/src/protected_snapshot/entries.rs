@@ -428,11 +428,10 @@ pub(super) fn put_back(path: &Path, before: &SnapshotEntry) -> io::Result<()> {
 }
 
 /// The path through its pinned folder, and the handle that pins it.
-fn pin_parent(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (pin_parent, folder) = nofollow::open_folder(folder)?;
-    make_changeable(&folder);
-    Ok((pin_parent, folder.join(path.file_name().unwrap_or_default())))
+fn pin_parent(path: &Path) -> io::Result<nofollow::HeldPath> {
+    let (held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
+    path.parent().into_iter().for_each(make_changeable);
+    Ok((held, path))
 }
 
 /// Gives the owner of a folder the right to change it, which a command may have taken away.

@@ -247,10 +247,8 @@ fn prepare_files(
 
 /// Waits for a program that says how to sign.
 async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match timeout(SETTINGS_TIMEOUT, work).await {
-        Ok(done) => done,
-        Err(_) => Err(io::Error::other("the settings of git were not read in time")),
-    }
+    let done = timeout(SETTINGS_TIMEOUT, work).await;
+    done.map_err(|_| io::Error::other("the settings of git were not read in time"))?
 }
 
 /// Does some work off the runtime's thread.

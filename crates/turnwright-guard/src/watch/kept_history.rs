@@ -47,6 +47,8 @@ const MAX_PATH_BYTES: u64 = 16 * 1024;
 pub(crate) struct HistoryKeeper {
     folders: HashMap<PathBuf, KeptFolder>,
     copied: u64,
+    /// How many more files may be kept before this command.
+    names_left: usize,
     /// The repositories that cannot be kept, as the user was told.
     told: HashSet<PathBuf>,
 }
@@ -107,14 +109,14 @@ impl HistoryKeeper {
                 .filter_map(|repository| repository.repair(false, BEFORE_COMMAND))
                 .collect();
         }
-        let mut names_left = MAX_NAMES;
+        self.names_left = MAX_NAMES;
         for git in repositories {
             let mut repository = KeptRepository::new(git, place);
             repository.folder = repository.git.parent().and_then(identity);
             if is_alone && !repository.is_made_anew() {
                 history.found_before.extend(repository.repair(true, BEFORE_COMMAND));
             }
-            let is_whole = repository.keep_all(self, &mut names_left, is_alone);
+            let is_whole = repository.keep_all(self, is_alone);
             if !is_whole && self.told.insert(repository.git.clone()) {
                 history.incomplete.push(repository.git.clone());
             }
@@ -209,12 +211,8 @@ impl KeptRepository {
         });
         let branches_result = branches.iter().try_for_each(|file| self.put_back_file(file));
         let lost = if is_lost { lost_part(&self.kept, &self.git) } else { None };
-        let failure = match (result.and(branches_result), lost) {
-            (_, Some(part)) => Some(part.to_owned()),
-            (Err(error), None) => Some(error.to_string()),
-            (Ok(()), None) => None,
-        };
-        if let Some(failure) = failure {
+        let error = result.and(branches_result).err().map(|error| error.to_string());
+        if let Some(failure) = lost.map(str::to_owned).or(error) {
             return Some(format!(
                 "[history: {who} parts of the repository, which could not be put back: {failure}]"
             ));
@@ -269,12 +267,7 @@ impl KeptRepository {
     }
 
     /// Keeps all that can be kept. Returns false if something cannot.
-    fn keep_all(
-        &mut self,
-        known: &mut HistoryKeeper,
-        names_left: &mut usize,
-        is_alone: bool,
-    ) -> bool {
+    fn keep_all(&mut self, known: &mut HistoryKeeper, is_alone: bool) -> bool {
         let mut is_whole = true;
         let mut pending: Vec<_> = FOLDERS.iter().map(PathBuf::from).collect();
         while let Some(folder) = pending.pop().filter(|_| self.folders.len() < MAX_FOLDERS) {
@@ -286,14 +279,13 @@ impl KeptRepository {
                 Some(same) => same.subfolders.clone(),
                 None => {
                     let mut subfolders = Vec::new();
-                    let kept =
-                        self.keep_folder(&folder, &mut subfolders, known, names_left, is_alone);
+                    let kept = self.keep_folder(&folder, &mut subfolders, known, is_alone);
                     if let Err(error) = &kept {
                         tracing::warn!(%error, ?folder, "a part of the history cannot be kept");
                         is_whole = false;
                     }
                     // A folder that is kept only in part is listed again.
-                    let stamp = stamp.filter(|_| *names_left > 0 && kept.is_ok());
+                    let stamp = stamp.filter(|_| known.names_left > 0 && kept.is_ok());
                     let found = KeptFolder { stamp, subfolders: subfolders.clone() };
                     known.folders.insert(source, found);
                     subfolders
@@ -314,7 +306,6 @@ impl KeptRepository {
         folder: &Path,
         subfolders: &mut Vec<OsString>,
         known: &mut HistoryKeeper,
-        names_left: &mut usize,
         is_alone: bool,
     ) -> io::Result<()> {
         let kept = self.kept.join(folder);
@@ -353,10 +344,10 @@ impl KeptRepository {
                 continue;
             }
             let is_kept = old.as_ref().is_some_and(|old| is_same_file(old, &metadata));
-            if is_kept || !metadata.is_file() || *names_left == 0 {
+            if is_kept || !metadata.is_file() || known.names_left == 0 {
                 continue;
             }
-            *names_left -= 1;
+            known.names_left -= 1;
             let to = kept.join(&name);
             let cleared = if old.is_some() { fs::remove_file(&to) } else { Ok(()) };
             let added = cleared.and_then(|()| known.add_name(&source.join(&name), &to, &metadata));
@@ -413,10 +404,8 @@ impl KeptRepository {
     }
 
     fn put_back_file(&self, file: &Path) -> io::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        let (_held, target) = nofollow::create_folder(&self.git.join(folder))?;
-        let name = file.file_name().unwrap_or_default();
-        link_or_copy(&self.kept.join(file), &target.join(name))
+        let (_held, target) = nofollow::hold_entry(&self.git.join(file), nofollow::create_folder)?;
+        link_or_copy(&self.kept.join(file), &target)
     }
 
     fn put_back_in(&self, folder: &Path) -> io::Result<()> {

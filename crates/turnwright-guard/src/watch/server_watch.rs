@@ -73,7 +73,6 @@ impl ActiveTimes {
 }
 
 /// Watches the protected places of a session.
-#[derive(Debug)]
 pub struct ServerWatch {
     site: CommandSite,
     /// The commands of the conversation.

@@ -535,30 +535,37 @@ impl CallSlot {
 }
 
 /// Tokens served from the provider's cache, under each of the field names in use (C.4 #25).
-fn cached_tokens(usage: &Value) -> u64 {
-    let pointers = [
-        "/prompt_tokens_details/cached_tokens",
-        "/input_tokens_details/cached_tokens",
-        "/prompt_cache_hit_tokens",
-        "/cached_tokens",
-        "/cache_read_input_tokens",
-    ];
-    // A server may send 0 in a field that it does not fill.
-    let counts = pointers.iter().filter_map(|pointer| usage.pointer(pointer)?.as_u64());
+const CACHED: [&str; 5] = [
+    "/prompt_tokens_details/cached_tokens",
+    "/input_tokens_details/cached_tokens",
+    "/prompt_cache_hit_tokens",
+    "/cached_tokens",
+    "/cache_read_input_tokens",
+];
+
+/// Tokens stored there, in the same way.
+const WRITTEN: [&str; 4] = [
+    "/cache_creation_input_tokens",
+    "/prompt_tokens_details/cache_creation_input_tokens",
+    "/prompt_tokens_details/cache_write_tokens",
+    "/input_tokens_details/cache_write_tokens",
+];
+
+/// The largest of these counts: a server may send 0 in a field that it does not fill.
+fn largest_count(usage: &Value, fields: &[&str]) -> u64 {
+    let counts = fields.iter().filter_map(|field| usage.pointer(field)?.as_u64());
     counts.max().unwrap_or(0).min(MAX_TOKENS)
 }
 
 pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let input =
         token_count(value, "prompt_tokens").or_else(|| token_count(value, "input_tokens"))?;
-    let stated = token_count(value, "completion_tokens")
-        .or_else(|| token_count(value, "output_tokens"))
-        .unwrap_or(0);
-    let cached = cached_tokens(value);
+    let stated = largest_count(value, &["/completion_tokens", "/output_tokens"]);
+    let cached = largest_count(value, &CACHED);
     // Anthropic reports tokens read from and written to its cache separately from `input_tokens`.
     // Gateways may or may not rename these fields. A cached count larger than the input cannot be
     // part of it.
-    let written = token_count(value, "cache_creation_input_tokens").unwrap_or(0);
+    let written = largest_count(value, &WRITTEN);
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
@@ -571,7 +578,7 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
         if is_cache { (input + unstated, stated) } else { (input, stated + unstated) };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
     let thought = details.iter().find_map(|at| token_count(value.pointer(at)?, "reasoning_tokens"));
-    Some(TokenUsage { input, output, cached, thought: thought.unwrap_or(0).min(output) })
+    Some(TokenUsage { input, output, cached, written, thought: thought.unwrap_or(0).min(output) })
 }
 
 fn token_count(usage: &Value, key: &str) -> Option<u64> {

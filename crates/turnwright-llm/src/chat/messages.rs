@@ -38,6 +38,9 @@ pub(super) enum ChatMessage<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<Cow<'a, str>>,
         content: ChatContent<'a>,
+        /// For LiteLLM.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Value>,
     },
 }
 
@@ -279,7 +282,8 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'a>) -> ChatMess
         parts.insert(0, text_part(&text));
         ChatContent::Parts(parts)
     };
-    ChatMessage::Tool { tool_call_id, name: quirks.signature.then_some(name), content }
+    let name = quirks.signature.then_some(name);
+    ChatMessage::Tool { tool_call_id, name, content, cache_control: None }
 }
 
 /// Renders a reply of the model. A reply without text and calls is omitted, because servers reject

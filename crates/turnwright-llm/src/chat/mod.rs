@@ -78,10 +78,14 @@ pub(crate) fn render(
         // may have more, so the end of the previous request keeps its marker.
         let answer = last.iter().rposition(|entry| matches!(entry, ChatMessage::Assistant(_)));
         for end in [answer.unwrap_or(0), last.len()] {
-            if let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
-                last[..end].last_mut()
-            {
-                mark_cacheable(content);
+            match last[..end].last_mut() {
+                Some(ChatMessage::Tool { cache_control, .. }) if style.quirks.outer_marks => {
+                    *cache_control = Some(json!({ "type": "ephemeral" }));
+                }
+                Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) => {
+                    mark_cacheable(content);
+                }
+                _ => {}
             }
         }
     }

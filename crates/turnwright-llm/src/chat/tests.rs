@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::assembler::{ChatAssembler, parse_usage};
 use crate::exchange::ReplyContext;
 use crate::internals::{assemble, read_reply};
-use crate::{DeltaBatch, EndReason, LlmError, Protocol, Reply};
+use crate::{DeltaBatch, EndReason, LlmError, Price, Protocol, Reply};
 use turnwright_types::message::Arguments;
 
 fn receive<'a>(
@@ -158,6 +158,36 @@ fn tokens_that_only_the_total_has_are_reasoning_or_what_the_cache_gave_and_took(
     ] {
         let counted = parse_usage(&usage).unwrap();
         assert_eq!((counted.input, counted.output, counted.thought), expected, "{name}");
+    }
+}
+
+#[test]
+fn tokens_that_a_cache_has_stored_cost_a_quarter_more() {
+    let price = Price { input: 1.0, cached: 0.1, output: 2.0 };
+    for (name, usage) in [
+        (
+            "OpenAI",
+            json!({ "prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100,
+                "prompt_tokens_details": { "cached_tokens": 500, "cache_write_tokens": 400 } }),
+        ),
+        (
+            "OpenAI's Responses API",
+            json!({ "input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100,
+                "input_tokens_details": { "cached_tokens": 500, "cache_write_tokens": 400 } }),
+        ),
+        (
+            "Claude behind LiteLLM",
+            json!({ "prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100,
+                "cache_read_input_tokens": 500, "cache_creation_input_tokens": 400 }),
+        ),
+        (
+            "Alibaba",
+            json!({ "prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details":
+                { "cached_tokens": 500, "cache_creation_input_tokens": 400 } }),
+        ),
+    ] {
+        let cost = price.cost(&parse_usage(&usage).unwrap()) * 1e6;
+        assert!((cost - 850.0).abs() < 1e-6, "{name}: {cost}");
     }
 }
 

@@ -218,15 +218,14 @@ fn with_advice(
             minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
             minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
         });
-    let sentences = [advice.to_owned(), later.unwrap_or_default()];
-    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
-        message.to_owned(),
-        |text, sentence| {
-            let text = text.trim_end_matches('.');
-            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-            format!("{text}{stop} {sentence}")
-        },
-    )
+    let mut text = message.to_owned();
+    let sentences = [advice, later.as_deref().unwrap_or_default()];
+    for sentence in sentences.iter().filter(|sentence| !sentence.is_empty()) {
+        let start = text.trim_end_matches('.');
+        let stop = if start.ends_with(['?', '!']) { "" } else { "." };
+        text = format!("{start}{stop} {sentence}");
+    }
+    text
 }
 
 impl LlmError {
@@ -259,16 +258,21 @@ impl LlmError {
         }
     }
 
-    /// True if a server that has answered before cannot be reached, or a server still loads its model. It may be
-    /// restarting, or the network may be down for a moment.
+    /// True if a server that has answered before cannot be reached, or a server still loads its model or is overloaded.
+    /// It may be restarting, or the network may be down for a moment.
     pub fn is_outage(&self) -> bool {
         match self {
             LlmError::Connect { fault, has_answered, .. } => {
                 *has_answered && !matches!(fault, ConnectionFault::Tls(_))
             }
-            // llama.cpp and Hugging Face.
-            LlmError::Status { status: 503, message, .. } => message.contains("oading"),
-            _ => false,
+            // llama.cpp and Hugging Face load, Anthropic answers 529, Gemini and others say it.
+            _ => {
+                let message = self.message().unwrap_or_default().to_lowercase();
+                self.kind() == ErrorKind::Unavailable
+                    && (self.status() == Some(529)
+                        || self.status() == Some(503) && message.contains("loading")
+                        || has_any(&message, &["overload", "high demand", "capacity"]))
+            }
         }
     }
 
@@ -301,10 +305,10 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        let is_in_stream = matches!(self, LlmError::InStream { .. });
         matches!(self, LlmError::EmptyReply { .. })
             || has_listed(&message, UNREADABLE_REPLY)
-            || is_in_stream && has_listed(&message, UNREADABLE_IN_STREAM)
+            || matches!(self, LlmError::InStream { .. })
+                && has_listed(&message, UNREADABLE_IN_STREAM)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.

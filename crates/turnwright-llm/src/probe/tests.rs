@@ -177,7 +177,7 @@ fn the_other_checks_are_evaluated() {
         CheckState::Ok
     );
     one.reply.as_mut().unwrap().usage =
-        Some(TokenUsage { input: 9, output: 5, cached: 4, thought: 0 });
+        Some(TokenUsage { input: 9, output: 5, cached: 4, ..TokenUsage::default() });
     assert_eq!(evaluate::usage(&one).text, "9 tokens in, 4 of them cached, 5 out");
 
     let mut reasoning = ReasoningSeen::default();

@@ -293,6 +293,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         |_, _| NONE.stream(false),
     ),
     rule("stream_options | include_usage", |_, _| NONE.stream_options(false)),
+    rule("max_completion_tokens | max_tokens | max_output_tokens", |_, _| NONE.long(false)),
     rule("max_completion_tokens | max_tokens", |_, quirks| {
         let other = match quirks.limit {
             OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
@@ -303,6 +304,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule_for_500("developer & role | unknown variant `developer` | 'developer'", |_, _| {
         NONE.role(SystemRole::System)
     }),
+    rule("tool_result.content & cache_control", |_, _| NONE.outer_marks(true)),
     // Bedrock calls a marker a cache point. Before the rules about reasoning: a refusal may name both.
     rule("cache_control | cachepoint | cache point | prompt caching | prompt_cache_key", |_, _| {
         NONE.cache(CacheHint::Auto)

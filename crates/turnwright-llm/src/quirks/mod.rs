@@ -70,6 +70,8 @@ define_quirks! {
     responses: bool = false;
     /// The field that limits the length of a reply (C.4 #2).
     limit: OutputLimitField = OutputLimitField::MaxTokens;
+    /// True if a long answer has to be asked for, because the server's own limit is small.
+    long: bool = false;
     role: SystemRole = SystemRole::System;
     /// The request field for the reasoning effort (C.4 #4).
     effort: EffortDialect = EffortDialect::None;
@@ -102,6 +104,9 @@ define_quirks! {
     tool_images: bool = false;
     /// How the provider's prompt cache is used (C.4 #23).
     cache: CacheHint = CacheHint::Auto;
+    /// True if the cache marker of a tool result is on its message. LiteLLM copies one within the content to where
+    /// Anthropic refuses it.
+    outer_marks: bool = false;
     /// Where reasoning may occur inside the text (C.3 #6).
     think: ThinkTags = ThinkTags::Tagged;
     /// True if reasoning counts as the answer if the reply has no text (C.3 #13).

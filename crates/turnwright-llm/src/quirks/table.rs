@@ -38,6 +38,11 @@ impl TableRow {
 
 const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
+/// Their machines have caches of their own, and a key leads to the same one.
+const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
+/// The hosts of models of Alibaba, which are cached for certain only if they are marked.
+const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
+const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
 
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
@@ -148,7 +153,10 @@ const ROWS: &[TableRow] = &[
         &["deepseek", "kimi", "moonshotai", "glm", "mimo"],
         NONE.echo(ReasoningEcho::Always),
     ),
-    row(&["openrouter.ai"], &["claude"], NONE.cache(CacheHint::Marks)),
+    row(WITH_KEYS, &[], NONE.cache(CacheHint::Key)),
+    // Azure refuses a key with other models.
+    row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
+    row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
     row(
         &[
             "dashscope.aliyuncs.com",
@@ -262,6 +270,40 @@ mod tests {
             ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
             ("localhost", "gpt-5", CacheHint::Auto),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_comes_to_the_machine_with_its_cache_by_a_key() {
+        for (host, model, cache) in [
+            ("api.openai.com", "gpt-5.6", CacheHint::Key),
+            ("x.openai.azure.com", "gpt-5.6-sol", CacheHint::Key),
+            ("x.openai.azure.com", "Kimi-K2.7-Code", CacheHint::Auto),
+            ("api.moonshot.cn", "kimi-k2.6", CacheHint::Key),
+            ("api.kimi.com", "kimi-for-coding", CacheHint::Key),
+            ("api.fireworks.ai", "accounts/fireworks/models/glm-5p3", CacheHint::Key),
+            ("x.openai.azure.com", "gpt-oss-120b", CacheHint::Auto),
+            ("openrouter.ai", "moonshotai/kimi-k3", CacheHint::Auto),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn what_alibaba_serves_is_marked_for_its_cache() {
+        for (host, model, cache) in [
+            ("openrouter.ai", "qwen/qwen3.6-plus", CacheHint::Marks),
+            ("openrouter.ai", "qwen/qwen3-coder-plus", CacheHint::Marks),
+            ("openrouter.ai", "qwen/qwen3-max-thinking", CacheHint::Marks),
+            ("openrouter.ai", "deepseek/deepseek-v3.2-exp", CacheHint::Marks),
+            ("dashscope-intl.aliyuncs.com", "qwen-plus-latest", CacheHint::Marks),
+            ("opencode.ai", "qwen3.7-max", CacheHint::Marks),
+            // Others serve these, too.
+            ("openrouter.ai", "qwen/qwen3-coder", CacheHint::Auto),
+            ("openrouter.ai", "qwen/qwen3.6-35b-a3b", CacheHint::Auto),
+            ("localhost", "qwen3.6-plus", CacheHint::Auto),
         ] {
             assert_eq!(Quirks::lookup(host, model).cache, cache, "{model} at {host}");
         }

@@ -335,7 +335,38 @@ fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
 }
 
 #[test]
-fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run() {
+fn a_rule_also_holds_behind_wrappers_of_macos_and_of_systems_that_lend_their_home_to_containers() {
+    let deny = Rule::parse("exec(git push)", RuleAction::Deny, Scope::User).unwrap();
+    let allow = Rule::parse("exec", RuleAction::Allow, Scope::User).unwrap();
+    let policy = PolicyRules {
+        rules: vec![deny, allow],
+        bases: PathBases { roots: vec!["/ws".into()], home: None },
+        can_confine: true,
+        ..PolicyRules::default()
+    };
+    for line in [
+        "taskpolicy -b git push",
+        "launchctl asuser 501 git push",
+        "distrobox-host-exec git push",
+        "distrobox enter dev -- git push",
+        "distrobox enter dev -e git push",
+        "distrobox-enter -n dev -- git push",
+        "toolbox run -c dev git push",
+        "proot-distro login debian -- git push",
+        "termux-chroot git push",
+        "steam-run git push",
+        // The words of one runner mean nothing to another.
+        "fd login src -x git push",
+    ] {
+        let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
+        let got = decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict();
+        assert_eq!(got, Verdict::Deny, "{line}");
+    }
+}
+
+/// Decides about each line with rules that deny `git push`, ask about `rm` and allow every other command.
+#[track_caller]
+fn assert_verdicts(lines: &[(&str, Verdict)]) {
     let rule = |action, text: &str| Rule::parse(text, action, Scope::User).unwrap();
     let policy = PolicyRules {
         rules: vec![
@@ -347,7 +378,16 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         can_confine: true,
         ..PolicyRules::default()
     };
-    for (line, expected) in [
+    for &(line, expected) in lines {
+        let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
+        let got = decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict();
+        assert_eq!(got, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run() {
+    assert_verdicts(&[
         ("uv run git push", Verdict::Deny),
         ("uv run --with x git push", Verdict::Deny),
         ("poetry run git push origin", Verdict::Deny),
@@ -374,7 +414,6 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("mise exec -- uv run git push", Verdict::Deny),
         ("/lib64/ld-linux-x86-64.so.2 /usr/bin/git push", Verdict::Deny),
         ("/lib/ld-musl-x86_64.so.1 --library-path /l git push", Verdict::Deny),
-        ("gdb -q --args git push", Verdict::Deny),
         ("wsl -d Ubuntu git push", Verdict::Deny),
         ("wsl.exe -- bash -lc 'git push'", Verdict::Deny),
         ("gtimeout -k 5 60 git push", Verdict::Deny),
@@ -384,6 +423,25 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("gxargs -n 1 git push", Verdict::Deny),
         ("capsh -- -c 'git push'", Verdict::Deny),
         ("script -q /dev/null git push", Verdict::Deny),
+        ("dumb-init git push", Verdict::Deny),
+        ("gum spin --title x -- git push", Verdict::Deny),
+        ("fd -e rs -x git push", Verdict::Deny),
+        ("tmux kill-session -t rm", Verdict::Allow),
+        ("uv run rm x", Verdict::Ask),
+        ("bundle exec rm x", Verdict::Ask),
+        ("uv run pytest rm", Verdict::Allow),
+        ("npx jest git push", Verdict::Allow),
+        ("echo git push", Verdict::Allow),
+        ("echo git push | cat", Verdict::Allow),
+        ("echo git push | sh x.sh", Verdict::Allow),
+        ("git -c alias.l=log l", Verdict::Allow),
+    ]);
+}
+
+#[test]
+fn a_rule_that_denies_also_holds_for_what_an_option_a_variable_or_an_expansion_runs() {
+    assert_verdicts(&[
+        ("gdb -q --args git push", Verdict::Deny),
         ("gdb -batch -ex 'shell git push' x", Verdict::Deny),
         ("gdb --eval-command='!git push'", Verdict::Deny),
         ("lldb -o 'platform shell git push'", Verdict::Deny),
@@ -397,12 +455,14 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("rsync -e 'git push' a b", Verdict::Deny),
         ("ssh -oProxyCommand='git push' h", Verdict::Deny),
         ("make SHELL='git push'", Verdict::Deny),
+        ("GIT_EDITOR='git push' git commit", Verdict::Deny),
+        ("PAGER='git push' git --paginate log", Verdict::Deny),
+        ("GIT_SEQUENCE_EDITOR='x; git push' git rebase -i main", Verdict::Deny),
+        ("export GIT_SSH_COMMAND='git push'; git fetch", Verdict::Deny),
+        ("sudo env EDITOR='git push' git commit", Verdict::Deny),
         ("git -c core.pager='git push' log", Verdict::Deny),
         ("git difftool -x 'git push'", Verdict::Deny),
         ("uv run vim -c '!git push'", Verdict::Deny),
-        ("dumb-init git push", Verdict::Deny),
-        ("gum spin --title x -- git push", Verdict::Deny),
-        ("fd -e rs -x git push", Verdict::Deny),
         ("nodemon --exec 'git push'", Verdict::Deny),
         ("git grep -O'git push' x", Verdict::Deny),
         ("git {push,}", Verdict::Deny),
@@ -415,7 +475,6 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("ssh -t h 'git push'", Verdict::Allow),
         ("rsync -a 'rm x' b", Verdict::Allow),
         ("make ARGS='rm x'", Verdict::Allow),
-        ("tmux kill-session -t rm", Verdict::Allow),
         ("git -C a log --grep 'rm x'", Verdict::Allow),
         ("git -C a commit -m'rm x' --author='rm x'", Verdict::Allow),
         ("git commit -qm 'git push' -m 'rm x'", Verdict::Allow),
@@ -423,19 +482,7 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
         ("tar cf rm.tar rm", Verdict::Allow),
         ("gdb -p 1 git", Verdict::Allow),
         ("uv run git log --grep push", Verdict::Allow),
-        ("uv run rm x", Verdict::Ask),
-        ("bundle exec rm x", Verdict::Ask),
-        ("uv run pytest rm", Verdict::Allow),
-        ("npx jest git push", Verdict::Allow),
-        ("echo git push", Verdict::Allow),
-        ("echo git push | cat", Verdict::Allow),
-        ("echo git push | sh x.sh", Verdict::Allow),
-        ("git -c alias.l=log l", Verdict::Allow),
-    ] {
-        let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
-        let got = decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict();
-        assert_eq!(got, expected, "{line}");
-    }
+    ]);
 }
 
 #[test]
@@ -570,6 +617,10 @@ fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
     let line = format!("true {}", "a ".repeat(shell::MAX_LINE_BYTES / 2));
     for mode in Mode::ALL {
         check(mode, &format!("exec {line}"), "", &format!("exec {line}"), "deny");
+        // For cmd each of these parts may be the command.
+        let effects = [effect(&format!("cmd cmd /c {}", "x ".repeat(1_000)))];
+        let decision = decide(&PolicyRules::default(), mode, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), Verdict::Deny, "{mode:?}");
     }
 }
 

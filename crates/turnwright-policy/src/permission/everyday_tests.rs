@@ -315,6 +315,27 @@ fn without_a_sandbox_a_command_that_gets_unknown_files_is_asked_about() {
 }
 
 #[test]
+fn a_variable_that_names_a_program_is_no_reason_for_a_question_in_auto() {
+    let project = project();
+    let root = fs::canonicalize(project.path()).unwrap();
+    let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+    for line in [
+        "BROWSER=none npm start",
+        "COMMAND=build make",
+        "RUNNER=bash make x",
+        "EDITOR='code --wait' git commit",
+        "RUSTC_WRAPPER=sccache cargo build",
+        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr' cargo test",
+        "export GIT_SSH_COMMAND='ssh -i key -o BatchMode=yes'; git log",
+        "GIT_SSH=ssh git clone ../a b",
+        "SSH=ssh make x",
+    ] {
+        let judged = decide(&policy, Mode::Auto, &Grants::default(), &effects(line, &root));
+        assert_eq!(judged.verdict(), Verdict::Allow, "{line}");
+    }
+}
+
+#[test]
 fn a_line_of_readers_may_change_the_project_only_to_make_a_file_later_where_edits_are_allowed() {
     let project = project();
     let root = fs::canonicalize(project.path()).unwrap();

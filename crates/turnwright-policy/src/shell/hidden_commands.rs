@@ -15,19 +15,24 @@ use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options.
 const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
-    cross-env dbus-run-session dotenv dotenv-cli dumb-init eatmydata entr env-cmd envdir faketime firejail \
-    flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn hyperfine ld.so linux64 lldb \
-    nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 sandbox-exec script sem setlock sg \
-    ssh-agent su-exec systemd-inhibit tini torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+    cross-env dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init eatmydata entr env-cmd \
+    envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn \
+    hyperfine ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 \
+    sandbox-exec script sem setlock sg ssh-agent steam-run su-exec systemd-inhibit taskpolicy termux-chroot tini \
+    torsocks watchexec wsl wsl.exe xcrun xvfb-run";
 /// Programs that do so after one of the words below.
-const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv doppler dotenvx fd \
-    fdfind flox guix gum hatch infisical lerna mamba micromamba mise nix nodemon nodenv npm nvm op opam pdm pipenv \
-    pipx pixi pnpm poetry pyenv rbenv rustup rye screen sops stack tmux tox uv volta yarn zellij";
+const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
+    dotenvx fd fdfind flox guix gum hatch infisical launchctl lerna mamba micromamba mise nix nodemon nodenv npm nvm \
+    op opam pdm pipenv pipx pixi pnpm poetry proot-distro pyenv rbenv rustup rye screen sops stack tmux toolbox tox \
+    uv volta yarn zellij";
 const RUNNING_WORDS: WordList = "-dm -X -x --exec --exec-batch activate develop dlx exec exec-env new new-session \
     new-window run send-keys shell spin split-window x";
-/// Runners whose first operand is a folder, a file, a toolchain, a login or a group.
-const WITH_OPERAND: WordList =
-    "aws-vault chamber direnv envdir gchroot gosu nix nvm rustup script setlock sg sops su-exec";
+/// Words that mean this to one program only: `fd login src -x ls` looks for files named `login`.
+const OWN_WORDS: [(&str, WordList); 3] =
+    [("distrobox", "enter"), ("launchctl", "asuser bsexec submit"), ("proot-distro", "login sh")];
+/// Runners whose first operand is a folder, a file, a toolchain, a container, a login or a group.
+const WITH_OPERAND: WordList = "aws-vault chamber direnv distrobox distrobox-enter envdir gchroot gosu launchctl nix \
+    nvm rustup script setlock sg sops su-exec";
 /// Runners whose operands are lines, and the options of others in front of one.
 const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
@@ -296,7 +301,9 @@ fn absolute(name: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
 
 fn behind_runner<'a>(program: &str, arguments: Args<'a>) -> Option<Args<'a>> {
     if is_in(SUBCOMMAND_RUNNERS, program) {
-        let at = arguments.iter().position(|word| is_in(RUNNING_WORDS, &word.text))?;
+        let own = OWN_WORDS.iter().find(|entry| entry.0 == program).map_or("", |entry| entry.1);
+        let mut texts = arguments.iter().map(|word| &word.text);
+        let at = texts.position(|text| is_in(RUNNING_WORDS, text) || is_in(own, text))?;
         return Some(&arguments[at + 1..]);
     }
     // The system's loader, `ld-linux-x86-64.so.2`, and emulators run a program that they are given.

@@ -197,6 +197,17 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
 }
 
 #[test]
+fn a_line_for_cmd_of_which_something_is_left_out_says_so() {
+    let many = "x ".repeat(30_000);
+    let nested = "sudo ".repeat(300);
+    for (start, expected) in [("echo ", false), ("cmd /c ", true), (nested.as_str(), true)] {
+        let script = parse(&format!("{start}{many}& rd /s a"), ShellDialect::Cmd);
+        assert_eq!(script.is_cut, expected, "{}", &start[..5]);
+        assert!(script.commands.iter().any(|command| command.argv().eq(["rd", "/s", "a"])));
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_named() {
     for (line, why) in [
         ("echo $((6*7))", "it contains an arithmetic expansion"),
@@ -285,6 +296,11 @@ fn programs_that_handle_files_say_what_they_do_with_their_operands() {
         ("dd if=a of=b", "change deep b"),
         ("curl -so a localhost", "change deep a"),
         ("wget -qO a localhost", "change deep a"),
+        ("sort -u b -o a", "change deep a"),
+        ("shuf --output=a b", "change deep a"),
+        ("sort -u b", ""),
+        ("uniq -c a b", "read deep a -> b"),
+        ("uniq -c a", ""),
         ("find a -type f -delete", "change deep a"),
         ("find a -name '*.pyc' -delete", ""),
         ("git clean -fd", ""),

@@ -81,8 +81,7 @@ fn lock_work_folder(private: &Path) -> io::Result<(PathBuf, OwnedFd)> {
     for number in 0..MAX_WORK_FOLDERS {
         let path = private.join(format!("work-{number}"));
         create_private_folder(&path)?;
-        let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = File::from(rustix::fs::open(&path, how, Mode::empty())?);
+        let folder = File::from(rustix::fs::open(&path, FOLDER, Mode::empty())?);
         match folder.try_lock() {
             Ok(()) => return Ok((path, folder.into())),
             Err(TryLockError::WouldBlock) => {}

@@ -188,20 +188,16 @@ impl TmpEntry {
                 way.insert(part.strip_prefix(entry).ok()?, part.is_dir());
             }
         }
-        let is_place = places.iter().any(|place| place.0 == entry);
+        let planned_way = way
+            .into_iter()
+            .map(|(part, is_folder): (&Path, bool)| Some((c_string(part)?, is_folder)));
         let planned_places = places.iter().map(|(path, is_writable)| {
             let below = c_string(path.strip_prefix(entry).ok()?)?;
             Some(TmpPlace { path: c_string(path)?, below, is_writable: *is_writable })
         });
         Some(TmpEntry {
             path: c_string(entry)?,
-            way: if is_place {
-                Vec::new()
-            } else {
-                way.into_iter()
-                    .map(|(part, is_folder): (&Path, bool)| Some((c_string(part)?, is_folder)))
-                    .collect::<Option<_>>()?
-            },
+            way: planned_way.collect::<Option<_>>()?,
             places: planned_places.collect::<Option<_>>()?,
         })
     }

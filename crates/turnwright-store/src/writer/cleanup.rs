@@ -205,24 +205,26 @@ fn find_expired(
     (time, key): (i64, i64),
 ) -> Result<CleanupStage> {
     let is_too_large = limits.bytes > 0 && used_bytes(connection)? > limits.bytes;
-    let days = match (is_too_large, limits.days) {
-        (true, _) => 1,
-        (false, 0) => return Ok(CleanupStage::DeleteBlobs(0)),
-        (false, days) => i64::from(days),
-    };
-    let found = connection
-        .prepare_cached(
-            "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
-             (updated_at, key) > (?, ?) AND NOT EXISTS (SELECT 1 FROM sessions AS own WHERE \
-             own.id = sessions.helper_of) ORDER BY updated_at, key LIMIT 1",
-        )?
+    let days = if is_too_large { 1 } else { i64::from(limits.days) };
+    if days == 0 {
+        return Ok(CleanupStage::DeleteBlobs(0));
+    }
+    let query = "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? \
+                 AND (updated_at, key) > (?, ?) AND NOT EXISTS (SELECT 1 FROM sessions AS own \
+                 WHERE own.id = sessions.helper_of) ORDER BY updated_at, key LIMIT 1";
+    let mut find = connection.prepare_cached(query)?;
+    let found = find
         .query_row(params![today - days * DAY_MILLIS, time, key], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
-    match SessionLock::acquire(folder, &SessionId::from(id), "") {
-        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(today, key, lock)),
+    match SessionLock::acquire(folder, &SessionId::from(id.as_str()), "") {
+        Ok(lock) if lock.is_exclusive() => {
+            let why = if is_too_large { "max_size" } else { "keep_days" };
+            tracing::warn!("the session {id} is deleted because of `sessions.{why}`");
+            Ok(CleanupStage::DeleteSession(today, key, lock))
+        }
         _ => Ok(CleanupStage::FindSession(today, (time, key))),
     }
 }
@@ -260,11 +262,9 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool> {
 
 /// Deletes a blob unless a session uses it.
 fn delete_blob(connection: &Connection, blob: i64) -> Result<()> {
-    execute(
-        connection,
-        "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)",
-        [blob],
-    )
+    let delete =
+        "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)";
+    execute(connection, delete, [blob])
 }
 
 /// Deletes some unused blobs. Returns the id to continue after, or `None` at the end.

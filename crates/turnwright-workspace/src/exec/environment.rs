@@ -44,10 +44,10 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
-/// have git show names as they are and not as octal numbers, and tidy up before it ends, because what a command leaves
-/// running is stopped. `LANGUAGE` has errors reported in English, so that denials by the sandbox are recognised, and
-/// changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
-/// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
+/// have git show names as they are and not as octal numbers, tidy up before it ends, and start no daemon, because
+/// what a command leaves running is stopped. `LANGUAGE` has errors reported in English, so that denials by the
+/// sandbox are recognised, and changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace
+/// the user's `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("LANGUAGE", "en"),
@@ -69,6 +69,8 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("GIT_CONFIG_VALUE_1", "false"),
     ("GIT_CONFIG_KEY_2", "maintenance.autoDetach"),
     ("GIT_CONFIG_VALUE_2", "false"),
+    ("GIT_CONFIG_KEY_3", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_3", "false"),
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
@@ -93,16 +95,16 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
 /// The variable with the number of git's settings that are in variables.
 pub const GIT_SETTING_COUNT: &str = "GIT_CONFIG_COUNT";
 /// The number of those that every command gets.
-pub const COMMON_GIT_SETTINGS: &str = "3";
+pub const COMMON_GIT_SETTINGS: &str = "4";
 /// The variables with the name and the value of each further one, and their number with it: there may be four for
 /// signatures and two for the proxy.
 const FURTHER_GIT_SETTINGS: [(&str, &str, &str); 6] = [
-    ("GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "4"),
     ("GIT_CONFIG_KEY_4", "GIT_CONFIG_VALUE_4", "5"),
     ("GIT_CONFIG_KEY_5", "GIT_CONFIG_VALUE_5", "6"),
     ("GIT_CONFIG_KEY_6", "GIT_CONFIG_VALUE_6", "7"),
     ("GIT_CONFIG_KEY_7", "GIT_CONFIG_VALUE_7", "8"),
     ("GIT_CONFIG_KEY_8", "GIT_CONFIG_VALUE_8", "9"),
+    ("GIT_CONFIG_KEY_9", "GIT_CONFIG_VALUE_9", "10"),
 ];
 
 /// Adds a setting of git to the variables that a command gets besides the common ones.
@@ -540,7 +542,7 @@ mod tests {
     #[test]
     fn every_further_setting_of_git_has_the_next_number() {
         let mut variables = vec![("OTHER", "x".to_owned())];
-        for number in 3..9 {
+        for number in 4..10 {
             add_git_setting(&mut variables, &format!("a.b{number}"), format!("c{number}"));
             let count = (number + 1).to_string();
             let counts: Vec<_> =
@@ -550,14 +552,27 @@ mod tests {
         let common = NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (*name, *value));
         let further = variables.iter().map(|(name, value)| (*name, value.as_str()));
         let all: Vec<_> = common.chain(further).collect();
-        for number in 0..9 {
+        for number in 0..10 {
             for part in ["KEY", "VALUE"] {
                 let wanted = format!("GIT_CONFIG_{part}_{number}");
                 assert_eq!(all.iter().filter(|(name, _)| *name == wanted).count(), 1, "{wanted}");
             }
         }
-        assert!(all.contains(&("GIT_CONFIG_KEY_3", "a.b3")));
-        assert!(all.contains(&("GIT_CONFIG_VALUE_8", "c8")));
+        assert!(all.contains(&("GIT_CONFIG_KEY_4", "a.b4")));
+        assert!(all.contains(&("GIT_CONFIG_VALUE_9", "c9")));
+    }
+
+    #[test]
+    fn git_starts_no_daemon_that_would_be_stopped_with_its_command() {
+        let all = Environment::scrubbed([], &[]);
+        for setting in ["core.fsmonitor", "gc.autoDetach", "maintenance.autoDetach"] {
+            let count: usize = COMMON_GIT_SETTINGS.parse().unwrap();
+            let found = (0..count).find(|number| {
+                all.get(&format!("GIT_CONFIG_KEY_{number}")).is_some_and(|name| name == setting)
+            });
+            let value = format!("GIT_CONFIG_VALUE_{}", found.unwrap());
+            assert_eq!(all.get(&value).unwrap(), "false", "{setting}");
+        }
     }
 
     #[test]

@@ -289,10 +289,7 @@ impl ProcessGroup {
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
-        let id = process
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(rustix::process::Pid::from_raw);
+        let id = process.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
         Ok(ProcessGroup {
             stdin: process.child.stdin.take(),
             process,

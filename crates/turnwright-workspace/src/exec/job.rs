@@ -1,7 +1,7 @@
 //! A command that runs or has run: its output, its end, and requests to it; and the interface to a running command,
 //! whether it is a process group of the agent or runs in a terminal of the client.
 
-use std::fmt::{self, Debug};
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,12 +227,6 @@ pub struct Job {
     was_looked_at: AtomicBool,
     /// The terminal in which the client draws its output.
     terminal: OnceLock<CallId>,
-}
-
-impl Debug for Job {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Job").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 impl Job {

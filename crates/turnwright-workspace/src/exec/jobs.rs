@@ -34,7 +34,6 @@ const BACKGROUND_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const MAX_NAME_CHARS: usize = 60;
 
 /// The commands of a session. Dropping it stops them.
-#[derive(Debug)]
 pub struct Jobs {
     folder: PathBuf,
     /// The start of each id. A number follows.
@@ -53,7 +52,7 @@ pub struct Jobs {
 type JobList = Arc<Mutex<Vec<Arc<Job>>>>;
 
 /// Tells which jobs of a list are running. Unlike the list, it does not stop them when it is dropped.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunningJobs(JobList);
 
 impl RunningJobs {

@@ -235,9 +235,7 @@ async fn connect(
             }
         }
     };
-    timeout(CONNECT_TIMEOUT, connected)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT_TIMEOUT, connected).await?
 }
 
 /// The agent's next request; `None` when it is gone. Without an agent it waits for ever.

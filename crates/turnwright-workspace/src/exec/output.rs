@@ -250,15 +250,12 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
         return OutputExcerpt { text: text.to_owned(), ..OutputExcerpt::default() };
     }
     let mut file_output = OutputFile::new(file.to_path_buf());
-    for piece in text.as_bytes().chunks(MAX_TAIL) {
+    file_output.is_needed = true;
+    for piece in text.as_bytes().chunks(WRITE_SIZE) {
         file_output.push(piece);
-        if let Some(work) = file_output.next_write(false) {
+        if let Some(work) = file_output.next_write(true) {
             file_output.finish_write(work());
         }
-    }
-    file_output.is_needed = true;
-    if let Some(work) = file_output.next_write(true) {
-        file_output.finish_write(work());
     }
     buffer.into_excerpt(&file_output.omission_note())
 }

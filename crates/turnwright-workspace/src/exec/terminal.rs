@@ -147,20 +147,15 @@ impl TerminalRun {
         // The protocol needs text, and the name of our temporary folder is UTF-8.
         let socket = listener.socket().into_os_string().into_string().map_err(|_| not_found())?;
         // The editor adds its own environment.
-        let quiet = NONINTERACTIVE_VARIABLES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let extra =
-            spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let launcher = [
-            (SOCKET_VARIABLE.to_owned(), socket),
-            (NONCE_VARIABLE.to_owned(), listener.nonce.clone()),
-        ];
+        let quiet = NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (*name, (*value).into()));
+        let extra = spec.extra_variables.iter().cloned();
+        let launcher = [(SOCKET_VARIABLE, socket), (NONCE_VARIABLE, listener.nonce.clone())];
+        let variables = quiet.chain(extra).chain(launcher);
         let command = TerminalCommand {
             program,
             // This argument is not executed: editors show it as the terminal's name.
             arguments: vec![label(&spec.command)],
-            env: quiet.chain(extra).chain(launcher).collect(),
+            env: variables.map(|(name, value)| (name.to_owned(), value)).collect(),
             workdir: spec.workdir.clone(),
             output_byte_limit: OUTPUT_LIMIT,
         };
@@ -271,13 +266,8 @@ impl TerminalRun {
                 }
             }
         };
-        match timeout(grace * 2 + END_TIMEOUT, end).await {
-            Ok(Some(exit)) => {
-                self.exit = Some(exit);
-                true
-            }
-            Ok(None) | Err(_) => false,
-        }
+        self.exit = timeout(grace * 2 + END_TIMEOUT, end).await.unwrap_or_default();
+        self.exit.is_some()
     }
 
     /// Ends a command in a terminal that only the editor can reach (R-TERM-5).

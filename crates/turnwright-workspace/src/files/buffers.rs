@@ -21,6 +21,7 @@ use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::hash::sha256_hex;
+use turnwright_types::text::join_first;
 
 /// A text that was read, and how the editor shows it.
 pub(super) struct LoadedText {
@@ -276,12 +277,7 @@ fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
 
 /// Makes the folders above a file, and returns those that were missing, the deepest first.
 fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
-    let missing: Vec<_> = path
-        .ancestors()
-        .skip(1)
-        .take_while(|folder| fs::symlink_metadata(folder).is_err())
-        .map(Path::to_path_buf)
-        .collect();
+    let missing = disk::missing_parents(path);
     match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
         Some(Ok(_)) => missing,
         _ => Vec::new(),
@@ -495,14 +491,11 @@ impl Files {
         if files.is_empty() {
             return String::new();
         }
-        let shown = files.iter().take(MAX_NAMED).cloned().map(|path| {
+        let shown = files.into_iter().map(|path| {
             self.roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace })
         });
-        let mut names: Vec<_> = shown.collect();
-        if files.len() > MAX_NAMED {
-            names.push(format!("{} more", files.len() - MAX_NAMED));
-        }
-        format!("[unsaved changes in the editor, which {who} not see: {}]\n", names.join(", "))
+        let names = join_first(&shown.collect::<Vec<_>>(), MAX_NAMED);
+        format!("[unsaved changes in the editor, which {who} not see: {names}]\n")
     }
 }
 

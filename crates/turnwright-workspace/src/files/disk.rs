@@ -40,10 +40,15 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let metadata = file.metadata()?;
     // Checked on the open file, because the path may lead to another file by now.
     ensure_regular(&metadata)?;
-    if metadata.len() > READ_LIMIT {
-        return Err(FileError::TooLarge(metadata.len()));
+    read_whole(&file, metadata.len())
+}
+
+/// Reads an opened file that has about this many bytes, unless it is too large.
+pub(super) fn read_whole(file: &File, length: u64) -> Result<Vec<u8>, FileError> {
+    if length > READ_LIMIT {
+        return Err(FileError::TooLarge(length));
     }
-    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     ensure_memory(length)?;
     let mut bytes = Vec::with_capacity(length);
     file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
@@ -155,6 +160,20 @@ fn special_file_kind(_: &fs::Metadata) -> &'static str {
     "a special file"
 }
 
+/// Returns true if this error means that nothing is at the path.
+pub(crate) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The folders above a path that do not exist, the deepest first.
+pub(crate) fn missing_parents(path: &Path) -> Vec<PathBuf> {
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
+        .map(Path::to_path_buf)
+        .collect()
+}
+
 pub(super) fn map_io_error(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,
@@ -228,7 +247,7 @@ fn is_plain(path: &Path) -> bool {
         && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
-fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
+fn read_opened(file: File, real_path: PathBuf, limit: usize) -> Option<FileHead> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let size = usize::try_from(metadata.len()).unwrap_or(limit);
     // A text in UTF-16 may have twice as many bytes, and a byte order mark.
@@ -242,13 +261,7 @@ fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let end = text::floor(&text, limit);
     let is_complete = !is_cut && end == text.len();
     text.truncate(end);
-    Some(FileHead {
-        real_path: real,
-        text,
-        is_text,
-        is_complete,
-        modified: metadata.modified().ok(),
-    })
+    Some(FileHead { real_path, text, is_text, is_complete, modified: metadata.modified().ok() })
 }
 
 #[cfg(target_os = "linux")]

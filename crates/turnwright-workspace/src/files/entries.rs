@@ -1,6 +1,5 @@
 //! Moves and removes entries of folders: files, folders and links, whatever they contain.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -129,20 +128,8 @@ impl Files {
     }
 }
 
-/// The path relative to its held folder. It keeps meaning the same folder as long as the first part
-/// lives.
-pub(super) fn pinned_entry(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
-    let (folder, name) = split_name(path)?;
-    let (held, folder) = nofollow::open_folder(folder)?;
-    Ok((held, folder.join(name)))
-}
-
-fn split_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
-    path.parent().zip(path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
 fn inspect(path: &Path) -> io::Result<EntryInfo> {
-    let (_held, path) = pinned_entry(path)?;
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
     let metadata = fs::symlink_metadata(&path)?;
     let is_folder = metadata.is_dir();
     let is_link = metadata.is_symlink();
@@ -176,7 +163,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
 }
 
 /// Opens a folder some levels below a held one; `None` if it is not a folder any more.
-fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
+fn folder_below(path: &Path, below: &Path) -> io::Result<Option<nofollow::HeldPath>> {
     let mut at = (None, path.to_path_buf());
     // Windows holds no folder open, and the folders above were opened before.
     let mut steps: Vec<_> =
@@ -192,14 +179,12 @@ fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    let (_source_folder, source) = pinned_entry(from)?;
+    let (_source_folder, source) = nofollow::hold_entry(from, nofollow::open_folder)?;
     let metadata = fs::symlink_metadata(&source)?;
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let (parent, name) = split_name(to)?;
-    let (_target_folder, folder) = nofollow::create_folder(parent)?;
-    let target = folder.join(name);
+    let (_target_folder, target) = nofollow::hold_entry(to, nofollow::create_folder)?;
     match rename_no_replace(&source, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             move_across_devices(&source, &target, &metadata)
@@ -210,7 +195,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
 }
 
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    let (_held, source) = pinned_entry(path)?;
+    let (_held, source) = nofollow::hold_entry(path, nofollow::open_folder)?;
     let folder = source.parent().unwrap_or(Path::new("/"));
     let mut builder = tempfile::Builder::new();
     // After a crash this is the only copy, so the name is not one that is cleaned up.
@@ -251,8 +236,7 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
 }
 
 fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Result<()> {
-    let folder = to.parent().unwrap_or(Path::new("/"));
-    let mut file = save::create_beside(folder, 0o600)?;
+    let mut file = save::create_beside(to, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
     // As with `mv`, a disk that refuses the mode gets the file all the same.
     nofollow::set_permissions(file.as_file(), metadata.permissions()).ok();
@@ -263,7 +247,7 @@ fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Resul
 }
 
 fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {
-    let (_held, path) = pinned_entry(path)?;
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
     let metadata = fs::symlink_metadata(&path)?;
     if !metadata.is_dir() {
         fs::remove_file(&path)?;

@@ -8,7 +8,6 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{ensure_regular, run_at};
-use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
 use crate::nofollow;
@@ -35,10 +34,7 @@ impl Files {
         }
         self.forget_seen(&target);
         self.ensure_no_unsaved(&target).await?;
-        let was = match expected {
-            None => None,
-            Some(_) => Some(make_writable(path).await?),
-        };
+        let was = if expected.is_some() { Some(make_writable(path).await?) } else { None };
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
             Ok(ControlFlow::Continue(None)) => create_file(path, bytes, mode).await,
             Ok(ControlFlow::Continue(Some(sha256))) => {
@@ -122,15 +118,13 @@ impl Files {
 async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
         let _lock = save::lock_for_write(path);
-        let name = path.file_name().ok_or(FileError::Folder)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) = nofollow::create_folder(folder)?;
-        let file = save::create_beside(&folder, 0o600)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::create_folder)?;
+        let file = save::create_beside(&path, 0o600)?;
         file.as_file().write_all(&bytes)?;
         // The content matters more than a mode that the disk refuses.
         nofollow::set_permission_bits(file.as_file(), mode).ok();
         private_file::sync(file.as_file())?;
-        save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
+        save::place_new(file, &path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),
         })
@@ -142,7 +136,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 /// old bytes, which come with their own mode.
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     run_at(path, |path| {
-        let (_held, path) = pinned_entry(path)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         ensure_regular(&metadata)?;
@@ -157,7 +151,7 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     run_at(path, move |path| {
-        let (_held, path) = pinned_entry(path)?;
+        let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         Ok(nofollow::set_permission_bits(&file, mode)?)
     })

@@ -12,11 +12,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
-use super::disk::{ensure_regular, run_at};
-use super::{FileError, READ_LIMIT};
+use super::FileError;
+use super::disk::{ensure_regular, read_whole, run_at};
 use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
-use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::file_id;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
@@ -43,22 +42,18 @@ pub(super) async fn write(
     run_at(path, move |path| {
         // If two sessions change a file, the second must see what the first has written.
         let _write_lock = lock_for_write(path);
-        let name = path.file_name().ok_or(FileError::Folder)?;
-        let parent = path.parent().unwrap_or(Path::new("/"));
+        let hold = match precondition {
+            // A file that must exist has a folder.
+            WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => nofollow::open_folder,
+            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder,
+        };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_folder_handle, folder) = match precondition {
-            // A file that must exist has a folder.
-            WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
-                nofollow::open_folder(parent)?
-            }
-            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(parent)?,
-        };
-        let path = folder.join(name);
+        let (_held, path) = nofollow::hold_entry(path, hold)?;
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
         }
-        write_into(&folder, &path, &bytes)
+        write_held(&path, &bytes)
     })
     .await
 }
@@ -70,14 +65,9 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     if !metadata.is_file() || link_count(path) < 2 {
         return Ok(());
     }
-    let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))?;
-    let path = folder.join(path.file_name().ok_or(FileError::Folder)?);
-    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, &metadata)?;
-    write_into(&folder, &path, &bytes)
-}
-
-fn read_whole(file: &File, metadata: &Metadata) -> Result<Vec<u8>, FileError> {
-    read_at_most(file, READ_LIMIT)?.ok_or(FileError::TooLarge(metadata.len()))
+    let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
+    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, metadata.len())?;
+    write_held(&path, &bytes)
 }
 
 impl WritePrecondition {
@@ -114,7 +104,8 @@ pub(super) fn lock_for_write(path: &Path) -> MutexGuard<'static, ()> {
     lock.lock()
 }
 
-fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+/// Writes a file whose folder is held open.
+fn write_held(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => return Err(FileError::Moved),
         Ok(metadata) => {
@@ -130,7 +121,7 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
         Err(error) => return Err(error.into()),
     };
     let has_other_links = old.is_some() && link_count(path) > 1;
-    match replace_atomically(folder, path, bytes, old.as_ref()) {
+    match replace_atomically(path, bytes, old.as_ref()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(FileError::Stale),
         Err(error) if old.is_some() && !has_other_links && must_write_in_place(&error) => {
@@ -142,16 +133,11 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
 
 /// Replaces a file by a new one, atomically. Returns false, and does nothing, if the file was changed or created
 /// meanwhile.
-fn replace_atomically(
-    folder: &Path,
-    path: &Path,
-    bytes: &[u8],
-    old: Option<&Metadata>,
-) -> io::Result<bool> {
+fn replace_atomically(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Result<bool> {
     // A new file gets the mode that the umask allows. A replacement must not be readable by others
     // before it has the mode of the old file.
     let mode = if old.is_some() { 0o600 } else { 0o666 };
-    let file = create_beside(folder, mode)?;
+    let file = create_beside(path, mode)?;
     file.as_file().write_all(bytes)?;
     if let Some(old) = old {
         if !preserve_access(path, &file, old) {
@@ -194,8 +180,8 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner
-/// or access list, because the file is a mount point, or because the disk knows no modes. Then the file has to be
-/// written in place.
+/// or access list, because the file is in use or a mount point, or because the disk knows no modes. Then the file has
+/// to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -204,7 +190,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
             | io::ErrorKind::CrossesDevices
             | io::ErrorKind::ResourceBusy
             | io::ErrorKind::Unsupported
-    )
+    ) || private_file::is_in_use(error)
 }
 
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
@@ -213,7 +199,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let mut file = nofollow::open_pinned_file(path, true)?;
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
-    let old = read_whole(&file, &metadata)?;
+    let old = read_whole(&file, metadata.len())?;
     #[cfg(target_os = "linux")]
     reserve_space(&file, bytes.len())?;
     let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
@@ -312,12 +298,13 @@ const MIN_AGE: Duration = Duration::from_secs(10);
 /// The most entries of a folder that are examined.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Creates a file with a temporary name in a folder that is held open. It is removed on drop unless it
+/// Creates a file with a temporary name beside a path whose folder is held open. It is removed on drop unless it
 /// is kept. Files that processes have left in the folder when they were killed are removed first.
 ///
 /// # Errors
 /// Errors of the system, without the path: the folder's path leads through its descriptor.
-pub(super) fn create_beside(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+pub(super) fn create_beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
     remove_abandoned(folder, MIN_AGE);
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM_CHARS);
@@ -349,7 +336,7 @@ pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     }
     // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
     #[cfg(not(unix))]
-    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
+    private_file::persist(file, path, false).map_err(|failed| failed.error)
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {
@@ -436,7 +423,7 @@ mod tests {
     fn only_files_without_a_writer_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        let written = create_beside(folder.path(), 0o600).unwrap();
+        let written = create_beside(&folder.path().join("new"), 0o600).unwrap();
         let left = place(".turnwright-aB3xYz.tmp");
         let others = [
             place(".turnwright-aB3xYz.aside"),
@@ -493,7 +480,7 @@ mod tests {
         let left = folder.path().join(".turnwright-aB3xYz.tmp");
         let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
         File::create(&left).unwrap().set_modified(an_hour_ago).unwrap();
-        drop(create_beside(folder.path(), 0o600).unwrap());
+        drop(create_beside(&folder.path().join("new"), 0o600).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -13,9 +13,10 @@ use turnwright_types::file_link::FileLink;
 use turnwright_types::look_alike::{
     Resemblance, composed, is_invisible, resemblance, with_code_points,
 };
+use turnwright_types::text::join_first;
 
 use super::{Files, Roots};
-use crate::search::has_unsafe_ignore_files;
+use crate::search::unignored;
 
 /// A name is compared with at most this many entries of a folder.
 const MAX_COMPARED: usize = 100_000;
@@ -354,14 +355,12 @@ pub(super) fn names_near(
     });
     let mut names: Vec<_> = named.collect();
     names.sort();
-    let more = names.len().saturating_sub(MAX_NAMED_ENTRIES);
-    names.truncate(MAX_NAMED_ENTRIES);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     let place = match roots.display_path(&resolved).as_str() {
         "." => "Here".to_owned(),
         folder => format!("In {folder}"),
     };
-    (!names.is_empty()).then(|| format!("{place} are: {}{rest}.", names.join(", ")))
+    let named = join_first(&names, MAX_NAMED_ENTRIES);
+    (!names.is_empty()).then(|| format!("{place} are: {named}."))
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
@@ -390,13 +389,8 @@ fn plain_name(name: &OsStr) -> String {
 fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name() else { return Vec::new() };
     let until = Instant::now() + SEARCH_TIME;
-    let walk = ignore::WalkBuilder::new(root)
-        .require_git(false)
-        .standard_filters(!root.ancestors().any(has_unsafe_ignore_files))
-        .hidden(false)
-        .filter_entry(|entry| entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path()))
-        .build();
-    let mut found: Vec<_> = walk
+    let mut found: Vec<_> = unignored(root)
+        .build()
         .take(MAX_WALKED)
         .take_while(|_| Instant::now() < until)
         .filter_map(Result::ok)

@@ -358,14 +358,8 @@ impl Excerpt {
             used += line.text.len();
             lines.push(line);
         }
-        let first = i64::try_from(start).unwrap_or(i64::MAX);
-        Excerpt {
-            first_line: first,
-            has_more: lines.len() < wanted,
-            lines,
-            total,
-            is_total_exact: true,
-        }
+        let first_line = i64::try_from(start).unwrap_or(i64::MAX);
+        Excerpt { first_line, has_more: lines.len() < wanted, lines, total, is_total_exact: true }
     }
 }
 

@@ -285,10 +285,8 @@ fn has_wide_char(text: &str) -> bool {
 
 /// Returns true if bytes are UTF-8. With `is_cut`, the last character may be cut off.
 pub(crate) fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {
-    match std::str::from_utf8(bytes) {
-        Ok(_) => true,
-        Err(error) => is_cut && error.error_len().is_none(),
-    }
+    let error = std::str::from_utf8(bytes).err();
+    error.is_none_or(|error| is_cut && error.error_len().is_none())
 }
 
 fn has_nul(bytes: &[u8]) -> bool {

@@ -46,15 +46,20 @@ pub struct SearchScope {
     pub glob: Option<Glob>,
 }
 
-/// Visits the files and folders below one that the project's ignore rules do not exclude, hidden ones among
-/// them, but nothing below `.git`. Returns false if there are more than `limit`.
-pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) -> bool {
+/// Builds a walk to the files and folders below one that the project's ignore rules do not exclude, hidden ones among
+/// them, but nothing below `.git`.
+pub(crate) fn unignored(root: &Path) -> ignore::WalkBuilder {
     let mut walk = walk::ignore_rules(root, false);
-    // Looking for the user's own rules would compile a regular expression in each new session.
-    walk.git_global(false).filter_entry(|entry| {
+    walk.filter_entry(|entry| {
         entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path())
     });
-    let mut entries = walk.build().flatten();
+    walk
+}
+
+/// Visits the entries of such a walk. Returns false if there are more than `limit`.
+pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) -> bool {
+    // Looking for the user's own rules would compile a regular expression in each new session.
+    let mut entries = unignored(root).git_global(false).build().flatten();
     entries.by_ref().take(limit).for_each(|entry| visit(entry.path()));
     entries.next().is_none()
 }

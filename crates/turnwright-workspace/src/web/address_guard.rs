@@ -88,18 +88,13 @@ fn reserved_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     {
         return embedded_kind(high, low);
     }
-    if address.segments()[0] >> 13 != 1 {
+    let [first, high, low, _, kind, mark, last_high, last_low] = address.segments();
+    if first >> 13 != 1 {
         return Some("a reserved");
     }
-    let six_to_four = match address.segments() {
-        [0x2002, high, low, ..] => embedded_kind(high, low),
-        _ => None,
-    };
-    let isatap = match address.segments() {
-        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => embedded_kind(high, low),
-        _ => None,
-    };
-    six_to_four.or(isatap)
+    let six_to_four = if first == 0x2002 { embedded_kind(high, low) } else { None };
+    let is_isatap = matches!((kind, mark), (0 | 0x200, 0x5efe));
+    six_to_four.or_else(|| embedded_kind(last_high, last_low).filter(|_| is_isatap))
 }
 
 /// Describes the IPv4 address in two parts of an IPv6 address.

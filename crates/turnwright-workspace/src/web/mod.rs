@@ -315,29 +315,21 @@ impl WebFetcher {
         if header(&response, CONTENT_ENCODING).is_some_and(|encoding| is_compression(&encoding)) {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
-        let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
+        let content_type = header(&response, CONTENT_TYPE).unwrap_or_default();
         let status = response.status().as_u16();
         let length = response.content_length();
         let most =
             if length.is_some() { self.limits.declared_bytes } else { self.limits.streamed_bytes };
         let mut bytes = Vec::new();
-        let mut cut = false;
-        while !cut && !page::is_opaque(&kind) {
+        let mut is_truncated = false;
+        while !is_truncated && !page::is_opaque(&content_type) {
             let next = response.chunk().await.map_err(|error| self.classify_error(&url, &error))?;
             let Some(chunk) = next else { break };
             let room = most.saturating_sub(bytes.len());
-            cut = chunk.len() > room;
+            is_truncated = chunk.len() > room;
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
-        Ok(FetchedBody {
-            url,
-            status,
-            content_type: kind,
-            bytes,
-            length,
-            is_truncated: cut,
-            redirect: None,
-        })
+        Ok(FetchedBody { url, status, content_type, bytes, length, is_truncated, redirect: None })
     }
 
     /// Finds the cause at the bottom of an error.
@@ -389,10 +381,8 @@ fn host_and_port(url: &Url) -> String {
 }
 
 fn redirect_target(response: &Response) -> Option<String> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    header(response, LOCATION)
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    header(response, LOCATION).filter(|_| is_redirect)
 }
 
 fn is_compression(sent: &str) -> bool {

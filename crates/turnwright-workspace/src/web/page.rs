@@ -142,10 +142,7 @@ impl WebPage {
     }
 
     fn set_placeholder(&mut self, length: Option<u64>) {
-        let size = match length {
-            Some(length) => format!("{length} bytes"),
-            None => "unknown size".to_owned(),
-        };
+        let size = length.map_or("unknown size".to_owned(), |length| format!("{length} bytes"));
         self.text = format!(
             "(not shown, because it is not text: {}, {size}; if you need it, download it with exec: read_file shows \
              pictures, PDF and office files)",

@@ -316,6 +316,21 @@ fn cache_markers_are_set_for_anthropic_models_at_the_end_of_this_and_the_last_re
     }
 }
 
+#[test]
+fn the_marker_of_a_result_may_be_on_its_message() {
+    let quirks = Quirks { cache: CacheHint::Marks, outer_marks: true, ..Quirks::default() };
+    let history = [
+        Message::User(UserMessage::text("Hi")),
+        answer(ORIGIN, "", "", vec![call(1, "a", None)]),
+        tool_result(1, "a", vec![]),
+    ];
+    let body = body(&quirks, ReasoningEffort::Default, &history);
+    assert!(!body["messages"][1]["content"][0]["cache_control"].is_null());
+    let result = &body["messages"][3];
+    assert!(result["content"].is_string(), "{result}");
+    assert_eq!(result["cache_control"], json!({ "type": "ephemeral" }));
+}
+
 /// A word of the user may join the prompt that the last request has ended with.
 #[test]
 fn prompts_that_are_joined_are_marked_as_one() {

@@ -447,11 +447,6 @@ fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {
         ..Quirks::default()
     };
     for (status, message) in [
-        (
-            400,
-            "messages.2.content.0.tool_result.content.0.cache_control: cache_control may not be \
-             specified within `tool_result.content`",
-        ),
         (400, "tool messages must contain string content"),
         (422, "Input should be a valid string (messages.3.tool.content)"),
         (400, "Expected string, received array"),
@@ -467,6 +462,16 @@ fn a_server_that_refuses_content_parts_or_cache_markers_gets_no_markers() {
             assert_eq!(first.as_deref(), Some(r#"{"cache":"auto"}"#), "{message}");
         }
     }
+}
+
+#[test]
+fn markers_that_are_refused_within_results_are_set_on_their_messages() {
+    let message = "messages.2.content.0.tool_result.content.0.cache_control: cache_control may \
+                   not be specified within `tool_result.content`";
+    let mut quirks = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
+    assert_eq!(patch(&quirks, 400, message), r#"{"outer_marks":true}"#);
+    quirks.outer_marks = true;
+    assert_eq!(patch(&quirks, 400, message), r#"{"cache":"auto"}"#);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct ProtectedPaths {
 }
 
 const GIT: &str = "git's own files: its hooks and settings say what git runs";
-const USER: &str = "your settings name it as protected, or git or direnv read it";
+const USER: &str = "your settings name it as protected, or git, direnv or a link leads to it";
 
 /// The file that makes a folder a virtual environment of Python.
 const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
@@ -64,21 +64,15 @@ impl ProtectedPaths {
             return Some("the whole project, with its hooks and settings");
         }
         // The nearest root: names above a folder that the user has opened do not count.
-        let root = self
-            .roots
-            .iter()
-            .filter(|root| path.starts_with(root))
-            .max_by_key(|root| root.components().count());
+        let above = self.roots.iter().filter(|root| path.starts_with(root));
+        let root = above.max_by_key(|root| root.components().count());
         let parts = parts(root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path));
         let is_git = root.and_then(|root| root.file_name()).is_some_and(|name| name == ".git");
         if let Some(why) = git_reason(&parts, is_git) {
             return Some(why);
         }
-        if self
-            .extra
-            .iter()
-            .any(|path| root.is_some() && overlaps(&parts, &self::parts(path.as_ref())))
-        {
+        let mut extra = self.extra.iter().filter(|_| root.is_some());
+        if extra.any(|path| overlaps(&parts, &self::parts(path.as_ref()))) {
             return Some(USER);
         }
         if let Some(why) = reason_of_name(path) {
@@ -325,8 +319,8 @@ fn without_end(name: &OsStr) -> &[u8] {
     &name[..last.map_or(0, |last| last + 1)]
 }
 
-/// The parts of a path as the most lenient file systems compare them: without case, invisible
-/// characters, and dots and blanks at the end.
+/// The parts of a path as the most lenient file systems compare them: without case, which makes `s` of `ſ` as well,
+/// without invisible characters, and without dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
     path.iter().map(part).collect()
 }
@@ -334,7 +328,7 @@ fn parts(path: &Path) -> Vec<String> {
 fn part(name: &OsStr) -> String {
     let name = name.to_string_lossy();
     let visible: String = name.chars().filter(|char| !is_invisible(*char)).collect();
-    let text = visible.to_lowercase();
+    let text = visible.to_uppercase().to_lowercase();
     match text.trim_end_matches(['.', ' ']) {
         // The short name on Windows.
         "git~1" => ".git".to_owned(),
@@ -416,6 +410,9 @@ mod tests {
             ".git./hooks/x",
             "git~1/config",
             ".g\u{200c}it/hooks/x",
+            ".v\u{17f}code/tasks.json",
+            "lefthoo\u{212a}.yml",
+            ".con\u{fb01}g/lefthook.json",
             "vendor/lib/.git/hooks/x",
             ".git/modules/a/config",
             ".vscode",

@@ -67,12 +67,12 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 /// takes back, and only if it cannot be the value of an option.
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
-    let [.., before, last] = split_at_dashes(words).0 else { return false };
+    let Some((last, before)) = split_at_dashes(words).0.split_last() else { return false };
     // They ignore options that they do not know.
     let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
     is_in(TELLING, &last.text)
         && (!is_lax || last.text.ends_with("help"))
-        && (!before.text.starts_with('-') || before.text.contains('='))
+        && before.last().is_none_or(|word| !word.text.starts_with('-') || word.text.contains('='))
 }
 
 /// The first of these dangers that there is.
@@ -184,8 +184,7 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
 }
 
 pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
-    let (options, _) = split_at_dashes(words);
-    has_option(options, "r R --recursive")
+    has_option(split_at_dashes(words).0, "r R --recursive")
 }
 
 /// `rm -r`.
@@ -218,10 +217,8 @@ pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = has_option(words, "R --recursive");
-    targets_with_harm(
-        operands(words),
-        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
-    )
+    let harm = if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions };
+    targets_with_harm(operands(words), harm)
 }
 
 /// `tee`, `truncate`.
@@ -248,6 +245,11 @@ pub(in crate::shell) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// `curl -o`.
 pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
     option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
+}
+
+/// `sort -o`, `shuf -o`.
+pub(in crate::shell) fn sort_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(words, &[('o', "--output")])
 }
 
 /// `wget -O`.
@@ -314,8 +316,7 @@ pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let subcommand = git_subcommand(words).filter(|(_, rest)| !is_dry_clean(rest));
     let Some(("clean", rest)) = subcommand else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let mut folders = option_values(own, 'C', "");
-    folders.extend(option_values(own, '\0', "--work-tree"));
+    let mut folders = option_values(own, 'C', "--work-tree");
     if folders.is_empty() {
         folders.push(".");
     }
@@ -409,7 +410,7 @@ const HARMLESS_DEVICES: &str =
     "null zero full random urandom console ptmx tty std fd pts shm mqueue";
 
 /// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
-/// dropped: it stands for everything in the folder.
+/// dropped: it stands for everything in the folder. The second paths of macOS are replaced by the usual ones.
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
     let mut parts = Vec::new();
     if !text.starts_with('/') {
@@ -419,6 +420,10 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
     let whole = below_process_root(text).unwrap_or(text);
     let around = whole.strip_suffix('*').filter(|rest| rest.ends_with('/') || rest.is_empty());
     push_parts(&mut parts, around.unwrap_or(whole).split('/'));
+    let is_data = parts.len() > 2 && is_same(&parts[..3].join("/"), "System/Volumes/Data");
+    parts.drain(..3 * usize::from(is_data));
+    let is_private = parts.len() > 1 && is_same(parts[0], "private");
+    parts.drain(..usize::from(is_private));
     Some(parts)
 }
 
@@ -453,15 +458,21 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     match path_parts(text, folder).as_deref() {
         Some([]) => true,
         Some([name]) => is_any(name, SYSTEM_FOLDERS),
+        Some([folder, name]) if is_same(folder, "System") => may_be(name, "Volumes"),
         Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
         _ => false,
     }
 }
 
-/// True for this name and for a pattern with the same beginning and end.
+/// True for the same name. Only macOS ignores its case: elsewhere, `library` in `$x/library` is an ordinary folder.
+fn is_same(part: &str, name: &str) -> bool {
+    part == name || cfg!(target_os = "macos") && part.eq_ignore_ascii_case(name)
+}
+
+/// True for this name, and for a pattern with the same beginning and end.
 fn may_be(part: &str, name: &str) -> bool {
     let wildcards = ['*', '?', '[', '{'];
-    let Some(start) = part.find(wildcards) else { return part == name };
+    let Some(start) = part.find(wildcards) else { return is_same(part, name) };
     let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
@@ -470,12 +481,12 @@ fn may_be(part: &str, name: &str) -> bool {
 pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
     let rest = starts.iter().find_map(|start| text.strip_prefix(start));
-    let in_home =
-        || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
-    if let Some(rest) = rest.or_else(in_home) {
+    let relative = text.strip_prefix("./").unwrap_or(text);
+    if let Some(rest) = rest.or((folder == Some(Path::new(HOME))).then_some(relative)) {
         return is_everything(rest);
     }
-    matches!(path_parts(text, folder).as_deref(), Some(["home" | "Users", _]))
+    matches!(path_parts(text, folder).as_deref(), Some([place, _])
+        if is_same(place, "home") || is_same(place, "Users"))
 }
 
 fn is_disk(text: &str) -> bool {

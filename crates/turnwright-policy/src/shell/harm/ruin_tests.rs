@@ -51,6 +51,10 @@ fn catastrophes_are_recognised_however_they_are_written() {
         "rm -rf /home/u",
         "rm -rf /home/u/*",
         "rm -rf /Users/u",
+        "rm -rf /System/Volumes/Data/Users/u",
+        "rm -rf /System/Volumes/Data/*",
+        "rm -rf /System/Volumes/*",
+        "rm -rf /private/var",
         "rm -rf /etc",
         "rm -rf /usr/*",
         "rm -rf /usr/lib",
@@ -120,6 +124,18 @@ fn catastrophes_are_recognised_however_they_are_written() {
     }
     for (line, folder) in [("rm -rf *", "/"), ("rm -rf .", "/etc"), ("rm -rf ..", "/home/u")] {
         assert!(is_catastrophic(line, folder), "{line} in {folder}");
+    }
+}
+
+#[test]
+fn only_on_macos_the_case_of_letters_does_not_count() {
+    let is_macos = cfg!(target_os = "macos");
+    for line in ["rm -rf /users/u", "rm -rf /PRIVATE/var", "chmod -R 777 /LIBRARY"] {
+        assert_eq!(is_catastrophic(line, "."), is_macos, "{line}");
+    }
+    for line in ["rm -rf $x/library", "rm -rf $x/users/u", "rm -rf $x/system"] {
+        let found = ruin_of_command(&simple(line), Path::new(""), None);
+        assert_eq!(matches!(found, Some(Ruin::Possible(_))), is_macos, "{line}");
     }
 }
 
@@ -280,9 +296,20 @@ fn a_drive_is_not_deleted_or_formatted() {
         (r#"rd /s "C:\Program Files""#, true),
         (r"rd /s C:\Windows\*", true),
         (r"cmd /c rd /s C:/", true),
+        (r#"rd /s /q \"C:\project\build\""#, true),
+        (r#"cmd /d /c "rd /s /q \"\\?\C:\project\build\"""#, true),
+        (r"rd /s /q \\?\C:\", true),
+        (r#"powershell -Command "Remove-Item -Recurse -Force 'D:\'""#, true),
+        (r"powershell Remove-Item $env:USERPROFILE -Rec -Fo", true),
+        (r#"powershell -Command "Remove-Item -Recurse \"C:\"""#, true),
+        (r#"rd /s /q \"C:\project\a -release\""#, true),
         ("format c: /q", true),
         (r"rd /s /q C:\project\target", false),
         ("rd /s /q target", false),
+        (r#"rd /s /q "C:\project\my build\""#, false),
+        (r"rd /s /q \\?\C:\project\nul", false),
+        (r#"powershell -Command "Remove-Item -Recurse 'C:\project\a'""#, false),
+        (r#"powershell -Command "Remove-Item -Recurse \"C:\project\a\"""#, false),
         (r"rd C:\", false),
         (r"del C:\*", false),
         (r"dir /s C:\", false),

@@ -37,8 +37,6 @@ const FILE: &[&str] = &[include_str!("options/file.txt")];
 const STAT: &[&str] =
     &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
 
-const DU: &[&str] = &[include_str!("options/du.txt")];
-
 const DF: &[&str] = &[
     "-ahHiklPTmg -B: -t: -x: --all --block-size: --human-readable --si --inodes --local",
     "--no-sync --output? --portability --total --type: --print-type --exclude-type:",
@@ -66,10 +64,6 @@ const SUMS: &[&str] = &[
     "--quiet --status --strict --warn --untagged --raw --base64",
 ];
 
-const NL: &[&str] = &[include_str!("options/nl.txt")];
-
-const COLUMN: &[&str] = &[include_str!("options/column.txt")];
-
 const STRINGS: &[&str] =
     &["-afow -n: -t: -e: --all --bytes: --radix: --encoding: --print-file-name"];
 
@@ -77,8 +71,7 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 const PERMISSIONS: Program = program("").targets(harm::chmod_targets).operand_use(Changes);
 const DISK: Program = program("").targets(harm::mkfs_targets);
-const PARTITIONS: Program = program("").targets(partitioned);
-const VOLUME: &str = "destroys a volume with all its data";
+const VOLUME: &str = "destroys a volume or a snapshot with all its data";
 const USER: &str = "deletes all files of a user";
 const ARCHIVE: Program = program("")
     .options_outside_grant(
@@ -107,8 +100,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("wc")
         .reads(&["-cmlLw --bytes --chars --lines --words --max-line-length --total:"], Files)
         .unknown_args(NameFiles),
-    program("zcat gzcat bzcat xzcat zstdcat").reads(&[], Files),
-    program("nl").reads(NL, Files).unknown_args(NameFiles),
+    program("zcat gzcat bzcat xzcat zstdcat tsort factor").reads(&[], Files),
+    program("nl").reads(&[include_str!("options/nl.txt")], Files).unknown_args(NameFiles),
     program("tac").reads(&["-br -s: --before --regex --separator:"], Files),
     program("rev").reads(&["-0 --zero"], Files),
     program("cut").reads(CUT, Files),
@@ -123,7 +116,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("diff").reads(DIFF, Files).options_outside_grant("l --paginate"),
     program("stat").reads(STAT, Files).unknown_args(NameFiles),
     program("file").reads(FILE, Files).options_outside_grant("CzZ --compile --uncompress"),
-    program("du").reads(DU, FilesOrHere).unknown_args(NameFiles),
+    program("du").reads(&[include_str!("options/du.txt")], FilesOrHere).unknown_args(NameFiles),
     program("df").reads(DF, Files),
     program("tree").reads_if(tree).options_outside_grant("oR"),
     program("realpath").reads(
@@ -136,15 +129,16 @@ pub(super) const PROGRAMS: &[Program] = &[
            --quiet --silent --verbose --zero"],
         Files,
     ),
-    program("sort").reads(SORT, Files).options_outside_grant(
+    program("sort").reads(SORT, Files).targets(harm::sort_targets).options_outside_grant(
         "oT --output --compress-program --temporary-directory --files0-from",
     ),
-    program("uniq").reads(UNIQ, OneFile),
+    program("shuf").targets(harm::sort_targets).grant(Grant::Exact),
+    program("uniq").reads(UNIQ, OneFile).operand_use(Copies),
     program("tr").reads(&["-cCdst --complement --delete --squeeze-repeats --truncate-set1"], Words),
     program("fold").reads(&["-bsc -w: --bytes --spaces --width:"], Files),
     program("fmt")
         .reads(&["-cstu -w: -p: -g: --split-only --uniform-spacing --width: --goal:"], Files),
-    program("column").reads(COLUMN, Files),
+    program("column").reads(&[include_str!("options/column.txt")], Files),
     program("expand unexpand").reads(&["-ai -t: --initial --all --first-only --tabs:"], Files),
     program("od").reads(OD, Files),
     program("hexdump hd").reads(&["-bcCdovx -e: -f< -n: -s:"], Files),
@@ -155,7 +149,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         .reads(&["-dD -w: --decode --wrap: --ignore-garbage"], Files)
         .options_outside_grant("o"),
     program("strings").reads_if(strings),
-    program("tsort factor").reads(&[], Files),
     program("xxd").reads_if(xxd).options_outside_grant("r"),
     PAGER.with_names("more"),
     PAGER.with_names("less man").grantable_prefixes(&[]),
@@ -174,7 +167,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cp install").targets(harm::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
     program("move ren rename").operand_use(Moves).grant(Grant::Exact),
     program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
-    program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
+    program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch")
+        .operand_use(Changes)
+        .grant(Grant::Exact),
     program("7z 7za 7zz pax ar").operand_use(Reads).grant(Grant::Exact),
     ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
@@ -189,19 +184,21 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("tee").targets(harm::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
     program("sponge").targets(harm::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
-    PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
+    program("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk").targets(partitioned),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
-    program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Word(
-        "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume zeroDisk \
-         randomDisk secureErase partitionDisk deleteContainer deleteVolume rollback",
-        VOLUME,
-    )]),
-    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
-    program("zip").targets(harm::zip_targets).operand_use(Reads),
-    program("mdadm hdparm").ruins(&[
+    program("zpool zfs cryptsetup nvme diskutil tmutil mdadm hdparm").ruins(&[
+        Danger::Word(
+            "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume \
+             zeroDisk randomDisk secureErase partitionDisk deleteContainer deleteVolume rollback \
+             delete reformat eraseCD deleteVolumeGroup deleteSnapshot deletelocalsnapshots \
+             thinlocalsnapshots",
+            VOLUME,
+        ),
         Danger::Prefix("--zero-superblock", VOLUME),
         Danger::Prefix("--security-erase", VOLUME),
     ]),
+    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
+    program("zip").targets(harm::zip_targets).operand_use(Reads),
     program("userdel deluser")
         .ruins(&[Danger::Option("r --remove", USER), Danger::Prefix("--remove-", USER)]),
     ARCHIVE.with_names("tar").reads_if(listed_by_tar).grantable_prefixes(&[]),
@@ -289,18 +286,15 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
             Some("deletes the history of the repository")
         } else if is_everything(path) && (is_deep || path.contains('*')) {
             Some("deletes everything in a folder")
-        } else if is_deep && path.starts_with(['~', '$']) {
-            Some("deletes files in the home folder")
         } else {
-            None
+            (is_deep && path.starts_with(['~', '$'])).then_some("deletes files in the home folder")
         }
     })
 }
 
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
-    let shows = has_option(words, "l p --list --print");
-    if shows { Vec::new() } else { harm::mkfs_targets(words) }
+    if has_option(words, "l p --list --print") { Vec::new() } else { harm::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

@@ -194,10 +194,9 @@ fn names() -> impl Iterator<Item = (&'static str, &'static Program)> {
 /// Returns true if a command uses the network.
 pub(super) fn needs_network(command: &SimpleCommand) -> bool {
     args::find_behind_wrappers(command, |program, words| {
-        let network = program.network;
-        let is_version = matches!(network, NetworkUse::Always)
+        let is_version = matches!(program.network, NetworkUse::Always)
             && words.iter().any(|word| word.text == "--version");
-        (!is_version && network.is_used(words)).then_some(())
+        (!is_version && program.network.is_used(words)).then_some(())
     })
     .is_some()
 }
@@ -205,8 +204,7 @@ pub(super) fn needs_network(command: &SimpleCommand) -> bool {
 /// Returns true if a command fails without the network: not if it may find here all that it needs.
 pub(super) fn fails_offline(command: &SimpleCommand) -> bool {
     args::find_behind_wrappers(command, |program, words| {
-        let fails = program.network.is_used(words) && !works_offline(program, words);
-        fails.then_some(())
+        (program.network.is_used(words) && !works_offline(program, words)).then_some(())
     })
     .is_some()
 }
@@ -220,27 +218,35 @@ fn works_offline(program: &Program, words: Args<'_>) -> bool {
     matches!(program.network, NetworkUse::Always)
         && (is_runner
             || words.iter().any(|word| word.text == "--version")
-            || names_only_this_machine(program, words))
+            || names_only_this_machine(program, words)
+            // As in `GIT_SSH_COMMAND`: without a host it connects to nothing.
+            || program.names == "ssh" && bare_operands(words, SSH_WITH_VALUE).next().is_none())
         || std::ptr::eq(program, find("git")) && uses_local_repository(words)
 }
 
 /// Options of git's subcommands that may precede the repository, and whose value is a word of its own.
 const WITH_VALUE: WordList = "-b --branch --depth -j --jobs -o --origin --name --reference --reference-if-able \
                               --filter --shallow-since --shallow-exclude --template -c --config";
+/// Those of ssh.
+const SSH_WITH_VALUE: WordList = "-B -D -E -F -I -J -L -R -S -W -b -c -e -i -l -m -o -p -w";
+
+/// The words that are neither options nor, after one of `with_value`, its value.
+fn bare_operands(words: Args<'_>, with_value: WordList) -> impl Iterator<Item = &Word> {
+    words.iter().enumerate().filter_map(move |(at, word)| {
+        let is_value = at > 0 && is_in(with_value, &words[at - 1].text);
+        (!is_value && !word.text.starts_with('-')).then_some(word)
+    })
+}
 
 /// Returns true if git is to use a repository on this machine: the first operand after the subcommand names it, and no
 /// other one is a URL.
 fn uses_local_repository(words: Args<'_>) -> bool {
     let Some((subcommand, words)) = args::git_subcommand(words) else { return false };
-    let mut operands = words.iter().enumerate().filter_map(|(at, word)| {
-        let is_value = at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
-        (!is_value && !word.text.starts_with('-')).then_some(word)
-    });
+    let mut operands = bare_operands(words, WITH_VALUE);
     if subcommand == "submodule" && operands.next().is_none_or(|word| word.text != "add") {
         return false;
     }
-    let repository = operands.next();
-    repository.is_some_and(|word| is_local_repository(&word.text))
+    operands.next().is_some_and(|word| is_local_repository(&word.text))
         && words.iter().all(|word| !word.text.contains("://") || word.text.starts_with("file://"))
 }
 
@@ -340,6 +346,7 @@ mod tests {
             "curl http://localhost.a.example/x",
             "wget -q x.example",
             "ssh host ls",
+            "ssh -v -i key -p 22 host",
             "npm install --prefer-offline",
             "npm ci",
             "pnpm add x",
@@ -403,6 +410,7 @@ mod tests {
             "nc -z localhost 80",
             "ping -c 1 127.0.0.1",
             "gh --version",
+            "ssh -v -i key -o BatchMode=yes",
             "rsync -a a b",
         ] {
             assert!(!fails_offline(&simple(line)), "{line}");

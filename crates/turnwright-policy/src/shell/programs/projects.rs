@@ -6,7 +6,7 @@ use crate::shell::args::{Args, FilesRead, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
 
 use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
-use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order};
+use crate::shell::harm::{DATA, Danger, PUBLISHES, has_operands_in_order, has_word};
 
 /// Tasks of web frameworks.
 pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
@@ -59,6 +59,7 @@ const NODE: Program = program("")
     );
 /// It runs a package from the network, or from the project.
 const RUNNER: Program = program("").network(NetworkUse::Always).searched().grantable_prefixes(&[]);
+const RELEASE: &[Danger] = &[Danger::Always(PUBLISHES)];
 const PUBLISHER: Program = program("").dangers(&[Danger::Subcommand("publish", PUBLISHES)]);
 
 const fn installer(names: &'static str, subcommands: &'static str) -> Program {
@@ -224,6 +225,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grantable_prefixes(&[form("check show build", 2)]),
     PUBLISHER.with_names("flit vsce ovsx"),
     PUBLISHER.with_names("changeset lerna").grant(Grant::Exact),
+    program("release-it semantic-release").grant(Grant::Exact).dangers(RELEASE),
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("dotenv doppler foreman honcho overmind coverage direnv mise asdf"),
@@ -237,7 +239,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cargo")
         .version("-V --version")
         .rustup_proxy()
-        .dangers(&[Danger::Subcommand("publish yank", PUBLISHES), Danger::Check(publishes_package)])
+        .dangers(&[Danger::Subcommand("owner yank", PUBLISHES), Danger::Check(publishes_package)])
         .network(NetworkUse::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
@@ -267,7 +269,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .subcommands(&[program("env").options_outside_grant("wu")]),
     installer("gem", "install update push fetch search")
         .offline_words("--local")
-        .dangers(&[Danger::Subcommand("push yank", PUBLISHES)])
+        .dangers(&[Danger::Subcommand("owner push yank", PUBLISHES)])
         .grantable_prefixes(&[]),
     installer("bundle", "install update add outdated")
         .offline_words("--local")
@@ -300,9 +302,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update").dangers(&[Danger::InOrder("trunk push", PUBLISHES)]),
-    installer("apt apt-get", "install update upgrade full-upgrade dist-upgrade download"),
+    installer("apt apt-get dnf yum", "install update upgrade full-upgrade dist-upgrade download"),
     installer("apk", "add update upgrade"),
-    installer("dnf yum", "install update upgrade"),
     installer("pacman", "-S -Sy -Syu"),
     installer("zypper", "install in update up"),
     installer("brew", "install update upgrade tap fetch search"),
@@ -312,9 +313,12 @@ pub(super) const PROGRAMS: &[Program] = &[
 const PUBLISHING: [&str; 5] =
     ["npm publish", "workspace publish", "recursive publish", "workspaces publish", "ws publish"];
 
+/// Also changes of who may publish, and of what is installed by a tag.
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
-    let published = names_subcommand(words, "publish unpublish deprecate")
-        || PUBLISHING.iter().any(|in_order| has_operands_in_order(words, in_order));
+    let published = names_subcommand(words, "deprecate publish unpublish")
+        || PUBLISHING.iter().any(|in_order| has_operands_in_order(words, in_order))
+        || names_subcommand(words, "access dist-tag npm owner tag")
+            && has_word(words, "add grant remove revoke rm set");
     published.then_some(PUBLISHES)
 }
 
@@ -346,8 +350,5 @@ fn go(words: &[Word]) -> FilesRead {
 }
 
 fn is_variable(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    !name.is_empty() && name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
 }

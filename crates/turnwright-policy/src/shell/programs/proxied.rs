@@ -120,6 +120,7 @@ mod tests {
             ("curl https://a.example", Some(true)),
             ("curl localhost:3000", None),
             ("ssh host ls", Some(false)),
+            ("ssh -i key", None),
             ("rsync -a h:x y", Some(false)),
             ("docker pull x", Some(false)),
             ("mix deps.get", Some(true)),

@@ -14,6 +14,9 @@ use super::{here_document, shell_state};
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum depth of lines within lines. Brackets may be nested eight times as deep.
 const MAX_DEPTH: usize = 8;
+/// The ends of the names of variables whose value other programs run, which may be a line.
+const PROGRAM_VARIABLES: &str =
+    "ASKPASS BROWSER COMMAND EDITOR EXTERNAL_DIFF LESSOPEN PAGER RUNNER SSH VISUAL WRAPPER";
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
@@ -102,8 +105,13 @@ impl CommandScanner {
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
-        let at = words.iter().position(|word| !shell_state::is_prefix(&word.text));
-        let start = at.unwrap_or(words.len());
+        let assigned = words.iter().filter_map(|word| shell_state::assignment(&word.text));
+        for (name, line) in assigned {
+            if PROGRAM_VARIABLES.split(' ').any(|end| name.ends_with(end)) {
+                self.scan_later(line.to_owned(), depth);
+            }
+        }
+        let start = words.iter().take_while(|word| shell_state::is_prefix(&word.text)).count();
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
         for word in words.drain(..start) {
@@ -161,10 +169,8 @@ const SUBSTITUTED: &str = "$()";
 
 /// A substitution in front of the name of a program may be empty.
 fn without_substitution(words: &mut [Word]) {
-    if let Some(first) = words.first_mut()
-        && let Some(rest) = first.text.strip_prefix(SUBSTITUTED)
-    {
-        first.text = rest.to_owned();
+    if let Some(first) = words.first_mut().filter(|first| first.text.starts_with(SUBSTITUTED)) {
+        first.text.replace_range(..SUBSTITUTED.len(), "");
     }
 }
 
@@ -188,19 +194,15 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             |text: &str| shell_state::is_find_exec(text) || matches!(text, "-x" | "-X" | "--exec");
         for (index, word) in simple.words.iter().enumerate() {
             if is_start(&word.text) {
-                let rest = &simple.words[index + 1..];
-                let is_end = |text: &str| matches!(text, ";" | "+") || is_start(text);
-                let end = rest.iter().position(|word| is_end(&word.text));
-                found.push(inner(&rest[..end.unwrap_or(rest.len())]));
+                let mut parts = simple.words[index + 1..]
+                    .split(|word| matches!(word.text.as_str(), ";" | "+") || is_start(&word.text));
+                found.extend(parts.next().map(&inner));
             }
         }
     }
     let name = shell_state::program_name(program);
-    if name == "set"
-        && let Some(at) = simple.words.iter().position(|word| word.text == "--")
-    {
-        found.push(inner(&simple.words[at + 1..]));
-    }
+    let dashes = simple.words.iter().position(|word| word.text == "--").filter(|_| name == "set");
+    found.extend(dashes.map(|at| inner(&simple.words[at + 1..])));
     let by_git = started_by_git(simple.words.get(1..).unwrap_or_default());
     found.extend(by_git.filter(|_| name == "git").map(&inner));
     let is_starter = programs::find(name).starts == Starts::Program;
@@ -386,9 +388,8 @@ impl<'a> TextReader<'a> {
     fn double_quote(&mut self, scan: &mut CommandScanner, is_quoted: &mut bool) {
         *is_quoted = !*is_quoted;
         self.top().word.get_or_insert_default();
-        let begin = self.rest.as_str();
-        if *is_quoted && !begin.contains('"') {
-            scan.scan_later(begin.to_owned(), self.depth);
+        if *is_quoted && !self.rest.as_str().contains('"') {
+            scan.scan_later(self.rest.as_str().to_owned(), self.depth);
         }
     }
 

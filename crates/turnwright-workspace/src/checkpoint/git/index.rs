@@ -72,8 +72,7 @@ impl IndexEntry {
             && self.ctime == (low_bits(stat.ctime.0), stat.ctime.1)
             // Git for Windows stores none.
             && (cfg!(windows) || self.ino == low_bits(stat.ino))
-            && u64::from(self.size) == stat.size
-            && self.mode & TYPE_MASK == stat.mode & TYPE_MASK
+            && self.has_size(stat)
     }
 
     /// Returns true if a file has the size of the entry, and is of its type.
@@ -259,13 +258,10 @@ fn read_entry<'a, 'bytes: 'a>(
     let hash = rest.take(hash_bytes)?;
     let flags = rest.read_u16()?;
     let further_flags = if flags & EXTENDED == 0 { 0 } else { rest.read_u16()? };
-    if version == 4 {
-        let kept = name.len().checked_sub(rest.read_varint()?)?;
-        name.truncate(kept);
-        name.extend_from_slice(rest.take_until_nul()?);
-    } else {
-        name.clear();
-        name.extend_from_slice(rest.take_until_nul()?);
+    let kept = if version == 4 { name.len().checked_sub(rest.read_varint()?)? } else { 0 };
+    name.truncate(kept);
+    name.extend_from_slice(rest.take_until_nul()?);
+    if version < 4 {
         // One NUL was consumed; NULs pad the entry to a multiple of eight bytes.
         let length = before - rest.0.len();
         rest.take(length.next_multiple_of(8) - length)?;

@@ -132,30 +132,25 @@ pub(crate) fn read_entry(
     (bytes.len() == size).then_some((base, bytes))
 }
 
+/// The bytes at the start that are a base-128 number.
+fn varint_bytes(bytes: &[u8]) -> Option<&[u8]> {
+    let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
+    bytes.get(..=last)
+}
+
 /// Reads a little-endian base-128 number. Also returns its length.
 fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut value = 0;
-    for (at, byte) in bytes.iter().take(9).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return Some((value, at + 1));
-        }
-    }
-    None
+    let number = varint_bytes(bytes)?;
+    let groups = number.iter().rev().map(|byte| u64::from(byte & 0x7f));
+    Some((groups.fold(0, |value, group| value << 7 | group), number.len()))
 }
 
 /// Reads a number in the encoding of `OFS_DELTA`: base 128, big-endian, with one added for each
 /// further byte so that each number has one encoding only. Also returns its length.
 pub(super) fn read_offset_varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut value = 0_u64;
-    for (at, byte) in bytes.iter().take(9).enumerate() {
-        let above = if at == 0 { 0 } else { (value + 1) << 7 };
-        value = above | u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            return Some((value, at + 1));
-        }
-    }
-    None
+    let number = varint_bytes(bytes)?;
+    let groups = number.iter().map(|byte| u64::from(byte & 0x7f));
+    Some((groups.reduce(|value, group| (value + 1) << 7 | group)?, number.len()))
 }
 
 pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {

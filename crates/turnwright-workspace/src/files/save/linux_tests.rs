@@ -54,11 +54,11 @@ fn a_file_changed_by_another_process_meanwhile_is_not_replaced() {
     let old = fs::metadata(&path).unwrap();
     fs::write(&path, "the work of somebody else").unwrap();
     for old in [None, Some(&old)] {
-        assert!(!replace_atomically(&folder, &path, b"ours", old).unwrap());
+        assert!(!replace_atomically(&path, b"ours", old).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "the work of somebody else");
     }
     let old = fs::metadata(&path).unwrap();
-    assert!(replace_atomically(&folder, &path, b"ours", Some(&old)).unwrap());
+    assert!(replace_atomically(&path, b"ours", Some(&old)).unwrap());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 

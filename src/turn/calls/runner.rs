@@ -66,7 +66,7 @@ const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 pub(in crate::turn) struct PendingCall {
     pub(super) name: String,
     pub(super) raw_input: Value,
-    /// By these and the name, a recording finds the answers to the call.
+    /// By these and the name, a recording finds the answers to the call; null where nothing is recorded or replayed.
     pub(super) arguments: Value,
     pub(super) placeholders: FoundPlaceholders,
     /// The call as hooks see it; `None` if there are none for it.
@@ -176,13 +176,15 @@ impl CallRunner {
         let raw_input = abridged_arguments(&arguments);
         let placeholders = FoundPlaceholders::find(&arguments);
         let hooked = HookedCall::of(&self.env, &tool, &arguments);
-        let prepared = catch_panic(async { tool.prepare(arguments.clone()) }).await??;
+        let outside = &self.env.shared.process.outside;
+        let kept = if outside.is_deterministic() { arguments.clone() } else { Value::Null };
+        let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
         Ok(PendingCall {
             name,
             raw_input,
-            arguments,
+            arguments: kept,
             placeholders,
             hooked,
             prepared,

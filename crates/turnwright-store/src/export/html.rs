@@ -41,7 +41,7 @@ impl HtmlDocument<'_> {
             '\'' => self.raw("&#39;"),
             '\r' => Ok(()),
             _ if letter.is_control() && !matches!(letter, '\n' | '\t') => self.raw("\u{fffd}"),
-            _ => write!(self.out, "{letter}"),
+            _ => self.out.write_all(letter.encode_utf8(&mut [0; 4]).as_bytes()),
         })
     }
 

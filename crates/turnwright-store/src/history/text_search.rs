@@ -77,9 +77,9 @@ impl<'a> TextSearch<'a> {
                 return Ok(true);
             }
         }
-        let refs: Option<String> = row.get(json.1)?;
+        let stored: Option<String> = row.get(json.1)?;
         let refs: Vec<(String, i64)> =
-            refs.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))?;
+            stored.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))?;
         let blob_id = blob_id.map(|column| row.get::<_, Option<i64>>(column)).transpose()?;
         for id in refs.into_iter().map(|(_, id)| id).chain(blob_id.flatten()) {
             found |= self.words_in_blob(id)?;

@@ -1,6 +1,6 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is made readable.
+//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is measured and made readable.
 
 use std::borrow::Cow;
 
@@ -294,6 +294,7 @@ fn escaped_unit(json: &str, at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn one_is_not_counted_in_the_plural() {
@@ -559,6 +560,20 @@ mod tests {
     fn the_longest_run_of_backticks_counts() {
         for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
             assert_eq!(longest_backtick_run(text), length, "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_measured_about_as_long_as_it_is_written() {
+        for (value, length) in [
+            (json!("abc"), 5),
+            (json!([null, true, 12]), 20),
+            (json!({ "a": ["b", false] }), 19),
+            (json!({}), 2),
+        ] {
+            let written = value.to_string().len();
+            assert_eq!(json_len(&value), length);
+            assert!((written..=written * 2).contains(&length), "{value}");
         }
     }
 

@@ -30,9 +30,7 @@ pub fn text(summary: &Summary) -> String {
     let mut text = aligned(&rows);
     let served = columns.iter().filter_map(served_note);
     let compared = comparisons.iter().flat_map(Comparison::sentences);
-    for sentence in served.chain(compared) {
-        text.push_str(&format!("\n{}\n", escape_hidden_line(&sentence)));
-    }
+    text.extend(served.chain(compared).map(|line| format!("\n{}\n", escape_hidden_line(&line))));
     text
 }
 

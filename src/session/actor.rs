@@ -492,8 +492,8 @@ impl SessionActor {
         env.jobs.stop();
         let helpers_end = env.helpers.close();
         self.cancel();
-        if self.running.is_some() {
-            let end = turn_end(&mut self.running).await;
+        if let Some(turn) = &mut self.running {
+            let end = (&mut turn.task).await;
             self.on_turn_end(end).await;
         }
         // The next owner tells the model that helpers without an answer ended with the session.

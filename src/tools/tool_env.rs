@@ -305,7 +305,7 @@ impl Default for ProcessShared {
             web: WebFetcher::default(),
             search: SharedValue::default(),
             opened_places: Arc::default(),
-            outside: Arc::<Recorder>::default(),
+            outside: Arc::new(Recorder::default()),
         }
     }
 }

@@ -466,9 +466,8 @@ fn word_length(text: &str) -> usize {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = 0;
     while let Some(letter) = text[end..].chars().next() {
-        let joins = matches!(letter, '.' | ':' | '-')
-            && is_digit(end.wrapping_sub(1))
-            && is_digit(end + 1);
+        let joins =
+            matches!(letter, '.' | ':' | '-') && is_digit(end.wrapping_sub(1)) && is_digit(end + 1);
         if !joins && !letter.is_alphanumeric() {
             break;
         }

@@ -157,9 +157,7 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
-        Ok(read::each_entry(connection, key, &rewound, |stored| {
-            print_safe(format_entry(&stored))
-        }))
+        Ok(read::each_entry(connection, key, &rewound, |stored| print_safe(format_entry(&stored))))
     })?
 }
 

@@ -66,15 +66,18 @@ pub(super) fn printed_by_cat(text: &str) -> Option<(&str, usize)> {
         .then(|| (printed.trim_end_matches('\n'), text.len() - rest.len()))
 }
 
-/// The quoted delimiter that `text` begins with, of a here-document for which nothing on this line makes it unclear where
-/// it begins.
-pub(super) fn quoted_delimiter(text: &str) -> Option<&str> {
-    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
-    let (name, after) = text[1..].split_once(quote)?;
-    let after = after.split('\n').next()?;
-    let is_whole = after.is_empty() || after.starts_with([' ', '\t', ';', '|', '&', '>']);
+/// The delimiter that `text` begins with, of a here-document for which nothing on this line makes it unclear where it
+/// begins, and its length with its quotes, if there are any.
+pub(super) fn delimiter(text: &str) -> Option<(&str, usize)> {
+    const ENDS: [char; 7] = [' ', '\t', '\n', ';', '|', '&', '>'];
+    let (name, rest) = match text.chars().next().filter(|quote| matches!(quote, '\'' | '"')) {
+        Some(quote) => text[1..].split_once(quote)?,
+        None => text.split_at(text.find(ENDS).unwrap_or(text.len())),
+    };
+    let after = rest.split('\n').next()?;
+    let is_whole = rest.is_empty() || rest.starts_with(ENDS);
     let is_clear = is_whole && !after.contains(['\'', '"', '\\', '`', '$', '(', '<']);
-    (is_clear && is_delimiter(name)).then_some(name)
+    (is_clear && is_delimiter(name)).then_some((name, text.len() - rest.len()))
 }
 
 fn is_delimiter(name: &str) -> bool {

@@ -269,7 +269,9 @@ impl LineState {
             }
         }
         self.previous = left;
-        targets.ok_or(UNKNOWN_FOLDER)
+        // Behind the last command it does not matter.
+        let is_last = end == Terminator::EndOfLine && !self.commands.is_empty();
+        targets.or_else(|| is_last.then(BTreeSet::new)).ok_or(UNKNOWN_FOLDER)
     }
 
     /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.

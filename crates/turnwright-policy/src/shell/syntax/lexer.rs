@@ -17,6 +17,7 @@ pub(in crate::shell) type Ambiguity = &'static str;
 pub(super) const VARIABLE: Ambiguity = "it uses a variable";
 pub(super) const SUBSTITUTION: Ambiguity = "it contains a command substitution";
 const ARITHMETIC: Ambiguity = "it contains an arithmetic expansion";
+pub(super) const BRACES: Ambiguity = "it contains a brace expansion";
 pub(super) const GROUP: Ambiguity = "it contains parentheses";
 const CONTINUATION: Ambiguity = "it contains an escaped line break";
 const UNCLOSED: Ambiguity = "it contains an unclosed quote";
@@ -83,6 +84,24 @@ pub(in crate::shell) struct RawWord {
 }
 
 impl RawWord {
+    /// True if some shells make several words of it, as of `a{b,c}`.
+    pub(super) fn may_have_list(&self) -> bool {
+        // There is no brace expansion without one of these.
+        self.has_brace && (self.text.contains(',') || self.text.contains(".."))
+    }
+
+    /// The words that bash makes of it; `None` if they are not known for certain.
+    pub(super) fn expand_list(self) -> Option<Vec<Word>> {
+        // `export` and the like may take a word with `=` for an assignment.
+        let is_known = !self.is_quoted
+            && self.text.bytes().all(|byte| is_plain(byte) || b"{}*?=".contains(&byte))
+            && (self.text.starts_with('-') || !self.text.contains('='));
+        let word = Word { text: self.text, is_glob: self.is_glob };
+        let (words, is_cut) = shell_state::expand_braces(word);
+        let is_left = words.iter().any(|word| word.text.contains(['{', '}']));
+        (is_known && !is_cut && !is_left).then_some(words)
+    }
+
     /// True if the shell may take it for the number of a file descriptor.
     pub(in crate::shell) fn is_number(&self) -> bool {
         !self.is_quoted && is_number(&self.text)
@@ -308,10 +327,6 @@ impl<'a> Lexer<'a> {
                 b'\\' => self.escaped(&mut raw)?,
                 _ => self.unquoted(byte, &mut raw)?,
             }
-        }
-        // There is no brace expansion without one of these.
-        if raw.has_brace && (raw.text.contains(',') || raw.text.contains("..")) {
-            return Err("it contains a brace expansion");
         }
         Ok(raw)
     }

@@ -14,8 +14,8 @@ use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
 use super::here_document;
 use super::lexer::{
-    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
-    Variable, check_characters,
+    Ambiguity, BRACES, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token,
+    VARIABLE, Variable, check_characters,
 };
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 use turnwright_types::shell_script::ShellDialect;
@@ -242,6 +242,11 @@ impl PartialCommand {
     fn add_word(&mut self, raw: RawWord, is_bash: bool) -> Result<(), Ambiguity> {
         if raw.touches_redirect && raw.text.ends_with('}') {
             return Err("it uses an unusual file descriptor");
+        }
+        if raw.may_have_list() {
+            let list = raw.expand_list().filter(|_| is_bash && !self.words.is_empty());
+            self.words.append(&mut list.ok_or(BRACES)?);
+            return Ok(());
         }
         if self.words.is_empty() {
             if raw.may_be_assignment

@@ -10,16 +10,16 @@ use super::args::{self, Args, attached_value, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
-use super::{Script, SimpleCommand};
+use super::{Script, SimpleCommand, Word};
 use turnwright_types::plain_path::normalize_lexically;
 
-/// Programs that run what follows their options.
-const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
-    cross-env dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init eatmydata entr env-cmd \
-    envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn \
-    hyperfine ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 \
-    sandbox-exec script sem setlock sg ssh-agent steam-run su-exec systemd-inhibit taskpolicy termux-chroot tini \
-    torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+/// Programs that run what follows their options. For a shell that is a script.
+const RUNNERS: WordList = ". arch bash bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently \
+    cpulimit cross-env dash dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init \
+    eatmydata entr env-cmd envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime \
+    gxargs host-spawn hyperfine ksh ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
+    retry rlwrap run0 sandbox-exec script sem setlock sg sh source ssh-agent steam-run su-exec systemd-inhibit \
+    taskpolicy termux-chroot tini torsocks watchexec wsl wsl.exe xcrun xvfb-run zsh";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
     dotenvx fd fdfind flox guix gum hatch infisical launchctl lerna mamba micromamba mise nix nodemon nodenv npm nvm \
@@ -139,6 +139,19 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
         }
     }
     found
+}
+
+/// A command together with wrappers that were taken off: `nohup sh -c ls` and `sh -c ls` of `ls`. Only the names of
+/// wrappers are known, and that a shell had the option `-c`.
+pub(crate) fn with_wrappers(command: &SimpleCommand) -> impl Iterator<Item = SimpleCommand> {
+    (0..command.wrappers.len()).map(move |first| {
+        let names = command.wrappers[first..].iter().map(String::as_str);
+        let wrappers = names.flat_map(|name| {
+            std::iter::once(name).chain(is_in("bash dash sh", name).then_some("-c"))
+        });
+        let words = wrappers.map(Word::plain).chain(command.words.iter().cloned()).collect();
+        SimpleCommand { words, ..command.clone() }
+    })
 }
 
 /// Notes which commands may read a statement that deletes data: clients of databases, if a here-document has one, or

@@ -136,9 +136,15 @@ impl Rule {
     }
 
     /// True if the rule is about this command. An `allow` rule means exactly its words. A rule that
-    /// denies or asks also means the same program by another path, its words after options, and
-    /// everything that may turn out to be its words.
+    /// denies or asks also means the same program by another path, its words after options,
+    /// everything that may turn out to be its words, and the wrappers that were taken off.
     pub fn matches_command(&self, command: &SimpleCommand) -> bool {
+        self.matches_words(command)
+            || self.action != RuleAction::Allow
+                && shell::with_wrappers(command).any(|whole| self.matches_words(&whole))
+    }
+
+    fn matches_words(&self, command: &SimpleCommand) -> bool {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
             RuleAction::Allow => {
@@ -159,7 +165,7 @@ impl Rule {
     pub(crate) fn matches_hidden(&self, command: &SimpleCommand) -> bool {
         let has_no_arguments =
             matches!(&self.pattern, Pattern::Exec { words, .. } if words.len() == 1);
-        self.matches_command(command) && !(has_no_arguments && shell::is_in_environment(command))
+        self.matches_words(command) && !(has_no_arguments && shell::is_in_environment(command))
     }
 
     /// True if the rule is about reading or changing this path, which must have symlinks resolved.

@@ -243,19 +243,22 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     separate
 }
 
-/// The short options of a word, or the word itself. Those of `rm` and git have other names.
+/// The short options of a word, or the word itself. Those of `rm` and git, and commands of npm, have other names.
 fn short_options(word: &Word, program: &str) -> Vec<Word> {
     let is_rm = is_same_program("rm", program);
+    let is_git = is_same_program("git", program);
     let text = match word.text.as_str() {
         text if is_rm && is_word("--recursive", text) => "-r",
-        text if (is_rm || is_same_program("git", program)) && is_word("--force", text) => "-f",
+        text if (is_rm || is_git) && is_word("--force", text) => "-f",
+        text if is_git && is_word("--no-verify", text) => "-n",
+        "add" | "i" | "in" | "ins" if is_same_program("npm", program) => "install",
         text => text,
     };
     let letters = text.strip_prefix('-').unwrap_or_default();
     let are_short = (1..=MAX_SHORT_OPTIONS).contains(&letters.len())
         && letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !are_short {
-        return vec![word.clone()];
+        return vec![Word { text: text.to_owned(), is_glob: word.is_glob }];
     }
     let options = letters.chars().map(|letter| if is_rm && letter == 'R' { 'r' } else { letter });
     options.map(|letter| Word::plain(format!("-{letter}"))).collect()

@@ -5,7 +5,7 @@ use url::Host;
 
 use super::super::glob::Glob;
 use super::{Pattern, Rule, RuleAction, Scope, split_port};
-use crate::shell::{SimpleCommand, Word, WordList, is_message_option};
+use crate::shell::{SimpleCommand, Word, WordList, is_in, is_message_option};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
@@ -94,6 +94,13 @@ fn exec(spec: &str) -> Result<Pattern, String> {
     }
     if words.first().is_some_and(String::is_empty) {
         return Err("the name of the program is empty".into());
+    }
+    // Such a rule would never match. An exact one may have these words as arguments.
+    let program = words.first().map_or("", String::as_str);
+    let sets_variable = program.split_once('=').is_some_and(|parts| !parts.0.is_empty());
+    let is_line = !exact && words.iter().any(|word| is_in("&& || |", word));
+    if sets_variable || is_line || program.contains(' ') && !program.contains('/') {
+        return Err("it must be one command that begins with the name of a program".into());
     }
     Ok(Pattern::Exec { words, exact })
 }
@@ -383,6 +390,8 @@ mod tests {
             ("exec(npm run 'a b')", "exec(npm run 'a b')"),
             ("exec(echo \"a)\")", "exec(echo a))"),
             ("exec('=x')", "exec('=x')"),
+            ("exec('/my bin/x' a)", "exec('/my bin/x' a)"),
+            ("exec(=awk -F | x=y)", "exec(=awk -F | x=y)"),
             ("read(/src/**)", "read(/src/**)"),
             ("read", "read"),
             ("edit(//**/.env)", "edit(//**/.env)"),
@@ -413,6 +422,7 @@ mod tests {
         let glob = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and \
                     `//C:/`";
         let star = "`a*`: `*` must be a separate word at the end; quote it to match it literally";
+        let one = "it must be one command that begins with the name of a program";
         for (text, expected) in [
             (&*"x".repeat(4097), "it is longer than 4096 bytes"),
             ("exec(ls", "it does not end with `)`"),
@@ -421,6 +431,10 @@ mod tests {
             ("exec(=)", "`=` must be followed by all words of the command, without `*`"),
             ("exec('')", "the name of the program is empty"),
             ("exec(a* b)", star),
+            ("exec(git push && ls)", one),
+            ("exec(curl x | sh)", one),
+            ("exec(FOO=1 npm test)", one),
+            ("exec('git push')", one),
             ("exec(a\u{1})", words),
             ("exec('a)", "a quote is not closed"),
             ("exec(a\\)", "it ends with a backslash"),

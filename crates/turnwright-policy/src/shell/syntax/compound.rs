@@ -2,9 +2,7 @@
 //! A line with one is unambiguous only if all of its commands only read.
 
 use super::super::Word;
-use super::lexer::{
-    Ambiguity, BRACES, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable,
-};
+use super::lexer::{Ambiguity, GROUP, HERE_DOCUMENT, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 
@@ -82,8 +80,7 @@ fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
     loop {
         match lexer.next()? {
             Token::Word(raw) if raw.is_inherited => return Err(VARIABLE),
-            Token::Word(raw) if raw.may_have_list() => return Err(BRACES),
-            Token::Word(raw) if !raw.touches_redirect => {
+            Token::Word(raw) if !raw.touches_redirect && !raw.may_have_list() => {
                 let word = Word { text: raw.text, is_glob: raw.is_glob };
                 values.push((!raw.is_unknown && !raw.has_number).then_some(word));
             }

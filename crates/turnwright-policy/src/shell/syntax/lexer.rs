@@ -17,7 +17,6 @@ pub(in crate::shell) type Ambiguity = &'static str;
 pub(super) const VARIABLE: Ambiguity = "it uses a variable";
 pub(super) const SUBSTITUTION: Ambiguity = "it contains a command substitution";
 const ARITHMETIC: Ambiguity = "it contains an arithmetic expansion";
-pub(super) const BRACES: Ambiguity = "it contains a brace expansion";
 pub(super) const GROUP: Ambiguity = "it contains parentheses";
 const CONTINUATION: Ambiguity = "it contains an escaped line break";
 const UNCLOSED: Ambiguity = "it contains an unclosed quote";

@@ -14,8 +14,8 @@ use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
 use super::here_document;
 use super::lexer::{
-    Ambiguity, BRACES, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token,
-    VARIABLE, Variable, check_characters,
+    Ambiguity, GROUP, HERE_DOCUMENT, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE,
+    Variable, check_characters,
 };
 use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder, known_folders};
 use turnwright_types::shell_script::ShellDialect;
@@ -245,7 +245,7 @@ impl PartialCommand {
         }
         if raw.may_have_list() {
             let list = raw.expand_list().filter(|_| is_bash && !self.words.is_empty());
-            self.words.append(&mut list.ok_or(BRACES)?);
+            self.words.append(&mut list.ok_or("it contains a brace expansion")?);
             return Ok(());
         }
         if self.words.is_empty() {
